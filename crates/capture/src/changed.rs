@@ -12,13 +12,14 @@ use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyIterator, PyList, PyModule, PyRange, PySet, PyString, PyTuple},
+    types::{PyDict, PyFrozenSet, PyInt, PyIterator, PyList, PyModule, PyRange, PySet, PyString, PyTuple},
 };
 
 use crate::{
     attributes::instance_dict,
     calls::Keywords,
     graph_break::reason,
+    same::is_nan,
     snapshots::is_deque,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
 };
@@ -240,15 +241,6 @@ impl<'py> Capture<'py> {
         self.note_change((&dict.object, source), stored, "__setitem__", Some(key), Some(value))
     }
 
-    /// Puts a default into a dict under a tensor that existed before the frame, such as the state of an optimizer.
-    pub(crate) fn put_default(&self, dict: &Bound<'py, PyAny>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<()> {
-        if self.writes.is_closed() {
-            return self.refuse_change(source, " after what backward runs later, a torch.autograd.Function or a checkpoint");
-        }
-        self.layers.note_unrepeatable();
-        self.note_change((dict, source), source, "__setitem__", Some(key), Some(value))
-    }
-
     fn refuse_watched(&self, container: SourceId, value: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.is_watched(value)? { self.refuse_change(container, ", and somebody notices when what it held is gone") } else { Ok(()) }
     }
@@ -312,9 +304,8 @@ impl<'py> Capture<'py> {
             self.guard_value(&value)?;
         }
         // A copy has the keys of the container, also where they are tensors.
-        let real = |key: &Py<PyAny>| self.real_of(key.bind(self.py)).map_or_else(|| key.clone_ref(self.py), |(real, _)| real.unbind());
-        let key = written.key.iter().map(real);
-        let given = key.chain(written.value.as_ref().map(|(value, _)| value.clone_ref(self.py)));
+        let key = written.key.as_ref().map(|key| self.key_in_copy(key.bind(self.py)).map(Bound::unbind)).transpose()?;
+        let given = key.into_iter().chain(written.value.as_ref().map(|(value, _)| value.clone_ref(self.py)));
         let given = PyTuple::new(self.py, given.collect::<Vec<_>>())?;
         dynamlir_interpreter::suspended(|| copy.call_method1(written.name.as_str(), given))?;
         Ok(())
@@ -336,7 +327,8 @@ impl<'py> Capture<'py> {
         self.refuse_watched_in(&copy, source)?;
         // What is called back sees the copy.
         self.settle(container, source);
-        self.mutate(&copy.getattr(method)?, method, args, kwargs)
+        let args = self.keyed_as_in_copy(&copy, method, args)?;
+        self.mutate(&copy.getattr(method)?, method, &args, kwargs)
     }
 
     /// Has what the copy of a container holds in the end stand for all that was done to it.
@@ -385,23 +377,6 @@ impl<'py> Capture<'py> {
         }
         Ok(copy)
     }
-}
-
-/// Whether a key is `nan`, or holds one: it is found by what object it is, which nobody guards.
-pub(crate) fn is_nan(key: &Bound<'_, PyAny>) -> bool {
-    let mut waiting = vec![key.clone()];
-    while let Some(value) = waiting.pop() {
-        if let Ok(items) = value.cast_exact::<PyTuple>() {
-            waiting.extend(items.iter());
-        } else if let Ok(items) = value.cast_exact::<PyFrozenSet>() {
-            waiting.extend(items.iter());
-        } else if value.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan())
-            || value.cast_exact::<PyComplex>().is_ok_and(|number| number.real().is_nan() || number.imag().is_nan())
-        {
-            return true;
-        }
-    }
-    false
 }
 
 fn is_sequence(value: &Bound<'_, PyAny>) -> bool {

@@ -1,7 +1,7 @@
 //! Items, membership, truth, identity, iteration and unpacking.
 
 use dynamlir_cpython_abi::kind;
-use dynamlir_guards::{Guard, Relation, Source, SourceId};
+use dynamlir_guards::{Source, SourceId};
 use dynamlir_interpreter::semantics;
 use pyo3::{
     exceptions::{PyKeyError, PyValueError},
@@ -12,9 +12,10 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
-    changed::{Item, is_nan},
+    changed::Item,
     consulted,
     graph_break::reason,
+    keys::Kept,
     snapshots::is_deque,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
@@ -38,13 +39,14 @@ impl<'py> Capture<'py> {
         {
             return self.get_item(container, &index);
         }
+        self.refuse_numbers("an item is looked up by", [&key.object])?;
         if self.torch.any_fake(&container.object) && self.torch.is_fake(&container.object) || self.torch.any_fake(&key.object) {
             return self.operator("getitem", &[container.clone(), key.clone()]);
         }
         let key = &self.settle_size(key)?;
         self.guard_value(key)?;
         self.guard_value(container)?;
-        self.refuse_nan(container, key)?;
+        self.refuse_nan(&container.object, &key.object)?;
         if let Some(dict) = self.keys_viewed(&container.object)?.filter(|_| kind::is_mapping_proxy(&container.object)) {
             return self.get_item(&dict, key);
         }
@@ -120,16 +122,8 @@ impl<'py> Capture<'py> {
         self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?)
     }
 
-    /// Ends the capture where `nan` is looked for among what existed.
-    fn refuse_nan(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<()> {
-        if is_nan(&key.object) && self.source_of(&container.object).is_some() {
-            return self.break_graph(reason::UNGUARDABLE, "a look for nan, which is found by what object it is");
-        }
-        Ok(())
-    }
-
     /// What an existing dict gives for a key that it does not have: an error, or what a `defaultdict` makes and puts there.
-    fn missing_item(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+    pub(crate) fn missing_item(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let dict = &container.object;
         let source = self.source_of(dict).filter(|_| lookup(&dict.get_type(), "__missing__").is_ok_and(|found| found.is_some()));
         let Some(source) = source else { return Err(Halt::Raise(PyKeyError::new_err((key.object.clone().unbind(),)))) };
@@ -146,36 +140,6 @@ impl<'py> Capture<'py> {
     /// Whether a dict would put a default in for a key.
     fn is_default_missing(&self, dict: &Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
         Ok(self.has_defaults(dict)? && self.torch.is_primitive(key) && !dict.contains(key)?)
-    }
-
-    /// What an existing dict holds under an existing tensor, such as an optimizer's state: dicts compare tensors by identity. Guarded is
-    /// that the tensor is the key at this position.
-    fn item_of_tensor(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
-        let (Ok(dict), Some((real, place))) = (container.object.cast::<PyDict>(), self.real_of(&key.object)) else { return Ok(None) };
-        let Some(source) = self.source(container).filter(|_| self.torch.is_container(dict)) else { return Ok(None) };
-        if self.is_changed(dict)
-            && let Some(value) = self.put_under_tensor(dict, source, &real)?
-        {
-            return Ok(Some(value));
-        }
-        self.pin_type(dict, source)?;
-        let Some((at, value)) = dict.iter().enumerate().find_map(|(at, (key, value))| key.is(&real).then_some((at, value))) else {
-            // It is there once it was put there.
-            self.guards.length(source, dict.len());
-            if dict.is_empty() && self.has_defaults(dict)? {
-                self.pin_factory(dict, source)?;
-                let made = self.call(&self.part(dict, "default_factory")?, &[], &Vec::new())?;
-                return self.put_default(dict, source, key, &made).map(|()| Some(made));
-            }
-            return self.break_graph(reason::SIDE_EFFECT, format!("looks a tensor up that is not in {}", self.guards.expression(source)));
-        };
-        self.guards.relate(Relation::Same(place, self.guards.source(Source::DictKey(source, at as u32))));
-        self.wrap(value, self.guards.source(Source::DictValue(source, at as u32))).map(Some)
-    }
-
-    /// A dict of the frame's own, where a tensor is looked for: it is found by what object it is.
-    fn keyed_by_tensors<'a>(&self, container: &'a Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyDict>> {
-        container.cast_exact::<PyDict>().ok().filter(|_| self.torch.is_fake(key) && self.is_young(container))
     }
 
     /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
@@ -213,6 +177,7 @@ impl<'py> Capture<'py> {
             };
             return self.operator("setitem", &[container.clone(), key.clone(), value.clone()]).map(|_| ());
         }
+        self.refuse_numbers("a key is", [&key.object])?;
         let key = &self.settle_size(key)?;
         if let Some(source) = self.source(container) {
             if let Source::GetAttr(owner, attribute) = self.guards.get(source)
@@ -240,6 +205,7 @@ impl<'py> Capture<'py> {
         }
         self.own(&container.object)?;
         self.guard_value(key)?;
+        self.refuse_nan(&container.object, &key.object)?;
         self.settle_key(&container.object, key)?;
         match value {
             Some(value) => {
@@ -275,11 +241,14 @@ impl<'py> Capture<'py> {
         if let Some(dict) = self.keyed_by_tensors(&container.object, &item.object) {
             return Ok(dict.iter().any(|(known, _)| known.is(&item.object)));
         }
+        if let Some(kept) = self.under_tensor(container, item)? {
+            return Ok(matches!(kept, Kept::Value(_)));
+        }
         self.refuse_numbers("`in` looks for", [&item.object])?;
         let item = &if self.source_of(&container.object).is_some() { self.settle_size(item)? } else { item.clone() };
         self.guard_value(item)?;
         self.refuse_changed(&item.object)?;
-        self.refuse_nan(container, item)?;
+        self.refuse_nan(&container.object, &item.object)?;
         if let Some(dict) = self.keys_viewed(&container.object)? {
             return self.contains(&dict, item);
         }
@@ -363,6 +332,7 @@ impl<'py> Capture<'py> {
             let found = found?;
             self.refuse_changed(&found)?;
             self.guard_inside([&found, item], consulted::COMPARED)?;
+            self.refuse_nans([&found, item], true)?;
             self.compared([&found, item])?;
             if found.is(item) || self.natively("contains", || found.eq(item))? {
                 return Ok(true);
@@ -428,38 +398,6 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(value.object.is_truthy()?)
-    }
-
-    /// `lhs is rhs`.
-    pub fn is_same(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<bool> {
-        if let Some(same) = self.is_same_number(lhs, rhs)? {
-            return Ok(same);
-        }
-        if let Some(same) = self.is_same_size(lhs, rhs)? {
-            return Ok(same);
-        }
-        let same = lhs.object.is(&rhs.object);
-        // A tensor is not noted with each place where it is found again.
-        let source = |value: &Tracked<'py>| self.source(value).or_else(|| self.input_source(&value.object));
-        match (source(lhs), source(rhs)) {
-            (Some(left), Some(right)) if !self.torch.is_primitive(&lhs.object) && !self.torch.is_primitive(&rhs.object) => {
-                if left != right {
-                    self.guards.relate(if same { Relation::Same(left, right) } else { Relation::Distinct(vec![left, right]) });
-                }
-            }
-            _ => {
-                for value in [lhs, rhs] {
-                    match source(value) {
-                        Some(_) if self.torch.is_fake(&value.object) => {}
-                        Some(_) if self.torch.is_primitive(&value.object) => self.guard_value(value)?,
-                        // Against something the frame made, or a constant: only what it is counts.
-                        Some(source) => self.guards.add(source, Guard::Type(value.object.get_type().into_any().unbind())),
-                        None => {}
-                    }
-                }
-            }
-        }
-        Ok(same)
     }
 
     /// `iter(value)`.

@@ -77,6 +77,8 @@ impl<'py> Capture<'py> {
     where
         'py: 'a,
     {
+        let values: Vec<_> = values.into_iter().collect();
+        self.refuse_nans(values.iter().copied(), false)?;
         for object in self.identities(values)? {
             if let Some(source) = self.source_of(&object) {
                 if is_named(&object) {
@@ -94,6 +96,8 @@ impl<'py> Capture<'py> {
     where
         'py: 'a,
     {
+        let values: Vec<_> = values.into_iter().collect();
+        self.refuse_nans(values.iter().copied(), true)?;
         for object in self.identities(values)? {
             if let Some(source) = self.source_of(&object) {
                 self.pin(&object, source)?;

@@ -96,8 +96,10 @@ impl<'py> Capture<'py> {
             ),
             Effect::Pure | Effect::MutatesFirst => {
                 let name: String = callable.getattr(intern!(self.py, "__name__")).and_then(|name| name.extract()).unwrap_or_default();
+                // Where there is a key or an index, that is first.
+                let is_key = !name.starts_with("append") && args.first().is_some_and(|first| self.torch.is_number(&first.object));
                 let keeps = KEEPS.contains(&name.as_str()) && receiver(callable).is_some_and(|owner| self.torch.is_container(&owner));
-                keeps || self.converts(callable, args, kwargs)
+                keeps && !is_key || self.converts(callable, args, kwargs)
             }
             _ => false,
         };

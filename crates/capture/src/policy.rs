@@ -418,6 +418,7 @@ impl Policy for CapturePolicy {
         escape_each(self, items)?;
         let capture = self.at(py);
         capture.run(capture.guard_inside(items.iter().step_by(2).map(Value::get), consulted::HASH))?;
+        capture.run(capture.refuse_nans(items.iter().step_by(2).map(Value::get), true))?;
         capture.run(capture.compared(items.iter().step_by(2).map(Value::get)))?;
         let made = semantics::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?;
         capture.note_new(&made);

@@ -260,10 +260,16 @@ impl GuardBuilder {
     /// # Errors
     /// When the object takes no weak references, nor is made of what does.
     pub fn identity(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
-        if !self.equals(id, value)? {
-            Held::possible(value)?;
-            self.add(id, Guard::Identity(value.clone().unbind()));
-        }
+        if self.equals(id, value)? { Ok(()) } else { self.this_object(id, value) }
+    }
+
+    /// Guards that a value is this very object, where that it is equal to it is not enough.
+    ///
+    /// # Errors
+    /// As [`GuardBuilder::identity`].
+    pub fn this_object(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
+        Held::possible(value)?;
+        self.add(id, Guard::Identity(value.clone().unbind()));
         Ok(())
     }
 

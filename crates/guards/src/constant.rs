@@ -35,7 +35,7 @@ enum Kind {
     Singleton,
     Int(i64),
     Float(u64),
-    /// Exact type, then `==`, which runs C code only: str, bytes, int beyond 64 bits, complex (by repr), torch.device.
+    /// Exact type, then `==`, which runs C code only: str, bytes, int beyond 64 bits, torch.device.
     Equal,
     Complex(u64, u64),
     /// A scalar of numpy: its exact type and its bytes.
@@ -43,8 +43,8 @@ enum Kind {
     /// The exact type is that of the object: tuple, torch.Size, a named tuple.
     Tuple(Vec<Constant>),
     FrozenSet(Vec<Constant>),
-    /// start, stop, step
-    Slice(Vec<Constant>),
+    /// start, stop, step of a slice, or of a range: equal ranges may have others.
+    Steps(Vec<Constant>),
 }
 
 impl Clone for Constant {
@@ -77,6 +77,9 @@ impl fmt::Display for Constant {
         f.write_str(&self.text)
     }
 }
+
+/// The parts of a slice and of a range.
+const STEPS: [&str; 3] = ["start", "stop", "step"];
 
 /// How deep a constant may be nested.
 const DEEPEST: usize = 100;
@@ -188,7 +191,8 @@ impl Constant {
     }
 
     /// Whether there is only one such object.
-    pub(crate) fn is_singleton(&self) -> bool {
+    #[must_use]
+    pub fn is_singleton(&self) -> bool {
         matches!(self.kind, Kind::Singleton)
     }
 
@@ -236,12 +240,13 @@ impl Constant {
             let canon = text.to_str().map_or_else(|_| shown::repr(object).map(|r| format!("u{r}")), |t| Ok(format!("s{t}")))?;
             return Ok(Some((Kind::Equal, canon)));
         }
-        if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyRange>() {
+        if object.is_exact_instance_of::<PyBytes>() {
             return Ok(Some((Kind::Equal, format!("r{}", shown::repr(object)?))));
         }
-        if object.is_exact_instance_of::<PySlice>() {
-            let parts = ["start", "stop", "step"].map(|name| object.getattr(name));
-            return Self::composite(parts.into_iter(), "slice", Kind::Slice);
+        let (slice, range) = (object.is_exact_instance_of::<PySlice>(), object.is_exact_instance_of::<PyRange>());
+        if slice || range {
+            let parts = STEPS.map(|name| object.getattr(name));
+            return Self::composite(parts.into_iter(), if slice { "slice" } else { "range" }, Kind::Steps);
         }
         if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
             let Some((Kind::FrozenSet(elements), _)) = Self::composite(set.iter().map(Ok), "", Kind::FrozenSet)? else { return Ok(None) };
@@ -319,9 +324,8 @@ impl Constant {
                     && elements.iter().zip(tuple.iter()).try_fold(true, |same, (e, o)| Ok::<_, PyErr>(same && e.matches(&o)?))?
             }
             Kind::FrozenSet(_) => Self::new(object)?.is_some_and(|seen| seen == *self),
-            Kind::Slice(elements) => {
-                let parts = ["start", "stop", "step"];
-                elements.iter().zip(parts).try_fold(true, |same, (e, p)| Ok::<_, PyErr>(same && e.matches(&object.getattr(p)?)?))?
+            Kind::Steps(elements) => {
+                elements.iter().zip(STEPS).try_fold(true, |same, (e, p)| Ok::<_, PyErr>(same && e.matches(&object.getattr(p)?)?))?
             }
         })
     }

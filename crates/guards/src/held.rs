@@ -6,7 +6,7 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyModule, PyTuple, PyType, PyTypeMethods},
+    types::{PyBytes, PyComplex, PyFloat, PyInt, PyModule, PyString, PyTuple, PyType, PyTypeMethods},
 };
 
 use crate::{Constant, GuardError};
@@ -15,7 +15,7 @@ use crate::{Constant, GuardError};
 pub(crate) enum Held {
     /// By a weak reference: its address is its identity while the guard set is valid.
     Weak(Pin),
-    /// A descriptor of a built-in type, which refers to nothing but that type, or a function of numpy's.
+    /// A descriptor of a built-in type, which refers to nothing but that type, a function of numpy's, or a number or text.
     Strong(Py<PyAny>),
     /// An immutable object without weak references, by its class and by what it is made of: `property(fget, fset, fdel)`.
     Parts(Py<PyType>, Vec<(&'static str, Part)>),
@@ -43,6 +43,9 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
     let class = object.get_type();
     let refused =
         || GuardError::NotWeak(format!("an object of type {}", class.name().map_or_else(|_| "?".to_owned(), |name| name.to_string())));
+    if is_leaf(object) {
+        return Ok(Plan::Strong);
+    }
     if kind::is_property(object) {
         return Ok(Plan::Parts(&["fget", "fset", "fdel"]));
     }
@@ -72,6 +75,15 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
         return Ok(Plan::Weak);
     }
     if is_of_numpy(object)? { Ok(Plan::Strong) } else { Err(refused()) }
+}
+
+/// Whether an object refers to nothing: it may be kept where which one it is counts, and not only what it is equal to.
+fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
+    object.is_exact_instance_of::<PyString>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyComplex>()
+        || object.is_exact_instance_of::<PyBytes>()
 }
 
 fn is_item_getter(object: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use dynamlir_guards::SourceId;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
@@ -97,31 +96,6 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         self.changed(container).map(|copy| copy.map(Item::In))
-    }
-
-    /// What the frame has put into an existing dict under a tensor that existed before; None if nothing.
-    pub(crate) fn put_under_tensor(
-        &self,
-        dict: &Bound<'py, PyAny>,
-        source: SourceId,
-        tensor: &Bound<'py, PyAny>,
-    ) -> Outcome<Option<Tracked<'py>>> {
-        self.layers.note_unrepeatable();
-        let mut found = None;
-        for written in self.writes.changes(dict.as_ptr() as usize) {
-            let key = written.key.as_ref().filter(|_| written.name == "__setitem__");
-            if key.is_some_and(|key| self.torch.is_primitive(key.bind(self.py))) {
-                continue;
-            }
-            let Some((real, _)) = key.and_then(|key| self.real_of(key.bind(self.py))) else {
-                let expression = self.guards.expression(source);
-                return self.break_graph(reason::SIDE_EFFECT, format!("looks a tensor up in {expression} after changing it"));
-            };
-            if real.is(tensor) {
-                found = written.tracked(self.py);
-            }
-        }
-        Ok(found)
     }
 
     /// Ends the capture where C code would look into a container that the frame has changed, within something else that it is given.

@@ -9,9 +9,9 @@ use pyo3::{
 };
 
 use crate::{
-    changed::is_nan,
     graph_break::reason,
     outputs::Outputs,
+    same::is_nan,
     snapshots::is_deque,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
 };

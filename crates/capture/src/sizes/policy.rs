@@ -22,6 +22,7 @@ use crate::{
     calls::{Keywords, receiver},
     effects::Effect,
     graph_break::{GraphBreak, reason},
+    same::SINGLE,
     state::{Capture, Halt, Outcome, State, Tracked},
 };
 
@@ -261,7 +262,6 @@ impl<'py> Capture<'py> {
 
     /// `lhs is rhs` of sizes: numbers of which there is one object each are what they are equal to. None without a size.
     pub(crate) fn is_same_size(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<bool>> {
-        const SINGLE: std::ops::RangeInclusive<i64> = -5..=256;
         if !self.varying.any() || !(is_size(&lhs.object) || is_size(&rhs.object)) || lhs.object.is(&rhs.object) {
             return Ok(None);
         }
