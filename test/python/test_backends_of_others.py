@@ -152,3 +152,35 @@ def test_autocast_is_not_dead_code():
 
     x = torch.ones(4, 4)
     assert dynamlir.compile(function, backend=backend)(x).dtype == function(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("mode", ["grad", "inference", "autocast"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "runs"])
+def test_the_state_that_a_backend_leaves(mode, backend):
+    """A backend may run the graph, which may set what it does not set back: the first call is like the later ones."""
+
+    def runs(module, inputs):
+        module(*inputs)
+        torch.set_grad_enabled(False)
+        torch.set_autocast_enabled("cpu", True)
+        return module.forward
+
+    def left_off(x):
+        y = x.sin()
+        torch.set_grad_enabled(False)
+        return y
+
+    def switched(x):
+        with torch.no_grad():
+            y = x.cos()
+        return x * y
+
+    function = left_off if mode == "grad" else switched
+    compiled = dynamlir.compile(function, backend=runs if backend == "runs" else backend)
+    for _ in range(2):
+        for call in (function, compiled):
+            with torch.enable_grad(), torch.autocast("cpu", enabled=mode == "autocast"):
+                result = call(torch.ones(3, requires_grad=mode != "inference"))
+                assert result.requires_grad == (mode != "inference")
+                assert torch.is_grad_enabled() == (mode != "grad")
+                assert torch.is_autocast_enabled("cpu") == (mode == "autocast")

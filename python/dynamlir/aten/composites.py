@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .. import scalars
+from .. import scalars, warned
 from ..device import device_of
 from ..fakes import is_stranger
 from ..reasons import Fallback
@@ -31,7 +31,12 @@ def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...],
     special = _SPECIAL.get(id(target))
     if recorder.memo.varies:
         target = functools.partial(_of_any_size, target)
-    return target(*args, **kwargs) if special is None else special(recorder, target, args, kwargs)
+    if special is not None:
+        return special(recorder, target, args, kwargs)
+    if recorder.builtin is None:
+        with warned.heard():
+            return target(*args, **kwargs)
+    return target(*args, **kwargs)
 
 
 def _of_any_size(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -22,6 +22,7 @@ import torch.fx
 from .. import functions, graphs_of_torch, interruptions, logs, report, segmented, segments
 from ..options import Options
 from ..reasons import Fallback
+from ..thread_state import ThreadState
 from . import fx, instances, naming, uncut
 from .session import Session
 
@@ -231,13 +232,22 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
         raise Fallback("autograd", "a torch.autograd.Function, for another's backend")
     try:
         with uncut.put_back(Exception) if captured.session.births else contextlib.nullcontext():
-            runner = backend(captured, settings)
+            runner = _undisturbed(backend, captured, settings)
     except Exception as error:
         uncut.raise_if_traced(captured.session, error)
         raise _failed(backend, error) from None
     if not callable(runner):
         raise Fallback("bad-backend", f"{type(runner).__name__}, not a callable")
     return runner
+
+
+def _undisturbed(backend: Callable[[Captured, Options], Runner], captured: Captured, settings: Options) -> Runner:
+    """Run a backend, which may run the graph: the state of the thread is the call's, not what the graph leaves set."""
+    state = ThreadState()
+    try:
+        return backend(captured, settings)
+    finally:
+        state.put_back()
 
 
 def _failed(backend: Callable[..., Any], error: Exception) -> Exception:
