@@ -28,7 +28,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import gradients, regions, tensor_writes, uncut
+from . import errors_of_numpy, gradients, regions, tensor_writes, uncut
 from .functions import Application
 
 
@@ -85,6 +85,8 @@ class Session:
         """Whether autocast keeps casts, as the frame sees it."""
         self._setter: Location = []
         """Where the frame has set state of the thread last."""
+        self._is_away = 0
+        """How often the capture has been left, and not been come back to."""
         self._enters_inference = False
         """Whether it has entered `torch.inference_mode`: what is set then is put back when that object dies."""
         self.began = time.monotonic()
@@ -99,6 +101,7 @@ class Session:
             stack.enter_context(machinery.deferred_hooks())
             stack.enter_context(self._state.kept())
             stack.enter_context(quiet_fakes())
+            stack.enter_context(errors_of_numpy.refused(self._refuse))
             stack.enter_context(self.mode)
             stack.enter_context(self.recorder)
             self._stack = stack.pop_all()
@@ -345,9 +348,23 @@ class Session:
         with _told_to_compile():
             return self.run(target, args, kwargs, location)
 
-    def outside(self) -> modes.set_aside:
+    def outside(self) -> contextlib.AbstractContextManager[None]:
         """Leave the capture for a while: tensors made in here are real ones."""
-        return modes.set_aside()
+        return self._away()
+
+    def _refuse(self, failure: Fallback) -> None:
+        """End the capture, whoever catches this, unless it has been left for a while."""
+        if not self._is_away:
+            raise self.recorder._fail(failure)
+
+    @contextlib.contextmanager
+    def _away(self) -> Iterator[None]:
+        self._is_away += 1
+        try:
+            with modes.set_aside():
+                yield
+        finally:
+            self._is_away -= 1
 
     def apply_function(self, arguments: tuple[Any, ...], location: Location) -> Application:
         """Begin a call of a `torch.autograd.Function`: grad mode is off until `Application.leave`."""
