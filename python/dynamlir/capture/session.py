@@ -18,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import constants, logs, machinery, memo, modes, presumed, progress, reasons, scalars, segments
+from .. import constants, first_use, logs, machinery, memo, modes, presumed, progress, reasons, scalars, segments
 from ..aten import composites, unbacked
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker, quiet_fakes
@@ -36,6 +36,7 @@ class Session:
     """One capture, from the first instruction to the finished recording. Enter it once."""
 
     def __init__(self, name: str) -> None:
+        first_use.ready()
         self.recording = Recording(name)
         self.mode = fresh_fake_mode()
         self.faker = Faker(self.mode)
