@@ -23,6 +23,8 @@ impl<'py> Capture<'py> {
         let Some(arguments) = Constant::new(given.as_any())?.filter(|_| kwargs.is_empty()) else {
             return self.break_graph(reason::UNGUARDABLE, format!("{name} of such arguments"));
         };
+        // The guard asks about these very values.
+        self.guard_inside([given.as_any()], &[])?;
         let answer = self.outside(|| function.call1(given))?;
         let module: String = function.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
         let label = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };

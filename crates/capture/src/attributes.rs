@@ -272,12 +272,18 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Guards what a class holds under a name. Builtin descriptors take no weak references, and builtin types do not change.
+    /// Guards what a class holds under a name: which object it is, or of what cannot be told by that, all that C code may find in it.
     pub(crate) fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
-        if self.guards.identity(source, found).is_err() && self.torch.is_primitive(found) {
-            self.guard_value(&Tracked { object: found.clone(), source: Some(source) })?;
+        if self.guards.identity(source, found).is_ok() {
+            return Ok(());
         }
-        Ok(())
+        if self.torch.is_primitive(found) {
+            return self.guard_value(&Tracked { object: found.clone(), source: Some(source) });
+        }
+        if self.torch.is_tensor(found) || self.pin_field(found, source)? {
+            return Ok(());
+        }
+        self.guard_contents(found, source).map(drop)
     }
 
     /// `owner.name = value`: on what the frame made; existing objects are not touched while capturing.

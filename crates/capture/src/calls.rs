@@ -368,7 +368,7 @@ impl<'py> Capture<'py> {
                 self.pin_type(&value.object, source)?;
             }
         }
-        self.guard_operands(name, [&lhs.object, &rhs.object])?;
+        self.guard_operands(name, [&left, &right])?;
         if COMPARISONS.contains(&name) {
             self.compared([&left, &right])?;
         }

@@ -1,13 +1,12 @@
-//! Items, membership, truth, identity, iteration and unpacking.
+//! Items, membership, truth, identity and iteration.
 
 use dynamlir_cpython_abi::kind;
 use dynamlir_guards::{Source, SourceId};
-use dynamlir_interpreter::semantics;
 use pyo3::{
-    exceptions::{PyKeyError, PyValueError},
+    exceptions::PyKeyError,
     intern,
     prelude::*,
-    types::{PyDict, PyIterator, PyList, PySet, PySlice, PyString, PyTuple, PyType},
+    types::{PyDict, PyList, PySet, PySlice, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -17,7 +16,8 @@ use crate::{
     graph_break::reason,
     keys::Kept,
     snapshots::is_deque,
-    state::{Capture, Halt, Outcome, Tracked, type_name},
+    state::{Capture, Halt, Outcome, Tracked},
+    subclassed::item_count,
     written::Overlay,
 };
 
@@ -66,16 +66,16 @@ impl<'py> Capture<'py> {
             return self.wrap_untracked(self.readable(container)?.get_item(&key.object)?);
         }
         let object = &container.object;
-        if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() {
+        if self.has_items(object, source)? {
             self.pin_type(object, source)?;
             // Asked once, as Python does; what is not an index raises below.
             let index = match lookup(&key.object.get_type(), "__index__")? {
                 Some(_) => self.py.import("operator")?.call_method1("index", (&key.object,))?,
                 None => key.object.clone(),
             };
-            let value = object.get_item(&index).inspect_err(|_| self.guards.length(source, object.len().unwrap_or(0)))?;
+            let length = item_count(object)?;
+            let value = object.get_item(&index).inspect_err(|_| self.guards.length(source, length))?;
             let index = index.extract::<i64>()?;
-            let length = object.len()?;
             let at = if index < 0 {
                 self.guards.length(source, length);
                 index + length as i64
@@ -103,6 +103,9 @@ impl<'py> Capture<'py> {
             }
             self.guards.absent(item);
             return self.missing_item(container, key);
+        }
+        if let Some(value) = self.item_of_subclass(object, source, &key.object)? {
+            return Ok(value);
         }
         if is_deque(object)? {
             let found = self.readable(container)?.get_item(&key.object).map_err(Halt::from);
@@ -267,6 +270,7 @@ impl<'py> Capture<'py> {
             && self.torch.is_container(&container.object)
             && let Ok(entry) = self.item_source(&container.object, source, &item.object)
         {
+            self.guard_inside([&item.object], consulted::HASH)?;
             if let Some(owner) = self.written_in(&container.object)
                 && let Ok(name) = item.object.extract::<String>()
                 && let overlay @ (Overlay::Set(_) | Overlay::Deleted) = self.written_attr(&owner, &name)
@@ -302,8 +306,9 @@ impl<'py> Capture<'py> {
             self.guard_receiver("__contains__", &container.object, source)?;
             return Ok(container.object.contains(&item.object)?);
         }
-        self.guard_inside([&container.object], consulted::MEMBERS)?;
+        self.pin_specials(&container.object, consulted::MEMBERS)?;
         let readable = self.readable(container)?;
+        self.guard_inside([&readable], consulted::MEMBERS)?;
         if lookup(&readable.get_type(), "__contains__")?.is_none() {
             return self.comes_out(&readable, &item.object);
         }
@@ -390,6 +395,8 @@ impl<'py> Capture<'py> {
             if self.torch.is_container(&value.object) {
                 self.refuse_written(&value.object)?;
                 self.guards.length(source, value.object.len()?);
+            } else if let Some(truth) = self.truth_by_items(&value.object, source)? {
+                return Ok(truth);
             } else {
                 self.guard_contents(&value.object, source)?;
                 for name in ["__bool__", "__len__"] {
@@ -421,6 +428,12 @@ impl<'py> Capture<'py> {
         {
             return Ok(Tracked::new(items.try_iter()?.into_any()));
         }
+        if let Some(source) = self.source_of(&value.object)
+            && !self.torch.is_container(&value.object)
+            && let Some(keys) = self.keys_of_subclass(&value.object, source)?
+        {
+            return Ok(keys);
+        }
         let readable = self.readable(value)?;
         if let Some(source) = self.source_of(&readable) {
             self.pin_type(&readable, source)?;
@@ -431,97 +444,5 @@ impl<'py> Capture<'py> {
             self.note_new(&iterator);
         }
         Ok(Tracked::new(iterator))
-    }
-
-    /// The items of a sequence, exactly `count` of them, for unpacking.
-    pub fn unpack(&self, value: &Tracked<'py>, count: usize) -> Outcome<Vec<Tracked<'py>>> {
-        let object = &value.object;
-        if let Some(copy) = self.changed(object)? {
-            return self.unpack(&Tracked::new(copy), count);
-        }
-        if let Some(source) = self.source_of(object)
-            && (object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>())
-        {
-            self.pin_type(object, source)?;
-            self.guards.length(source, object.len()?);
-            if object.len()? == count {
-                return (0..count)
-                    .map(|at| self.wrap(object.get_item(at)?, self.guards.source(Source::Index(source, at as u32))))
-                    .collect();
-            }
-        }
-        let items = self.unpack_any(value, Some(count))?;
-        if items.len() < count {
-            let message = format!("not enough values to unpack (expected {count}, got {})", items.len());
-            return Err(Halt::Raise(PyValueError::new_err(message)));
-        }
-        if items.len() > count {
-            let message = format!("too many values to unpack (expected {count})");
-            return Err(Halt::Raise(PyValueError::new_err(message)));
-        }
-        Ok(items)
-    }
-
-    /// What `*args` stands for in a call.
-    pub(crate) fn spread_arguments(&self, callable: &Bound<'py, PyAny>, args: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        let object = &args.object;
-        let unknown = self.source_of(object).is_none() && !self.torch.is_fake(object);
-        self.refuse_changed_beneath(object)?;
-        if object.is_exact_instance_of::<PyTuple>() || unknown || lookup(&object.get_type(), "__iter__")?.is_none() {
-            let tuple = semantics::argument_tuple(callable, object).map_err(Halt::from);
-            return Ok(Tracked { object: self.or_lacking(tuple, object, consulted::ITERATED)?, source: args.source });
-        }
-        let items = self.unpack_any(args, None)?;
-        Ok(Tracked::new(PyTuple::new(self.py, items.into_iter().map(|item| item.object))?.into_any()))
-    }
-
-    /// `[…, *iterable]`, of a list of the frame's.
-    pub(crate) fn extend(&self, list: &Bound<'py, PyAny>, iterable: &Tracked<'py>) -> Outcome<()> {
-        let readable = self.readable(iterable)?;
-        let extended = semantics::list_extend(list, &readable).map_err(Halt::from);
-        self.or_lacking(extended, &readable, consulted::ITERATED)
-    }
-
-    /// `{…, *iterable}`, of a set of the frame's.
-    pub(crate) fn add_all(&self, set: &Bound<'py, PyAny>, iterable: &Tracked<'py>) -> Outcome<()> {
-        let readable = self.readable(iterable)?;
-        self.guard_inside([&readable], consulted::HASH)?;
-        self.addressed([&readable])?;
-        let updated = semantics::set_update(set, &readable).map_err(Halt::from);
-        self.or_lacking(updated, &readable, consulted::ITERATED)
-    }
-
-    /// What `**kwargs` stands for in a call.
-    pub(crate) fn spread_mapping(&self, callable: &Bound<'py, PyAny>, kwargs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        let object = &kwargs.object;
-        if let Some(copy) = self.changed(object)? {
-            return self.spread_mapping(callable, &Tracked::new(copy));
-        }
-        if object.is_exact_instance_of::<PyDict>() || self.source_of(object).is_none() {
-            return Ok(Tracked { object: semantics::keyword_dict(callable, object)?, source: kwargs.source });
-        }
-        let dict = semantics::keyword_dict(callable, &self.readable(kwargs)?).map_err(Halt::from);
-        Ok(Tracked::new(self.or_lacking(dict, object, consulted::SPREAD)?))
-    }
-
-    /// All items of an iterable; with a limit, one more than that at most.
-    pub fn unpack_any(&self, value: &Tracked<'py>, limit: Option<usize>) -> Outcome<Vec<Tracked<'py>>> {
-        let iterator = match self.iter(value) {
-            Err(Halt::Raise(error)) if error.is_instance_of::<pyo3::exceptions::PyTypeError>(self.py) => {
-                let message = format!("cannot unpack non-iterable {} object", type_name(&value.object).trim_start_matches("builtins."));
-                return Err(Halt::Raise(pyo3::exceptions::PyTypeError::new_err(message)));
-            }
-            other => other?,
-        };
-        let mut items = Vec::new();
-        self.refuse_changed_beneath(&iterator.object)?;
-        // Not asked for an iterator again: it need not have an `__iter__`.
-        for item in iterator.object.cast::<PyIterator>().map_err(PyErr::from)?.clone() {
-            items.push(self.wrap_untracked(item?)?);
-            if limit.is_some_and(|limit| items.len() > limit) {
-                break;
-            }
-        }
-        Ok(items)
     }
 }

@@ -5,7 +5,6 @@
 
 use dynamlir_guards::{Constant, Source};
 use pyo3::{
-    intern,
     prelude::*,
     types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType},
 };
@@ -18,6 +17,7 @@ use crate::{
     graph_break::reason,
     identity::is_named,
     kinds::Kind,
+    places::Want,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
 };
@@ -29,6 +29,20 @@ const MUTABLE: &[&str] =
 impl<'py> Capture<'py> {
     /// Guards what C code may find in an existing object. Whether there are tensors, which it would see instead of fakes.
     pub(crate) fn guard_contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
+        self.refuse_looks_after_writes(object)?;
+        if let Some(known) = self.existing.looked_into.borrow().get(&(object.as_ptr() as usize)) {
+            return Ok(*known);
+        }
+        let deeper = self.deeper(object)?;
+        let tensors = self.contents(object, source)?;
+        drop(deeper);
+        // Existing objects are kept alive, so the address stays theirs.
+        self.existing.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
+        Ok(tensors)
+    }
+
+    /// Ends the capture where C code would look into an object that the frame has written to.
+    pub(crate) fn refuse_looks_after_writes(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
         // Where only Python code looks at attributes it sees what was written: C code of these classes looks at what they hold.
         let apart = || -> Outcome<bool> {
             let base = Layout::of(&object.get_type())?.base;
@@ -39,15 +53,7 @@ impl<'py> Capture<'py> {
         if self.is_written(object) && !apart()? {
             return self.break_graph(reason::SIDE_EFFECT, format!("looks into a {} after writing to it", type_name(object)));
         }
-        if let Some(known) = self.existing.looked_into.borrow().get(&(object.as_ptr() as usize)) {
-            return Ok(*known);
-        }
-        let deeper = self.deeper(object)?;
-        let tensors = self.contents(object, source)?;
-        drop(deeper);
-        // Existing objects are kept alive, so the address stays theirs.
-        self.existing.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
-        Ok(tensors)
+        Ok(())
     }
 
     /// Guards an existing object as an element of a container that C code sees: what it is where it does not change (a class, a
@@ -85,27 +91,15 @@ impl<'py> Capture<'py> {
         if matches!(self.effects.kinds.of(object), Kind::Partial) {
             let parts = ["func", "args", "keywords"]
                 .map(|name| Ok((object.getattr(name)?, self.guards.source(Source::GetAttr(source, name.into())))));
-            return self.all_items(parts.into_iter().collect::<PyResult<Vec<_>>>()?.into_iter());
+            return self.all_items(&parts.into_iter().collect::<PyResult<Vec<_>>>()?);
         }
         let base = Layout::of(&class)?.base;
         if base.is(self.py.get_type::<PyAny>()) {
             return Ok(false);
         }
-        if let Ok(dict) = object.cast::<PyDict>() {
-            self.pin_class_entry(object, source, intern!(self.py, "__missing__"))?;
-            self.refuse_unseen_defaults(object, source)?;
-            self.guarded(self.guards.dict_keys(source, dict))?;
-            let items: Vec<_> = dict.iter().collect();
-            return self.all_items(items.into_iter().enumerate().map(|(at, (key, value))| {
-                let from = self.guards.item(source, &key);
-                (value, from.unwrap_or_else(|_| self.guards.source(Source::DictValue(source, at as u32))))
-            }));
-        }
-        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
-            let items = self.sequence(object)?;
-            self.guards.length(source, items.len());
-            return self
-                .all_items(items.into_iter().enumerate().map(|(at, item)| (item, self.guards.source(Source::Index(source, at as u32)))));
+        if object.is_instance_of::<PyDict>() || object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+            self.guard_shape(object, source)?;
+            return self.all_items(&self.items_at(object, source)?);
         }
         if object.is_instance_of::<pyo3::types::PySet>() {
             if self.guarded(self.guards.set_order(source, object))? {
@@ -149,57 +143,22 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.equals(answer, &plain.call_method1("encode", (object,))?)).map(drop)
     }
 
-    fn all_items(&self, items: impl Iterator<Item = (Bound<'py, PyAny>, SourceId)>) -> Outcome<bool> {
+    /// Guards that items which C code looks at are what they are. Whether there are tensors among them or in them.
+    fn all_items(&self, items: &[(Bound<'py, PyAny>, SourceId)]) -> Outcome<bool> {
+        self.insist_all(items)?;
         let mut tensors = false;
         for (item, from) in items {
-            let wrapped = self.wrap(item, from)?;
-            self.guard_value(&wrapped)?;
-            tensors |= self.torch.any_fake(&wrapped.object);
-            if let Some(from) = self.source_of(&wrapped.object) {
-                tensors |= if self.torch.is_container(&wrapped.object) {
-                    !self.snapshot(&wrapped.object, from)?.is(&wrapped.object)
+            let taken = self.take(item.clone(), *from, Want::Exact)?;
+            tensors |= self.torch.any_fake(&taken.object);
+            if let Some(from) = self.source_of(&taken.object) {
+                tensors |= if self.torch.is_container(&taken.object) {
+                    self.take_contents(&taken.object, from)?;
+                    !self.snapshot(&taken.object, from)?.is(&taken.object)
                 } else {
-                    self.guard_contents(&wrapped.object, from)?
+                    self.guard_contents(&taken.object, from)?
                 };
             }
         }
         Ok(tensors)
-    }
-
-    /// The items of an instance of a subclass of tuple or list, as C stores them.
-    pub(crate) fn sequence(&self, object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let kind = if object.is_instance_of::<PyTuple>() { self.py.get_type::<PyTuple>() } else { self.py.get_type::<PyList>() };
-        kind.getattr("__iter__")?.call1((object,))?.try_iter()?.collect()
-    }
-
-    /// An existing named tuple, or another subclass of tuple or list that iterates as these do, as a tuple with fakes.
-    pub(crate) fn plain_items(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyTuple>>> {
-        let subclass = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
-        let python = lookup(&object.get_type(), "__iter__")?.is_some_and(|found| found.is_exact_instance_of::<PyFunction>());
-        if !subclass || python {
-            return Ok(None);
-        }
-        self.guard_contents(object, source)?;
-        let items = self.sequence(object)?.into_iter().enumerate();
-        let fakes = items.map(|(at, item)| Ok(self.wrap(item, self.guards.source(Source::Index(source, at as u32)))?.object));
-        Ok(Some(PyTuple::new(self.py, fakes.collect::<Outcome<Vec<_>>>()?)?))
-    }
-
-    /// An existing instance of a subclass of dict as the dict of Python's own that it is for C, with fakes: what its class says of looks
-    /// into it is for those who ask it.
-    pub(crate) fn plain_dict(&self, object: &Bound<'py, PyDict>, source: SourceId) -> Outcome<Bound<'py, PyDict>> {
-        self.guard_contents(object, source)?;
-        let ordered = self.py.import("collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
-        let base = if object.is_instance(&ordered)? { ordered } else { self.py.get_type::<PyDict>() };
-        let plain = base.call0()?.cast_into::<PyDict>().map_err(PyErr::from)?;
-        // An `OrderedDict` has an order of its own.
-        for (at, key) in base.getattr("__iter__")?.call1((object,))?.try_iter()?.enumerate() {
-            let key = key?;
-            let Some(value) = object.get_item(&key)? else { continue };
-            let from = self.guards.item(source, &key);
-            let value = self.wrap(value, from.unwrap_or_else(|_| self.guards.source(Source::DictValue(source, at as u32))))?;
-            plain.as_any().set_item(key, value.object)?;
-        }
-        Ok(plain)
     }
 }

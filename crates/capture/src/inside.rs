@@ -6,13 +6,18 @@
 use std::collections::HashSet;
 
 use dynamlir_cpython_abi::kind;
-use pyo3::{exceptions::PyBaseException, prelude::*, types::PyDict};
+use pyo3::{
+    exceptions::PyBaseException,
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
 
 use crate::{
     calls::{COMPARISONS, receiver},
     consulted,
     graph_break::reason,
     identity::{elements, is_named, referents},
+    places::Want,
     reduce::Layout,
     state::{Capture, Outcome, Tracked, type_name},
 };
@@ -120,8 +125,16 @@ const OF_RECEIVER: &[&str] = &[
 ];
 
 impl<'py> Capture<'py> {
-    /// Before a C function of this name is called: guards what it looks into, and what it looks up in the classes of that.
-    pub(crate) fn guard_beneath(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>], keyed: bool) -> Outcome<()> {
+    /// Before a C function of this name is called: guards what it looks into, and what it looks up in the classes of that. `want` says
+    /// whether it is given existing containers themselves, or copies in which something stands for numbers.
+    pub(crate) fn guard_beneath(
+        &self,
+        object: &Bound<'py, PyAny>,
+        name: &str,
+        args: &[Tracked<'py>],
+        keyed: bool,
+        want: Want,
+    ) -> Outcome<()> {
         let receiver = receiver(object);
         let own = self.effects.specials(object);
         // With a key function it is the keys that are compared, without a predicate the items are asked whether they are true.
@@ -135,10 +148,10 @@ impl<'py> Capture<'py> {
         if OF_KEYS.contains(&name) {
             args.iter().try_for_each(|arg| self.pin_specials(&arg.object, own.unwrap_or(consulted::SPREAD)))?;
             let (pairs, keyed): (Vec<_>, Vec<_>) = values.partition(|value| OF_PAIRS.contains(&name) && !value.is_instance_of::<PyDict>());
-            self.guard_values(pairs, consulted::METHODS, true)?;
-            return self.guard_values(keyed, consulted::HASH, false);
+            self.guard_values(pairs, consulted::METHODS, true, want)?;
+            return self.guard_values(keyed, consulted::HASH, false, want);
         }
-        self.guard_values(values, own.unwrap_or(consulted::METHODS), true)
+        self.guard_values(values, own.unwrap_or(consulted::METHODS), true, want)
     }
 
     /// Before the operands of a binary operator are looked into.
@@ -168,31 +181,44 @@ impl<'py> Capture<'py> {
     where
         'py: 'a,
     {
-        self.guard_values(values, specials, true)
+        self.guard_values(values, specials, true, Want::Exact)
     }
 
-    /// As [`Self::guard_inside`]; without `whole` existing objects are looked at no closer than as elements of a container.
-    fn guard_values<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>, specials: &[&str], whole: bool) -> Outcome<()>
+    /// As [`Self::guard_inside`]; without `whole` existing objects are looked at no closer than as elements of a container, but for those
+    /// that may be keys. Of these values themselves C code is given what `want` says; what is in them it finds as it is.
+    fn guard_values<'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>,
+        specials: &[&str],
+        whole: bool,
+        want: Want,
+    ) -> Outcome<()>
     where
         'py: 'a,
     {
         let mut seen = HashSet::new();
-        let mut waiting: Vec<_> = values.into_iter().filter(|value| !self.torch.is_primitive(value)).cloned().collect();
-        self.refuse_changed_within(&waiting)?;
-        while let Some(value) = waiting.pop() {
-            if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert(value.as_ptr() as usize) {
+        let given: Vec<_> = values.into_iter().filter(|value| !self.torch.is_primitive(value)).cloned().collect();
+        self.refuse_changed_within(&given)?;
+        let mut waiting: Vec<_> = given.into_iter().map(|value| (value, want)).collect();
+        let exactly = |values: Vec<Bound<'py, PyAny>>| values.into_iter().map(|value| (value, Want::Exact));
+        while let Some((value, want)) = waiting.pop() {
+            if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert((value.as_ptr() as usize, want)) {
                 continue;
             }
             self.pin_specials(&value, specials)?;
             if let Some(shown) = self.viewed(&value)? {
-                waiting.push(shown.object);
+                waiting.push((shown.object, want));
                 continue;
             }
             if let Some(source) = self.source_of(&value) {
                 if self.torch.is_container(&value) {
+                    let is_key = value.is_exact_instance_of::<PyTuple>();
+                    if want == Want::Exact && (whole || is_key) {
+                        self.take_contents(&value, source)?;
+                    }
                     let held = self.snapshot(&value, source)?;
-                    if whole {
-                        waiting.extend(found_in(&held)?);
+                    if whole || is_key {
+                        waiting.extend(exactly(found_in(&held)?));
                     }
                 } else if !whole {
                     self.guard_element(&value, source)?;
@@ -200,7 +226,7 @@ impl<'py> Capture<'py> {
                     return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value)));
                 }
             } else {
-                waiting.extend(found_in(&value)?);
+                waiting.extend(exactly(found_in(&value)?));
             }
         }
         Ok(())

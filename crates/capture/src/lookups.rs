@@ -129,8 +129,11 @@ impl<'py> Capture<'py> {
         if binds.iter().any(|is| is(descriptor)) || python()? {
             return self.wrap_untracked(types::attribute_past_python(owner, name)?);
         }
+        if let Some(position) = self.field_of(owner, descriptor)? {
+            let item = owner.cast::<PyTuple>().map_err(PyErr::from)?.get_item(position)?;
+            return self.wrap(item, self.guards.source(Source::Index(source, position as u32)));
+        }
         if owner.is_instance_of::<PyTuple>() {
-            // Such as the fields of a named tuple.
             self.guard_contents(owner, source)?;
         }
         let value = types::attribute_past_python(owner, name)?;

@@ -15,11 +15,30 @@ use crate::{
     graph_break::reason,
     kinds::Kind,
     made::is_changeable,
+    places::Want,
     state::{Capture, Outcome, Tracked},
 };
 
 /// Functions that do not look into what they are given.
 const NOT_LOOKING: &[&str] = &["append", "appendleft", "insert", "isinstance", "setdefault", "__setitem__"];
+
+/// Methods that change their object and look into what they are given; others store it.
+const LOOKED_INTO: &[&str] = &[
+    "__iadd__",
+    "__iand__",
+    "__init__",
+    "__ior__",
+    "__isub__",
+    "__ixor__",
+    "_count_elements",
+    "difference_update",
+    "extend",
+    "extendleft",
+    "intersection_update",
+    "remove",
+    "symmetric_difference_update",
+    "update",
+];
 
 /// Methods of dicts that hand out what is in them, and ask nothing of the class that their object is of.
 const OF_PLAIN_DICTS: &[&str] = &["get", "items", "values"];
@@ -145,11 +164,12 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
-        self.guard_beneath(object, name, args, kwargs.iter().any(|(name, _)| name == "key"))?;
-        self.note_compared(object, name, args)?;
-        let (args, kwargs) = self.called_back(name, args, kwargs)?;
         let bound = usize::from(receiver(object).is_none());
         let sliced = name == "__setitem__" && args.iter().any(|arg| arg.object.is_instance_of::<PySlice>());
+        let want = if sliced || LOOKED_INTO.contains(&name) { Want::Flexible } else { Want::Exact };
+        self.guard_beneath(object, name, args, kwargs.iter().any(|(name, _)| name == "key"), want)?;
+        self.note_compared(object, name, args)?;
+        let (args, kwargs) = self.called_back(name, args, kwargs)?;
         let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(name, at >= bound, sliced, arg)).collect::<Outcome<Vec<_>>>()?;
         self.natively(name, || self.enter(object, &args, &kwargs))
     }
@@ -173,22 +193,6 @@ impl<'py> Capture<'py> {
     /// An argument of a method that changes its object: as C code may read it where it looks inside, else the very object, which is
     /// stored.
     fn taken_in(&self, name: &str, counts: bool, sliced: bool, arg: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        const LOOKED_INTO: &[&str] = &[
-            "__iadd__",
-            "__iand__",
-            "__init__",
-            "__ior__",
-            "__isub__",
-            "__ixor__",
-            "_count_elements",
-            "difference_update",
-            "extend",
-            "extendleft",
-            "intersection_update",
-            "remove",
-            "symmetric_difference_update",
-            "update",
-        ];
         if counts && (sliced || LOOKED_INTO.contains(&name)) { Ok(Tracked::new(self.readable(arg)?)) } else { Ok(arg.clone()) }
     }
 
@@ -218,7 +222,7 @@ impl<'py> Capture<'py> {
             self.refuse_factory(object, args)?;
         }
         if callbacks::calls_back(&name) {
-            self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"))?;
+            self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"), Want::Flexible)?;
             let (args, kwargs) = self.called_back(&name, args, kwargs)?;
             let (given, keywords) = self.native_arguments(&args, &kwargs)?;
             return self.returned(self.natively(&name, || object.call(given, Some(&keywords))));
@@ -274,9 +278,9 @@ impl<'py> Capture<'py> {
             return self.call(&self.load_attr(&dict, &PyString::new(self.py, &name))?, args, kwargs);
         }
         self.refuse_lookups_in_fields(object, &name, args)?;
-        self.guard_beneath(object, &name, args, false)?;
+        self.guard_beneath(object, &name, args, false, Want::Flexible)?;
         for (_, value) in kwargs {
-            self.guard_beneath(object, &name, std::slice::from_ref(value), false)?;
+            self.guard_beneath(object, &name, std::slice::from_ref(value), false, Want::Flexible)?;
         }
         self.note_compared(object, &name, args)?;
         if let Some(target) = receiver(object)

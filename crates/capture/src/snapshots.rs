@@ -70,11 +70,8 @@ impl<'py> Capture<'py> {
             let copy = container.call_method0("copy")?;
             let copy_dict = copy.cast::<PyDict>().map_err(PyErr::from)?;
             for (at, (key, item)) in items.iter().enumerate() {
-                let from = match self.guards.item(source, &key) {
-                    Ok(id) => return_element(self, item, id),
-                    Err(_) => self.element(item, Source::DictValue(source, at as u32)),
-                }?;
-                copy_dict.set_item(key, from)?;
+                let from = self.value_at(source, &key, at);
+                copy_dict.set_item(key, return_element(self, item, from)?)?;
             }
             copy
         } else if is_deque(container)? {

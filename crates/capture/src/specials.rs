@@ -3,11 +3,10 @@
 use pyo3::{
     intern,
     prelude::*,
-    types::{PyByteArray, PyBytes, PyDict, PyFunction, PyList, PyString, PyType},
+    types::{PyByteArray, PyBytes, PyList, PyString, PyType},
 };
 
 use crate::{
-    attributes::lookup,
     calls::{COMPARISONS, Keywords, describe, in_place, receiver},
     consulted,
     effects::Special,
@@ -146,13 +145,11 @@ impl<'py> Capture<'py> {
                     self.guards.length(source, value.object.len()?);
                     return Ok(Tracked::new(value.object.len()?.into_pyobject(py).map_err(PyErr::from)?.into_any()));
                 }
-                if let (Some(source), Ok(dict)) = (self.source_of(&value.object), value.object.cast::<PyDict>())
-                    && !lookup(&value.object.get_type(), "__len__")?.is_some_and(|own| own.is_exact_instance_of::<PyFunction>())
+                if let Some(source) = self.source_of(&value.object)
+                    && let Some(count) = self.count_of_items(&value.object, source)?
                 {
                     // Of a class of the user's: what it holds is not looked at.
-                    self.pin_class_entry(&value.object, source, intern!(py, "__len__"))?;
-                    self.guarded(self.guards.dict_keys(source, dict))?;
-                    return Ok(Tracked::new(dict.len().into_pyobject(py).map_err(PyErr::from)?.into_any()));
+                    return Ok(Tracked::new(count.into_pyobject(py).map_err(PyErr::from)?.into_any()));
                 }
                 self.or_lacking(self.call_pure(&callable.object, args, kwargs), &value.object, consulted::LENGTH)
             }

@@ -28,7 +28,7 @@ use pyo3::{
 };
 
 use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
-use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, sizes::Varying, torch::Torch};
+use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, places::Places, sizes::Varying, torch::Torch};
 
 pub(crate) use standing::Entry;
 pub use standing::{Instead, Progress};
@@ -95,6 +95,8 @@ pub struct State {
     pub tensors: Tensors,
     /// Objects that existed before the frame.
     pub(crate) existing: Existing,
+    /// What was decided of the numbers in them.
+    pub(crate) places: Places,
     /// Objects that the frame has made.
     pub(crate) own: Own,
     /// What it has done to what existed.
@@ -161,6 +163,7 @@ impl State {
             interruption: RefCell::default(),
             tensors: Tensors::default(),
             existing: Existing::default(),
+            places: Places::default(),
             own: Own::begin(session.py()),
             writes: Writes::default(),
             calling: Calling::default(),
@@ -214,7 +217,8 @@ impl<'py> Capture<'py> {
         Err(Halt::Break(GraphBreak { reason, message: message.into(), location: self.location() }))
     }
 
-    /// Takes in something that existed before the frame. Tensors become fakes; what has an identity is remembered.
+    /// Takes in something that existed before the frame. Tensors become fakes; what has an identity is remembered. Something may stand for a
+    /// number: who reads the object itself [says so](Self::take).
     pub fn wrap(&self, object: Bound<'py, PyAny>, source: SourceId) -> Outcome<Tracked<'py>> {
         if self.torch.is_fake(&object) {
             return Ok(Tracked::new(object));
@@ -222,11 +226,8 @@ impl<'py> Capture<'py> {
         if self.torch.is_tensor(&object) {
             return self.input(&object, source).map(|object| Tracked { object, source: Some(source) });
         }
-        if let Some(number) = self.number_at(&object, source)? {
-            return Ok(Tracked::new(number));
-        }
-        if let Some(size) = self.int_at(&object, source)? {
-            return Ok(Tracked::new(size));
+        if let Some(stands) = self.stand_in(&object, source)? {
+            return Ok(Tracked::new(stands));
         }
         if object.cast_exact::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
             // There is one empty tuple: the frame's own is the same object.

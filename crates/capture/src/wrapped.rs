@@ -26,14 +26,11 @@ impl<'py> Capture<'py> {
     ) -> Outcome<Tracked<'py>> {
         self.guarded(self.guards.identity(source, &callable.object))?;
         let keywords = PyDict::new(self.py);
-        for (_, value) in kwargs {
+        for value in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
             self.guard_value(value)?;
         }
         for (name, value) in kwargs {
             keywords.set_item(name, &value.object)?;
-        }
-        for value in args {
-            self.guard_value(value)?;
         }
         let positional = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let named = PyTuple::new(self.py, keywords.iter())?;
@@ -41,6 +38,8 @@ impl<'py> Capture<'py> {
         let Some(given) = Constant::new(given.as_any())? else {
             return self.cached_by_objects(callable, args, kwargs);
         };
+        // The guard asks about these very values.
+        self.guard_inside([positional.as_any(), named.as_any()], &[])?;
         if let Some(answer) = dynamlir_interpreter::suspended(|| remembered(&callable.object, &positional, &keywords))? {
             let asked = self.guards.source(Source::Remembered(source, given));
             self.guards.present(asked);

@@ -55,4 +55,13 @@ impl<'py> Capture<'py> {
         self.varying.note_int(source, extent, length_now, place, &size);
         Ok(Some(size))
     }
+
+    /// Says that the number is needed of the int at a source for which a size stands.
+    pub(crate) fn blame_int(&self, source: SourceId) -> Outcome<()> {
+        if let Some(size) = self.varying.int_of(self.py, source) {
+            let size = class::node_of(&size)?.get().dim(self.py);
+            self.blame_size(&size);
+        }
+        Ok(())
+    }
 }

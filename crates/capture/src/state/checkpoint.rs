@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use super::{
     Capture, Outcome, calling::CallingMark, existing::ExistingMark, layers::LayersMark, own::OwnMark, tensors::TensorsMark, writes::Written,
 };
-use crate::{graph_break::reason, patched::FactsMark};
+use crate::{graph_break::reason, patched::FactsMark, places::PlacesMark};
 
 /// How far a capture was. See [`Capture::roll_back`].
 pub(crate) struct Checkpoint {
@@ -21,6 +21,7 @@ pub(crate) struct Checkpoint {
     guards: GuardsMark,
     tensors: TensorsMark,
     existing: ExistingMark,
+    places: PlacesMark,
     own: OwnMark,
     writes: (Vec<Rc<Written>>, Option<usize>),
     calling: CallingMark,
@@ -41,6 +42,7 @@ impl Capture<'_> {
             guards: self.guards.checkpoint(),
             tensors: self.tensors.mark(),
             existing: self.existing.mark(),
+            places: self.places.mark(),
             own: self.own.mark(),
             writes: (self.writes.all(), self.writes.closed()),
             calling: self.calling.mark(),
@@ -61,6 +63,7 @@ impl Capture<'_> {
         self.guards.roll_back(to.guards);
         self.tensors.roll_back(to.tensors);
         self.existing.roll_back(to.existing);
+        self.places.roll_back(to.places);
         self.own.roll_back(to.own);
         self.writes.roll_back(to.writes);
         self.calling.roll_back(to.calling);

@@ -1,0 +1,110 @@
+//! Unpacking: all items of an iterable at once, by themselves or as the arguments of a call.
+
+use dynamlir_guards::Source;
+use dynamlir_interpreter::semantics;
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+    types::{PyDict, PyIterator, PyList, PyTuple},
+};
+
+use crate::{
+    attributes::lookup,
+    consulted,
+    state::{Capture, Halt, Outcome, Tracked, type_name},
+};
+
+impl<'py> Capture<'py> {
+    /// The items of a sequence, exactly `count` of them, for unpacking.
+    pub fn unpack(&self, value: &Tracked<'py>, count: usize) -> Outcome<Vec<Tracked<'py>>> {
+        let object = &value.object;
+        if let Some(copy) = self.changed(object)? {
+            return self.unpack(&Tracked::new(copy), count);
+        }
+        if let Some(source) = self.source_of(object)
+            && (object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>())
+        {
+            self.pin_type(object, source)?;
+            self.guards.length(source, object.len()?);
+            if object.len()? == count {
+                return (0..count)
+                    .map(|at| self.wrap(object.get_item(at)?, self.guards.source(Source::Index(source, at as u32))))
+                    .collect();
+            }
+        }
+        let items = self.unpack_any(value, Some(count))?;
+        if items.len() < count {
+            let message = format!("not enough values to unpack (expected {count}, got {})", items.len());
+            return Err(Halt::Raise(PyValueError::new_err(message)));
+        }
+        if items.len() > count {
+            let message = format!("too many values to unpack (expected {count})");
+            return Err(Halt::Raise(PyValueError::new_err(message)));
+        }
+        Ok(items)
+    }
+
+    /// What `*args` stands for in a call.
+    pub(crate) fn spread_arguments(&self, callable: &Bound<'py, PyAny>, args: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let object = &args.object;
+        self.guard_value(args)?;
+        let unknown = self.source_of(object).is_none() && !self.torch.is_fake(object);
+        self.refuse_changed_beneath(object)?;
+        if object.is_exact_instance_of::<PyTuple>() || unknown || lookup(&object.get_type(), "__iter__")?.is_none() {
+            let tuple = semantics::argument_tuple(callable, object).map_err(Halt::from);
+            return Ok(Tracked { object: self.or_lacking(tuple, object, consulted::ITERATED)?, source: args.source });
+        }
+        let items = self.unpack_any(args, None)?;
+        Ok(Tracked::new(PyTuple::new(self.py, items.into_iter().map(|item| item.object))?.into_any()))
+    }
+
+    /// `[…, *iterable]`, of a list of the frame's.
+    pub(crate) fn extend(&self, list: &Bound<'py, PyAny>, iterable: &Tracked<'py>) -> Outcome<()> {
+        let readable = self.readable(iterable)?;
+        let extended = semantics::list_extend(list, &readable).map_err(Halt::from);
+        self.or_lacking(extended, &readable, consulted::ITERATED)
+    }
+
+    /// `{…, *iterable}`, of a set of the frame's.
+    pub(crate) fn add_all(&self, set: &Bound<'py, PyAny>, iterable: &Tracked<'py>) -> Outcome<()> {
+        let readable = self.readable(iterable)?;
+        self.guard_inside([&readable], consulted::HASH)?;
+        self.addressed([&readable])?;
+        let updated = semantics::set_update(set, &readable).map_err(Halt::from);
+        self.or_lacking(updated, &readable, consulted::ITERATED)
+    }
+
+    /// What `**kwargs` stands for in a call.
+    pub(crate) fn spread_mapping(&self, callable: &Bound<'py, PyAny>, kwargs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        let object = &kwargs.object;
+        if let Some(copy) = self.changed(object)? {
+            return self.spread_mapping(callable, &Tracked::new(copy));
+        }
+        if object.is_exact_instance_of::<PyDict>() || self.source_of(object).is_none() {
+            return Ok(Tracked { object: semantics::keyword_dict(callable, object)?, source: kwargs.source });
+        }
+        let dict = semantics::keyword_dict(callable, &self.readable(kwargs)?).map_err(Halt::from);
+        Ok(Tracked::new(self.or_lacking(dict, object, consulted::SPREAD)?))
+    }
+
+    /// All items of an iterable; with a limit, one more than that at most.
+    pub fn unpack_any(&self, value: &Tracked<'py>, limit: Option<usize>) -> Outcome<Vec<Tracked<'py>>> {
+        let iterator = match self.iter(value) {
+            Err(Halt::Raise(error)) if error.is_instance_of::<PyTypeError>(self.py) => {
+                let message = format!("cannot unpack non-iterable {} object", type_name(&value.object).trim_start_matches("builtins."));
+                return Err(Halt::Raise(PyTypeError::new_err(message)));
+            }
+            other => other?,
+        };
+        let mut items = Vec::new();
+        self.refuse_changed_beneath(&iterator.object)?;
+        // Not asked for an iterator again: it need not have an `__iter__`.
+        for item in iterator.object.cast::<PyIterator>().map_err(PyErr::from)?.clone() {
+            items.push(self.wrap_untracked(item?)?);
+            if limit.is_some_and(|limit| items.len() > limit) {
+                break;
+            }
+        }
+        Ok(items)
+    }
+}

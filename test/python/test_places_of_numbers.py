@@ -1,0 +1,123 @@
+"""A number within something that existed is one thing in a graph: an input that varies, or a guarded constant.
+
+Read by C code it is the latter, whatever else reads it.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+
+pytestmark = pytest.mark.native
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+class Items(tuple):
+    """A tuple with room for attributes."""
+
+
+class Table(dict):
+    """Without methods of its own."""
+
+
+class Ordered(collections.OrderedDict):
+    """With an order of its own."""
+
+
+@functools.lru_cache
+def summed(values: tuple[Any, ...]) -> Any:
+    return sum(values)
+
+
+def agrees(function: Callable[..., Any], made: Callable[[Any], Any], numbers: tuple[Any, ...] = (2, 3, 4, 5, 3)) -> int:
+    """Calls a function with a new container for each number, compiled and not; how many entries that has made."""
+    dynamlir.reset()
+    compiled = dynamlir.compile(function)
+    x = torch.ones(3)
+    with torch.no_grad():
+        for number in numbers:
+            expected, found = function(x, made(number)), compiled(x, made(number))
+            assert torch.equal(found, expected), (number, found, expected)
+    return len(compiled._cache)
+
+
+FLEXIBLE: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
+    "a field": (lambda x, v: x * v.left, lambda n: Pair(n, 1)),
+    "by index": (lambda x, v: x * v[0], lambda n: Pair(n, 1)),
+    "from the end": (lambda x, v: x * v[-2], lambda n: Items((n, 1))),
+    "unpacked": (lambda x, v: (lambda a, b: x * a - b)(*v), lambda n: Pair(n, 1)),
+    "in a loop": (lambda x, v: [x := x * a for a in v][-1], lambda n: Items((n, 7))),
+    "under a key": (lambda x, v: x * v["a"], lambda n: Table(a=n, b=1)),
+    "under a key of an ordered one": (lambda x, v: x * v["a"], lambda n: Ordered(a=n, b=1)),
+    "got": (lambda x, v: x * v.get("a"), lambda n: Table(a=n)),
+    "through keys": (lambda x, v: [x := x * v[k] for k in v][-1], lambda n: Table(a=n, b=3)),
+    "beside the length": (lambda x, v: x * v[0] if len(v) == 2 and v else x, lambda n: Items((n, 1))),
+    "by a getter": (lambda x, v: x * operator.itemgetter(0)(v), lambda n: Pair(n, 1)),
+}
+EXACT: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
+    "compared within a list": (lambda x, v: x * v[0] if [v] == [(3, 1)] else x - v[0], lambda n: (n, 1)),
+    "looked for": (lambda x, v: x * v[0] + (v in [(3, 1), (5, 1)]), lambda n: (n, 1)),
+    "a key": (lambda x, v: x * {v: v[0]}[v], lambda n: (n, 1)),
+    "a key of a table": (lambda x, v: x * TABLE.get(v, 9) + v[0], lambda n: (n, 1)),
+    "in a table": (lambda x, v: x + 1 if v in TABLE else x - v[0], lambda n: (n, 1)),
+    "hashed": (lambda x, v: x * (hash(v) % 7) + v[0], lambda n: Pair(n, 1)),
+    "text": (lambda x, v: x * len(f"{[v]}{v[0]:>{12}}") + float(str(v[0])), lambda n: Pair(n, 1)),
+    "a copy": (lambda x, v: x * dict([v])[v[0]], lambda n: (n, 2)),
+    "cached": (lambda x, v: x * summed(v) + v[0], lambda n: (n, 1)),
+    "nested": (lambda x, v: x * v[0][0] + ([v] == [((3, 1), 1)]), lambda n: ((n, 1), 1)),
+    "among others": (lambda x, v: x * v.left + (v in {Pair(3, 1)}), lambda n: Pair(n, 1)),
+}
+TABLE = {(3, 1): 5, (4, 1): 6}
+
+
+@pytest.mark.parametrize("way", FLEXIBLE)
+def test_one_entry_serves_all_numbers(way: str) -> None:
+    summed.cache_clear()
+    assert agrees(*FLEXIBLE[way]) == 2
+    assert agrees(*FLEXIBLE[way], numbers=(0.5, 1.5, 2.5, 0.5)) == 2
+
+
+@pytest.mark.parametrize("way", EXACT)
+@pytest.mark.parametrize("numbers", [(2, 3, 4, 5, 3), (0.5, 3.0, 2.5, 3.0)], ids=["ints", "floats"])
+def test_what_c_code_looks_at_is_guarded(way: str, numbers: tuple[Any, ...]) -> None:
+    function, made = EXACT[way]
+    summed.cache_clear()
+    for number in numbers:
+        # A function that remembers nothing yet is asked by plain Python.
+        summed((number, 1))
+    agrees(function, made, numbers)
+
+
+@pytest.mark.parametrize("values", [b"\x02\x03", range(2, 4), "ab"], ids=["bytes", "range", "text"])
+def test_spread_values_are_guarded(values: Any) -> None:
+    compiled = dynamlir.compile(lambda x, v: x + len(str(max(*v))) + sum(map(hash, v)) % 5)
+    plain = compiled.__wrapped__
+    for given in (values, values[1:] * 2 if not isinstance(values, range) else range(3, 9), values):
+        assert torch.equal(compiled(torch.ones(1), given), plain(torch.ones(1), given))
+
+
+def test_spread_sizes_are_guarded() -> None:
+    compiled = dynamlir.compile(lambda x, size: x.new_zeros(*size))
+    for n in (1, 2, 3, 2, 4):
+        assert compiled(torch.ones(2), torch.Size((n, 2))).shape == (n, 2)
+
+
+def test_another_field_of_the_same_name() -> None:
+    class Held(collections.namedtuple("Held", "left right")):
+        pass
+
+    compiled = dynamlir.compile(lambda x, v: x * v.left)
+    x, held = torch.ones(1), Held(2, 5)
+    assert compiled(x, held).item() == 2
+    Held.left = Held.__mro__[1].right  # type: ignore[misc]
+    assert compiled(x, held).item() == 5
+    Held.left = property(lambda self: 7)  # type: ignore[misc, assignment]
+    assert compiled(x, held).item() == 7
