@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from both import check_both
@@ -190,3 +191,16 @@ def test_16_bit_steps() -> None:
         check_both(
             lambda x, g: torch.nn.functional.grid_sample(x, g, align_corners=False), x.to(dtype)[None, None], grid
         )
+
+
+def test_lazy_clones_share_memory_until_one_is_written() -> None:
+    def cloned(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, torch._lazy_clone(x)
+
+    with torch.no_grad():
+        x = torch.arange(3.0)
+        doubled, lazy = dynamlir.compile(cloned)(x)
+        assert torch._C._is_cow_tensor(x) and torch._C._is_cow_tensor(lazy)
+        assert torch._C._data_address(x) == torch._C._data_address(lazy)
+        lazy.add_(1)
+        assert x.tolist() == [0, 1, 2] and lazy.tolist() == [1, 2, 3] and doubled.tolist() == [0, 2, 4]

@@ -167,6 +167,8 @@ ROWS: tuple[Row, ...] = (
         "set_ resize_ resize_as_ _resize_output_ set_data requires_grad_ sparse_resize_",
         Facts(refused="metadata-mutation"),
     ),
+    # Both tensors share memory until one of them is written, and can be asked about that.
+    Row("_lazy_clone", Facts(refused="aliasing")),
     Row("_neg_view", Facts(refused="lazy-bit")),
     Row("_functional_assert_async _assert_scalar sym_constrain_range", Facts(refused="runtime-assert")),
     # -- questions
