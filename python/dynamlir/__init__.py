@@ -6,6 +6,7 @@ be compiled runs as plain Python: a `PlainRunWarning` says so once, `fallbacks` 
 To compile: `compile`, which returns something to call like that which it was given (`Compiled`), `reset`, `config`,
 `error_on_graph_break`.
 To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`.
+To check what the cache remembers: `config.audit`, `audits`.
 To see how long each kernel takes when it runs: `profile`.
 To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
 `decompile`.
@@ -29,7 +30,9 @@ from torch.export import Dim
 from . import autotune, config, logs, native, parsing, plain, reasons, report
 from .backend import dynamlir_backend as backend
 from .capture import api as _api
+from .capture import audit as _audit
 from .capture.api import compile
+from .capture.audit import Audits, StaleEntry, StaleEntryWarning, audits
 from .capture.explain import explain
 from .capture.steps import trace_steps
 from .capture.typed import Compiled
@@ -102,6 +105,7 @@ def reset(compiled: Any = None) -> None:
     report.reset()
     reasons.reset()
     plain.reset()
+    _audit.reset()
 
 
 def load(
@@ -164,14 +168,18 @@ def _load(
 
 
 __all__ = [
+    "Audits",
     "CompileReport",
     "Compiled",
     "Dim",
     "ExportedProgram",
     "PlainRunWarning",
     "Profile",
+    "StaleEntry",
+    "StaleEntryWarning",
     "Unsupported",
     "__version__",
+    "audits",
     "backend",
     "compile",
     "compiles",

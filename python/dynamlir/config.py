@@ -36,6 +36,8 @@ memory_budget: float | None
 reproducers: str | None
 progress: bool
 graph_breaks: bool
+audit: bool | float
+on_audit: Literal["warn", "error"]
 break_every: int | None
 
 
@@ -84,6 +86,18 @@ def _fraction(environment: str, doc: str) -> Setting:
         return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1)
 
     return Setting(None, environment, "a number from 0.0 to 1.0 or None", float, is_valid, doc)
+
+
+def _share(environment: str, doc: str) -> Setting:
+    words = {"true": True, "false": False, "1": True, "0": False}
+
+    def is_valid(value: Any) -> bool:
+        return isinstance(value, (bool, int, float)) and 0 <= value <= 1
+
+    def read(text: str) -> Any:
+        return words[text.lower()] if text.lower() in words else float(text)
+
+    return Setting(False, environment, "True, False or a number from 0.0 to 1.0", read, is_valid, doc)
 
 
 def _folder(environment: str, doc: str) -> Setting:
@@ -164,6 +178,19 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             "What `compile` cannot capture whole is captured in pieces, with plain Python between; else the whole "
             "call runs as plain Python.",
             default=True,
+        ),
+        "audit": _share(
+            "DYNAMLIR_AUDIT",
+            "Check what `compile` remembers: each call that an entry of the cache answers, or this share of them, is "
+            "captured again, without effects, before the graph runs, and compared with the entry. Where the two differ "
+            "the entry is dropped, the call has a new one, and `on_audit` says what is told; `dynamlir.audits()` "
+            "counts. Such calls take as long as the capture of a first one. Entries that were made before it was set "
+            "are made anew.",
+        ),
+        "on_audit": _choice(
+            ("warn", "error"),
+            "DYNAMLIR_ON_AUDIT",
+            "What an audit that finds a difference does: a `StaleEntryWarning`, or a `StaleEntry` that is raised.",
         ),
         "break_every": _number(
             None,
@@ -321,6 +348,7 @@ __all__ = [
     "SETTINGS",
     "Setting",
     "accumulated_recompile_limit",
+    "audit",
     "cache_dir",
     "describe",
     "dump",
@@ -328,6 +356,7 @@ __all__ = [
     "max_autotune",
     "memory_budget",
     "no_cache",
+    "on_audit",
     "on_plain",
     "patch",
     "progress",

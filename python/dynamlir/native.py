@@ -30,8 +30,8 @@ def _configure(module: ModuleType) -> None:
     """Hand over the settings that compiled callables look at on each call."""
     # What is wrong in the environment is said by the next compilation.
     with contextlib.suppress(ValueError):
-        values = (config.on_plain == "error", config.recompile_limit, config.accumulated_recompile_limit)
-        module.configure(*values)
+        limits = (config.recompile_limit, config.accumulated_recompile_limit)
+        module.configure(config.on_plain == "error", *limits, float(config.audit))
 
 
 def module() -> ModuleType:

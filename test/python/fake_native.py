@@ -351,7 +351,7 @@ def keep_ops() -> set[str]:
     return KEEP_OPS
 
 
-def configure(refuses_plain: bool, entries: int, accumulated: int) -> None:
+def configure(refuses_plain: bool, entries: int, accumulated: int, audited: float) -> None:
     """Nothing here looks at them."""
 
 

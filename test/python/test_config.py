@@ -38,6 +38,8 @@ def test_defaults() -> None:
         "reproducers": None,
         "progress": True,
         "graph_breaks": True,
+        "audit": False,
+        "on_audit": "warn",
         "break_every": None,
     }
 

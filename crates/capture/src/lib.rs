@@ -8,6 +8,7 @@ mod applied;
 mod asked;
 mod attempts;
 mod attributes;
+mod audit;
 mod beneath;
 mod callbacks;
 mod calls;
@@ -73,6 +74,7 @@ mod wrapped;
 mod written;
 mod written_names;
 
+pub use audit::Decisions;
 pub use effects_told::SeenEffect;
 pub use refusals::interruption_behind;
 pub use run::{Broken, Captured, Ends, Subject, Tables, capture};

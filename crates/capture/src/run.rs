@@ -17,6 +17,7 @@ use pyo3::{
 
 use crate::{
     attempts::in_pieces,
+    audit::Decisions,
     callbacks,
     effects::Effects,
     effects_told::SeenEffect,
@@ -90,6 +91,8 @@ pub struct Captured {
     pub graph_break: Option<GraphBreak>,
     /// Whether the frame itself says that it may.
     pub allowed: bool,
+    /// How it was captured, where that may be done again.
+    pub decisions: Option<Decisions>,
 }
 
 /// What a call came to, on the objects that it was captured with: tensors of the frame's own, and those that it was given, are fakes.
@@ -181,6 +184,10 @@ pub struct Subject<'a, 'py> {
     pub instead: Option<&'a Instead>,
     /// Whether what the call comes to is kept for somebody who looks at it.
     pub shows: bool,
+    /// Whether the same is to be captured again later.
+    pub keeps: bool,
+    /// How it was captured before, if that is done again.
+    pub replays: Option<&'a Decisions>,
 }
 
 impl<'a, 'py> Subject<'a, 'py> {
@@ -204,6 +211,8 @@ impl<'a, 'py> Subject<'a, 'py> {
             stop: None,
             instead: None,
             shows: false,
+            keeps: false,
+            replays: None,
         }
     }
 }
@@ -260,7 +269,7 @@ impl From<PyErr> for Ended {
 }
 
 /// How a frame is captured. That it must be another way is seen on the way, so it is captured once more.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner {
     /// Whether calls of modules that were seen before are interpreted nevertheless. What is repeated has results without the history
     /// that the engine goes through for gradients.
@@ -290,7 +299,12 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
         tables.torch.clone(),
         steps.is_some(),
         floats.cloned(),
-        Varying::new(if floats.is_some() { subject.sizes } else { Dynamic::Never }, subject.declared.cloned(), subject.unbacked.uncut),
+        Varying::new(
+            if floats.is_some() { subject.sizes } else { Dynamic::Never },
+            subject.declared.cloned(),
+            subject.unbacked.uncut,
+            subject.replays.map(Decisions::sizes),
+        ),
         manner.copies_containers,
         Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
     )?;
@@ -331,6 +345,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             }
             Capture::new(py, state.clone()).tell_sizes(&inputs)?;
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
+            let decisions = (subject.keeps || subject.replays.is_some()).then(|| Decisions::of(subject, manner, &state));
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
@@ -348,6 +363,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
                 calls_instead,
                 graph_break: None,
                 allowed: false,
+                decisions,
             }))
         }
         Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {

@@ -4,13 +4,14 @@ use std::{rc::Rc, sync::Arc};
 
 use dynamlir_bytecode::Place;
 use dynamlir_cpython_abi::collector;
-use dynamlir_frame::{Broke, CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Run, Suspension, settings};
+use dynamlir_frame::{Broke, CompiledGraph, Entry, Epilogue, Miss, NoGraph, Plain, Replay, Run, Suspension, settings};
 use dynamlir_graph::{Graph, Kind, Line};
 use dynamlir_guards::{GuardBuilder, GuardError, GuardSet, TensorMatch, Texts};
 use dynamlir_interpreter::Standing;
 use pyo3::prelude::*;
 
 use crate::{
+    audit::Audit,
     graph_break::{GraphBreak, reason},
     refusals::words_of,
     run::{Before, Breaks, Broken, Captured, Ends, Subject, Tables, capture},
@@ -154,6 +155,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         },
         before: if only_regions { Before::Regions } else { Before::Anything },
         every,
+        keeps: settings::audits(),
         ..Subject::new(miss.function, &miss.given.args, Some(&miss.given.kwargs))
     };
     let outcome = capture(&Tables::of(py)?, subject)?;
@@ -184,6 +186,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
     }
     let allowed = captured.allowed;
     let breaks = found.map(|found| backend.broke(py, found)).transpose()?.map(|why| Broke { why, allowed });
+    let audit = captured.decisions.take().map(|decisions| Audit::of(py, decisions, &captured)).transpose()?;
     let (frame, EntryParts { guards, tensors, numbers, epilogue }) = match captured.take_apart(py) {
         Ok(parts) => parts,
         Err(error) => {
@@ -202,7 +205,8 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         Compilation::Plain(plain) => Run::Plain(plain),
     };
     let kind = miss.kind();
-    let entry = Entry::new(miss.callable.key(), kind, guards, run);
+    let replay = audit.map(|audit| Box::new(audit.of_guards(&guards.texts())) as Box<dyn Replay>);
+    let entry = Entry::new(miss.callable.key(), kind, guards, run).with_replay(replay);
     backend.made(miss, &entry)?;
     cache.add(entry);
     Ok(())

@@ -285,6 +285,7 @@ impl<'py> Capture<'py> {
         for (name, value) in kwargs {
             keywords.set_item(name, given(value)?)?;
         }
+        self.progress.opaque.set(true);
         let result = self.outside(|| callable.object.call(positional, Some(&keywords)))?;
         if self.torch.is_plain(&result) || self.source_of(&result).is_some() {
             return self.wrap_untracked(result);

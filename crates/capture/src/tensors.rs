@@ -298,6 +298,9 @@ impl<'py> Capture<'py> {
         if matches!(form, Form::State | Form::Whole) {
             self.layers.note_unrepeatable();
         }
+        if form == Form::Whole {
+            self.progress.opaque.set(true);
+        }
         let method = match form {
             Form::Whole => "run_whole",
             Form::State => "run_setter",

@@ -18,8 +18,8 @@ use dynamlir_interpreter::Standing;
 use pyo3::prelude::*;
 
 use crate::{
-    call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph, point::Continuations,
-    room::Kind,
+    audit::Replay, call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph,
+    point::Continuations, room::Kind,
 };
 
 /// What an entry does when its guards pass.
@@ -124,6 +124,8 @@ pub struct Entry {
     pub run: Run,
     /// The same as Python code, once somebody has asked.
     pub written: OnceLock<(EntryCode, Py<PyAny>)>,
+    /// By which calls that it answers are audited; None where no audits were asked for when it was made.
+    pub replay: Option<Box<dyn Replay>>,
     /// Whether a later entry takes all calls that this one does: then it is there to be faster, and does not count.
     covered: AtomicBool,
 }
@@ -131,7 +133,13 @@ pub struct Entry {
 impl Entry {
     /// An entry.
     pub fn new(key: u64, kind: Kind, guards: GuardSet, run: Run) -> Self {
-        Self { key, kind, guards, run, written: OnceLock::new(), covered: AtomicBool::new(false) }
+        Self { key, kind, guards, run, written: OnceLock::new(), replay: None, covered: AtomicBool::new(false) }
+    }
+
+    /// The same, with what audits need.
+    #[must_use]
+    pub fn with_replay(self, replay: Option<Box<dyn Replay>>) -> Self {
+        Self { replay, ..self }
     }
 
     /// Whether it is one of those that are limited in number.
@@ -346,6 +354,11 @@ impl Cache {
             list.retain(|entry| entry.guards.is_valid());
             list.push(Arc::new(entry));
         });
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn remove(&self, entry: &Arc<Entry>) {
+        self.change(|list| list.retain(|other| !Arc::ptr_eq(other, entry)));
     }
 
     /// Forgets the entries of one key. Those that are running finish.

@@ -3,16 +3,14 @@
 use std::{
     rc::Rc,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
-    thread::ThreadId,
 };
 
 use dynamlir_cpython_abi::{
     Abi, Listening, Thread, abi,
     callable::{Arguments, Callee},
-    exception,
     function::code_address,
     kind, observer,
 };
@@ -22,6 +20,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyFunction};
 use smallvec::SmallVec;
 
 use crate::{
+    audit::Verdict,
     bind::{Given, Owned, Signature, Slots},
     cache::{Broke, Cache, Entry, Run, Share, forgotten},
     description::{Description, Method},
@@ -30,6 +29,7 @@ use crate::{
     graph::{Failed, Objects},
     settings,
     stance::Stance,
+    turn::Turns,
 };
 
 /// A frame that no entry fits.
@@ -137,6 +137,18 @@ pub trait Compiler: Send + Sync {
     /// What the call raises instead.
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()>;
 
+    /// Audits a call that an entry is about to answer: has it captured again by `replay`, in a way that leaves no trace.
+    ///
+    /// # Errors
+    /// An interruption.
+    fn audit(&self, py: Python<'_>, replay: &dyn Fn() -> PyResult<Verdict>) -> PyResult<Verdict>;
+
+    /// An audit has ended so.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn audited(&self, py: Python<'_>, verdict: &Verdict) -> PyResult<()>;
+
     /// What a signal handler has raised, if it is behind an error that guards ran into.
     fn interruption(&self, py: Python<'_>, error: &PyErr) -> Option<PyErr>;
 
@@ -163,23 +175,11 @@ pub struct Callable {
     share: Arc<Share>,
     abi: &'static Abi,
     compiler: Box<dyn Compiler>,
-    compiling: Mutex<Option<(ThreadId, usize)>>,
+    pub(crate) turns: Turns,
     /// Whether it is the one that stands for another under a forced backend.
     forced: bool,
     /// When a call has missed under the stance that leaves the first miss to plain Python: how often all entries had been forgotten.
     delayed: AtomicU64,
-}
-
-/// Ends when the compilation does.
-struct Turn<'a> {
-    of: &'a Mutex<Option<(ThreadId, usize)>>,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut compiling = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        *compiling = compiling.take().and_then(|(thread, depth)| (depth > 1).then(|| (thread, depth - 1)));
-    }
 }
 
 /// What the entries have for a frame.
@@ -235,7 +235,7 @@ impl Callable {
             share,
             abi,
             compiler,
-            compiling: Mutex::new(None),
+            turns: Turns::default(),
             forced,
             delayed: AtomicU64::new(NEVER),
         })
@@ -290,8 +290,8 @@ impl Callable {
         self.bound.iter().map(|object| object.bind(py).clone()).collect()
     }
 
-    /// Asks the entries of a cache.
-    fn look_up<'py>(&self, cache: &Cache, roots: Roots<'_, 'py>) -> PyResult<Hit<'py>> {
+    /// Asks the entries of a cache; one that was made for this very call `is_new`.
+    fn look_up<'py>(&self, cache: &Cache, roots: Roots<'_, 'py>, from: Option<&[Rc<Standing>]>, is_new: bool) -> PyResult<Hit<'py>> {
         let mut inputs = Inputs::default();
         let key = self.key();
         let entries = cache.entries();
@@ -302,19 +302,15 @@ impl Callable {
             }
             match entry.guards.check(roots, &mut inputs) {
                 Checked::Pass => {
+                    if settings::audits() && !is_new && !self.stands(cache, entry, roots, from, &mut inputs)? {
+                        continue;
+                    }
                     cache.hit(at);
                     return self.run(roots.function.py(), entry, &inputs);
                 }
                 Checked::Fail => {}
                 // What raises while it is looked at does not fit; Python raises it again, or something else matches.
-                Checked::Error(error) => {
-                    let py = roots.function.py();
-                    if exception::may_interrupt(py, &error)
-                        && let Some(interruption) = self.compiler.interruption(py, &error)
-                    {
-                        return Err(interruption);
-                    }
-                }
+                Checked::Error(error) => self.pass_on(roots.function.py(), &error)?,
             }
         }
         // What ends there is an error where graphs must not break.
@@ -354,19 +350,6 @@ impl Callable {
         }
     }
 
-    /// A turn to compile. None while another thread has it: waiting for what may run any code could last for ever, and a second entry
-    /// for the same call would be one too many. A compilation that calls what it compiles has the turn already.
-    fn turn(&self) -> Option<Turn<'_>> {
-        let me = std::thread::current().id();
-        let mut compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *compiling {
-            Some((thread, _)) if *thread != me => return None,
-            Some((_, depth)) => *depth += 1,
-            none => *none = Some((me, 1)),
-        }
-        Some(Turn { of: &self.compiling })
-    }
-
     /// What becomes of a frame that no entry fits.
     fn resolve_miss<'py>(&self, miss: &Miss<'_, 'py>, stance: &Stance<'py>) -> PyResult<Resolved<'py>> {
         let py = miss.function.py();
@@ -382,7 +365,7 @@ impl Callable {
             self.compiler.unforeseen(py, Unforeseen::Observed(observer))?;
             return Ok(Resolved::Now);
         }
-        let Some(turn) = self.turn() else {
+        let Some(turn) = self.turns.take() else {
             self.compiler.unforeseen(py, Unforeseen::Compiling)?;
             return Ok(Resolved::Now);
         };
@@ -394,7 +377,7 @@ impl Callable {
             Next::Plain => return Ok(Resolved::Now),
             Next::Again => {}
         }
-        Ok(match self.look_up(miss.cache, miss.roots())? {
+        Ok(match self.look_up(miss.cache, miss.roots(), miss.from, true)? {
             Hit::Done(value) => Resolved::Done(value),
             Hit::Suspended(frames) => Resolved::Suspended(frames),
             Hit::Walk(until) => Resolved::Walk(until),
@@ -416,7 +399,7 @@ impl Callable {
         given: impl FnOnce() -> PyResult<Given<'py>>,
     ) -> PyResult<Resolved<'py>> {
         let (from, cache) = at.map_or((None, self.cache()), |(from, cache)| (Some(from), cache));
-        Ok(match self.look_up(cache, Roots { function, locals: slots })? {
+        Ok(match self.look_up(cache, Roots { function, locals: slots }, from, false)? {
             Hit::Done(value) => Resolved::Done(value),
             Hit::Suspended(frames) => Resolved::Suspended(frames),
             Hit::Walk(until) => Resolved::Walk(until),
@@ -526,7 +509,7 @@ impl Compiled {
         if !callable.signature.bind(function, &bound, arguments, &mut owned, &mut slots)? {
             return in_program(away, || callable.call_plain(arguments));
         }
-        let resolved = match callable.look_up(callable.cache(), Roots { function, locals: &slots })? {
+        let resolved = match callable.look_up(callable.cache(), Roots { function, locals: &slots }, None, false)? {
             Hit::Done(value) => return Ok(value),
             Hit::Suspended(frames) => Resolved::Suspended(frames),
             Hit::Walk(until) => Resolved::Walk(until),

@@ -19,17 +19,27 @@ enum Seen {
 
 /// What is known of the numbers that the captures of one share have met, by the expressions that reach them.
 #[derive(Debug, Default)]
-pub struct Floats(Mutex<HashMap<String, Seen>>);
+pub struct Floats {
+    known: Mutex<HashMap<String, Seen>>,
+    /// Whether it answers as it did, whatever the numbers are now.
+    frozen: bool,
+}
 
 impl Floats {
     fn with<T>(&self, work: impl FnOnce(&mut HashMap<String, Seen>) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same as it is now, which learns nothing more: a capture that asks it takes the same numbers for inputs as the latest one did.
+    #[must_use]
+    pub fn frozen(&self) -> Self {
+        Self { known: Mutex::new(self.with(|known| known.clone())), frozen: true }
     }
 
     /// Whether the number at a place changes, given the bits that it has now: a float is to be an input then.
     pub fn is_number(&self, place: &str, now: u64) -> bool {
         self.with(|known| match known.get_mut(place) {
-            Some(seen @ Seen::Value(_)) if *seen != Seen::Value(now) => {
+            Some(seen @ Seen::Value(_)) if *seen != Seen::Value(now) && !self.frozen => {
                 *seen = Seen::Number;
                 true
             }
@@ -45,6 +55,9 @@ impl Floats {
 
     /// An entry is for a number of these bits at a place.
     pub fn note(&self, place: String, value: u64) {
+        if self.frozen {
+            return;
+        }
         self.with(|known| match known.get_mut(&place) {
             Some(Seen::Number | Seen::Constant) => {}
             Some(seen) => *seen = Seen::Value(value),
@@ -63,7 +76,9 @@ impl Floats {
 
     /// Python looks at the float at a place.
     pub fn specialize(&self, place: String) {
-        self.with(|known| known.insert(place, Seen::Constant));
+        if !self.frozen {
+            self.with(|known| known.insert(place, Seen::Constant));
+        }
     }
 }
 
@@ -98,6 +113,19 @@ mod tests {
         floats.expect_change("L['lr']".into());
         floats.note("L['lr']".into(), f64::to_bits(0.1));
         assert!(floats.is_number("L['lr']", f64::to_bits(0.1)));
+    }
+
+    #[test]
+    fn what_is_frozen_answers_as_it_did() {
+        let floats = Floats::default();
+        floats.note("L['lr']".into(), f64::to_bits(0.1));
+        floats.expect_change("L['eps']".into());
+        let frozen = floats.frozen();
+        assert!(!frozen.is_number("L['lr']", f64::to_bits(0.2)) && frozen.is_number("L['eps']", f64::to_bits(0.2)));
+        frozen.note("L['new']".into(), f64::to_bits(0.1));
+        frozen.specialize("L['eps']".into());
+        assert!(!frozen.is_number("L['new']", f64::to_bits(0.2)) && frozen.may_be_number("L['eps']"));
+        assert!(floats.is_number("L['lr']", f64::to_bits(0.2)));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! *Architecture invariant:* no Python code runs between a guard hit and a native graph, nor between that and the result.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod bind;
 mod cache;
 mod call;
@@ -23,7 +24,10 @@ mod recipe;
 mod room;
 pub mod settings;
 mod stance;
+mod told;
+mod turn;
 
+pub use audit::{Difference, Replay, Verdict};
 pub use bind::{Given, Owned, Signature, Slots};
 pub use cache::{Broke, Cache, Entry, Limits, Plain, Run, Share, forget_all};
 pub use call::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
@@ -34,3 +38,4 @@ pub use floats::Floats;
 pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
 pub use recipe::{Instance, Made, Measured, Recipe, SetKind, Supply};
 pub use room::Kind;
+pub use told::{Told, content, without_addresses};

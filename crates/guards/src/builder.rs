@@ -15,7 +15,7 @@ use pyo3::{
 };
 
 use crate::{
-    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch,
+    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch, Texts,
     check::ordered_keys, held::Held, registered::Answer,
 };
 
@@ -489,6 +489,24 @@ impl GuardBuilder {
         // What is dropped may run Python code, which may come back here.
         drop(borrowed);
         drop(dropped);
+    }
+
+    /// The expressions that reach what a passing check collects, in order.
+    #[must_use]
+    pub fn collected(&self) -> Vec<String> {
+        let state = self.state.borrow();
+        state.collected.iter().map(|source| state.sources.expression(*source)).collect()
+    }
+
+    /// The guards in words, as those of the set would be. Nothing is held, and so nothing is to be let go.
+    ///
+    /// # Errors
+    /// When a class has no name.
+    pub fn into_texts(self, py: Python<'_>) -> PyResult<Texts> {
+        let mut state = self.state.into_inner();
+        state.drop_implied();
+        let registered = state.registered.iter().map(|answer| answer.text(py)).collect::<PyResult<_>>()?;
+        Ok(Texts::new(py, state, registered))
     }
 
     /// Makes the guard set. Nothing is checked yet: the values may have changed during the capture.

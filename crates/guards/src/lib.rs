@@ -36,6 +36,7 @@ pub use explain::{Failure, Texts};
 pub use guard::{Comparison, DictKey, Guard, GuardError, Relation, StorageMember};
 pub use memo::Remembered;
 pub use part::Part;
+pub use relation::sharing;
 pub use route::Hop;
 pub use set::{Checked, GuardSet, Inputs, Roots};
 pub use sizes::{Extent, LARGEST_SIZE, SizeRelation, size_in};

@@ -18,6 +18,15 @@ pub(crate) struct Answer {
     pub expected: bool,
 }
 
+impl Answer {
+    /// It in words.
+    pub(crate) fn text(&self, py: Python<'_>) -> PyResult<String> {
+        let (class, base) = (self.class.bind(py), self.base.bind(py));
+        let expected = if self.expected { "True" } else { "False" };
+        Ok(format!("issubclass({}, {}) is {expected}", class.name()?, base.getattr("__name__")?))
+    }
+}
+
 /// The number of registrations that the answers were last asked at, before there is one.
 const NEVER: u64 = u64::MAX;
 
@@ -51,12 +60,7 @@ impl Registered {
         let held = |answer: &Answer| {
             let (class, base) = (answer.class.bind(py), answer.base.bind(py));
             Ok(Held {
-                text: format!(
-                    "issubclass({}, {}) is {}",
-                    class.name()?,
-                    base.getattr("__name__")?,
-                    if answer.expected { "True" } else { "False" }
-                ),
+                text: answer.text(py)?,
                 class: PyWeakrefReference::new(class)?.unbind(),
                 base: PyWeakrefReference::new(base)?.unbind(),
                 expected: answer.expected,

@@ -117,6 +117,26 @@ fn locate(tensor: TensorRef<'_>) -> Option<Located> {
     Some(Located { place: tensor.place().ok()?, low, high })
 }
 
+/// How tensors share memory: for each the first that has the same storage, and how far they are apart in it. What is no tensor shares none.
+///
+/// # Errors
+/// When torch cannot be imported.
+pub fn sharing(tensors: &[Bound<'_, PyAny>]) -> PyResult<Vec<(usize, i64)>> {
+    let mut places: Vec<Option<StoragePosition>> = Vec::with_capacity(tensors.len());
+    let mut found = Vec::with_capacity(tensors.len());
+    for (at, tensor) in tensors.iter().enumerate() {
+        let place = TensorClass::of(tensor)?.and_then(|class| class.tensor(tensor)?.place().ok());
+        let storage = place.as_ref().map(|place| place.storage);
+        let first = places.iter().position(|other| other.as_ref().is_some_and(|other| Some(other.storage) == storage));
+        found.push(match (first, &place) {
+            (Some(first), Some(place)) => (first, places[first].as_ref().map_or(0, |leader| place.offset - leader.offset)),
+            _ => (at, 0),
+        });
+        places.push(place);
+    }
+    Ok(found)
+}
+
 /// Same group: same storage, same distance. Other groups: no byte in common.
 fn storage<'a, 'py: 'a>(list: &[(u32, i64)], value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
     let mut located = Vec::with_capacity(list.len());

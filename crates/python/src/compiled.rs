@@ -18,11 +18,12 @@ use dynamlir_cpython_abi::{
     types,
 };
 use dynamlir_frame::{
-    Callable, Compiled, Compiler, Description, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share, Unforeseen, settings,
+    Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share, Unforeseen,
+    Verdict, settings,
 };
 use dynamlir_reasons as reason;
 use pyo3::{
-    exceptions::{PyRuntimeError, PyTypeError},
+    exceptions::{PyException, PyRuntimeError, PyTypeError},
     prelude::*,
     sync::PyOnceLock,
     types::{PyCFunction, PyTuple, PyType},
@@ -257,6 +258,37 @@ impl Compiler for PythonCompiler {
         Ok(())
     }
 
+    fn audit(&self, py: Python<'_>, replay: &dyn Fn() -> PyResult<Verdict>) -> PyResult<Verdict> {
+        guards::prepare(py)?;
+        let begun = self.object.bind(py).call_method0("begin_audit")?;
+        if let Ok(why) = begun.extract::<String>() {
+            return Ok(Verdict::Skipped(why));
+        }
+        // Whatever comes of it, all is put back; what that raises is an interruption.
+        let verdict = replay();
+        let left = begun.call_method0("end").or_else(|error| begun.call_method0("end").and(Err(error)));
+        match (verdict, left) {
+            (Err(error), _) if error.is_instance_of::<PyException>(py) && self.interruption(py, &error).is_none() => {
+                Ok(Verdict::Skipped(format!("it failed: {error}")))
+            }
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(verdict), Ok(_)) => Ok(verdict),
+        }
+    }
+
+    fn audited(&self, py: Python<'_>, verdict: &Verdict) -> PyResult<()> {
+        let compiler = self.object.bind(py);
+        match verdict {
+            Verdict::Same => compiler.call_method1("audited", (py.None(),)),
+            Verdict::Skipped(why) => compiler.call_method1("audited", (why,)),
+            Verdict::Differs(found) => {
+                let Difference { what, kept, found, places, guards, location } = &**found;
+                compiler.call_method1("stale", (what, kept, found, places.clone(), guards.clone(), location.clone()))
+            }
+        }
+        .map(drop)
+    }
+
     fn interruption(&self, py: Python<'_>, error: &PyErr) -> Option<PyErr> {
         interruption_behind(py, error)
     }
@@ -300,10 +332,11 @@ pub fn compiled_function<'py>(
     callable(py, Box::new(Compiled(Arc::new(Callable::new(description, Box::new(compiler))?))))
 }
 
-/// Sets what all callables look at on each call: whether those that would run as plain Python may, and how many entries there may be.
+/// Sets what all callables look at on each call: whether those that would run as plain Python may, how many entries there may be, and
+/// which share of hits is audited.
 #[pyfunction]
-pub fn configure(refuses_plain: bool, entries: usize, accumulated: usize) {
-    settings::set(refuses_plain, Limits { entries, accumulated });
+pub fn configure(refuses_plain: bool, entries: usize, accumulated: usize, audited: f64) {
+    settings::set(refuses_plain, Limits { entries, accumulated }, audited);
 }
 
 /// Says of which numbers, by their places, it is known that they change, before there is an entry: until the entries are forgotten.

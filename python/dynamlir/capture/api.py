@@ -18,7 +18,7 @@ from .. import config, logs, machinery, native, places, plain, progress, reasons
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
-from . import backends, distributed, lightning, sharing, views
+from . import audit, backends, distributed, lightning, sharing, views
 from .typed import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -282,6 +282,19 @@ class Compiler:
             reasons.note(reason, self.name)
         else:
             self._note(reason, message, [])
+
+    def begin_audit(self) -> audit.Undisturbed | str:
+        """What an audit of a call leaves as it was, until its ``end``; why it is skipped where it is."""
+        return audit.begin()
+
+    def audited(self, skipped: str | None) -> None:
+        """An audit has found no difference, or was skipped for this reason."""
+        audit.note(skipped)
+
+    def stale(self, what: str, kept: str, found: str, read: list[str], guards: list[str], at: reasons.Location) -> None:
+        """An audit has found an entry that would have given an old answer, and that is gone now."""
+        lines = tuple(at or self.defined())
+        audit.tell(self.subject, audit.Difference(self.name, what, kept, found, tuple(read), tuple(guards), lines))
 
     def tell(self, event: reasons.Event) -> None:
         """The call runs as plain Python next, if this does not raise."""

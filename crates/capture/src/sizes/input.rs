@@ -9,6 +9,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeSet, HashMap},
     rc::Rc,
+    sync::Arc,
 };
 
 use dynamlir_guards::{DYNAMIC_MARKS, Extent, LARGEST_SIZE, Relation, SizeRelation, Source, SourceId, TensorMatch};
@@ -19,7 +20,11 @@ use pyo3::{
     types::{PyList, PyTuple},
 };
 
-use super::{Declared, SizeGuard, Sizes, class, declared::Line};
+use super::{
+    Declared, SizeGuard, Sizes, class,
+    decided::{Decided, DecidedSize},
+    declared::Line,
+};
 use crate::{
     graph_break::{GraphBreak, reason},
     state::{Capture, Input, Outcome},
@@ -79,11 +84,36 @@ pub(crate) struct Varying {
     all_blamed: Cell<bool>,
     /// What stands for the ints that were found.
     ints: RefCell<Vec<(SourceId, Py<PyAny>)>>,
+    /// What was decided of the sizes of tensors.
+    decided: RefCell<Vec<DecidedSize>>,
+    /// What is to be decided of them, if an earlier capture is done again.
+    replays: Option<Arc<Decided>>,
+    /// The numbers that vary, by their places, with what they are now.
+    values: RefCell<Vec<(String, String)>>,
 }
 
 impl Varying {
-    pub fn new(how: Dynamic, declared: Option<Rc<Declared>>, uncut: bool) -> Self {
-        Self { how, uncut, declared, ..Self::default() }
+    pub fn new(how: Dynamic, declared: Option<Rc<Declared>>, uncut: bool, replays: Option<Arc<Decided>>) -> Self {
+        Self { how, uncut, declared, replays, ..Self::default() }
+    }
+
+    /// What was decided of sizes. `expression` gives that of a source.
+    pub(crate) fn decided(&self, expression: impl Fn(SourceId) -> String) -> Decided {
+        Decided {
+            sizes: self.decided.borrow().clone(),
+            marked: self.marked.borrow().iter().map(|source| expression(*source)).collect(),
+            expected: self.sizes().map(|sizes| sizes.get().with(|known| known.expected.clone())).unwrap_or_default(),
+        }
+    }
+
+    /// Says what a number that varies is now.
+    pub(crate) fn note_value(&self, place: &str, value: impl ToString) {
+        self.values.borrow_mut().push((place.to_owned(), value.to_string()));
+    }
+
+    /// The numbers that vary, by their places, with what they are now.
+    pub(crate) fn values(&self) -> Vec<(String, String)> {
+        self.values.borrow().clone()
     }
 
     /// The number that the int is which an expression reaches, if that is declared to vary.
@@ -104,7 +134,11 @@ impl Varying {
 
     /// The same, made with the first symbol.
     pub(crate) fn known(&self, py: Python<'_>) -> &Py<Sizes> {
-        self.sizes.get_or_init(|| Py::new(py, Sizes::default()).unwrap_or_else(|_| unreachable!("a class of ours can be made")))
+        self.sizes.get_or_init(|| {
+            let made = Sizes::default();
+            made.with(|known| known.replayed = self.replays.as_ref().map(|decided| decided.expected.clone()));
+            Py::new(py, made).unwrap_or_else(|_| unreachable!("a class of ours can be made"))
+        })
     }
 
     /// What stands for the int at a source.
@@ -221,7 +255,11 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         let has = |mark: &str| real.getattr_opt(mark).map(|found| found.is_some());
-        if dynamlir_interpreter::suspended(|| Ok::<_, PyErr>(has(DYNAMIC_MARKS[0])? || has(DYNAMIC_MARKS[1])?))? {
+        if let Some(decided) = &varying.replays {
+            if decided.marked.iter().any(|marked| marked == expression) {
+                varying.marked.borrow_mut().push(source);
+            }
+        } else if dynamlir_interpreter::suspended(|| Ok::<_, PyErr>(has(DYNAMIC_MARKS[0])? || has(DYNAMIC_MARKS[1])?))? {
             varying.marked.borrow_mut().push(source);
         }
         let meta = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?.meta;
@@ -248,21 +286,17 @@ impl<'py> Capture<'py> {
                 }
                 continue;
             }
-            let mark = if varying.how == Dynamic::Declared { Mark::Static } else { mark_of(real, d)? };
-            let range = match mark {
-                Mark::Static => None,
-                // Outside of what the mark allows it is a number.
-                Mark::Dynamic(range) => range.contains(size).then_some(range),
-                Mark::Weak => self.may_vary(&place).then(|| Interval::new(2, LARGEST_SIZE)),
-                Mark::None if held => None,
-                Mark::None => self.varies(&place, size).then(|| Interval::new(2, LARGEST_SIZE)),
+            let decided = match &varying.replays {
+                Some(decided) => decided.at(&place).map(|size| (size.range, size.marked)),
+                None => self.range_of(real, d, size, &place, held)?,
             };
             if !held {
                 self.note_size(expression, d, size);
             }
-            let Some(range) = range else { continue };
-            let marked = matches!(mark, Mark::Dynamic(_));
+            let Some((range, marked)) = decided else { continue };
             let symbol = self.symbol(size, range, marked, &place);
+            varying.note_value(&place, size);
+            varying.decided.borrow_mut().push(DecidedSize { place: place.clone(), symbol, range, marked });
             varying.places.borrow_mut().push((symbol, place));
             varying.extents.borrow_mut().push((source, Extent::Size(d), Dim::from(symbol)));
             symbols[d] = Dim::from(symbol);
@@ -276,6 +310,20 @@ impl<'py> Capture<'py> {
         }
         self.layers.note_unrepeatable();
         Ok(Some(Sized { sizes: symbols, strides }))
+    }
+
+    /// In which range the size at a place varies, and whether that is its tensor's mark; None where it does not.
+    fn range_of(&self, real: &Bound<'py, PyAny>, d: usize, size: i64, place: &str, held: bool) -> Outcome<Option<(Interval, bool)>> {
+        let mark = if self.varying.how == Dynamic::Declared { Mark::Static } else { mark_of(real, d)? };
+        let all = || (Interval::new(2, LARGEST_SIZE), false);
+        Ok(match mark {
+            Mark::Static => None,
+            // Outside of what the mark allows it is a number.
+            Mark::Dynamic(range) => range.contains(size).then_some((range, true)),
+            Mark::Weak => self.may_vary(place).then(all),
+            Mark::None if held => None,
+            Mark::None => self.varies(place, size).then(all),
+        })
     }
 
     /// Strides as products of sizes, where they are that from the innermost dimension on.
@@ -341,6 +389,11 @@ impl<'py> Capture<'py> {
 
     fn symbol(&self, size: i64, range: Interval, marked: bool, place: &str) -> Symbol {
         let sizes = self.varying.known(self.py).bind(self.py).get();
+        let shared = self.varying.replays.as_ref().and_then(|decided| decided.at(place)).filter(|_| !marked);
+        if let Some(DecidedSize { symbol, .. }) = shared {
+            let is_known = sizes.with(|known| known.scope.info(*symbol).is_some());
+            return if is_known { *symbol } else { sizes.declare(size, range) };
+        }
         if marked {
             let symbol = sizes.declare(size, range);
             sizes.with(|known| known.marked.push((symbol, place.to_owned())));

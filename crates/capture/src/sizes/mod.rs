@@ -9,6 +9,7 @@
 
 mod asked;
 mod class;
+mod decided;
 mod declared;
 mod float;
 mod input;
@@ -33,6 +34,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 pub(crate) use self::{
     asked::is_asked,
     class::{as_program, is_size, node_of},
+    decided::Decided,
     input::Varying,
     policy::follow,
 };
@@ -72,6 +74,10 @@ pub(crate) struct Known {
     pub declared: Vec<(usize, Symbol)>,
     /// Which of the guards were declared to hold.
     pub promised: Vec<usize>,
+    /// What was assumed because it was so, see [`Sizes::expect_at_most`].
+    pub expected: Vec<Predicate>,
+    /// What is to be assumed so; None where that is to be found out.
+    pub replayed: Option<Vec<Predicate>>,
 }
 
 impl Sizes {
@@ -123,6 +129,9 @@ impl Sizes {
     pub(crate) fn expect_at_most(&self, size: &Dim, most: i64) {
         let predicate = Predicate::new(size.clone(), Relation::Le, most);
         let may = self.with(|known| {
+            if let Some(expected) = &known.replayed {
+                return expected.contains(&predicate);
+            }
             let is_free = |symbol: Symbol| {
                 let info = known.scope.info(symbol);
                 info.is_some_and(|info| info.range.upper().is_none_or(|upper| upper >= LARGEST_SIZE))
@@ -135,6 +144,7 @@ impl Sizes {
         });
         if may {
             self.decide(&predicate);
+            self.with(|known| known.expected.push(predicate));
         }
     }
 
@@ -303,6 +313,12 @@ impl Sizes {
     #[staticmethod]
     fn as_program<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         class::as_program(value)
+    }
+
+    /// A recorded size as text. Nothing is asked of it.
+    #[staticmethod]
+    fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+        Ok(expression(value)?.map_or_else(|| "?".to_owned(), |size| size.to_string()))
     }
 
     /// What `statically_known_true` of torch asks.

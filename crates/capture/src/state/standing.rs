@@ -120,6 +120,8 @@ pub struct Progress {
     pub(crate) handled: Cell<Option<usize>>,
     /// See [`Progress::handled`].
     pub(crate) raised: Cell<Option<usize>>,
+    /// Whether code of the program's has run that is not looked into.
+    pub(crate) opaque: Cell<bool>,
     /// The first instruction that has made something which runs code when it dies, and has outlived the capture.
     pub(crate) doomed: Cell<Option<usize>>,
 }

@@ -1,0 +1,328 @@
+//! Audits, as [`dynamlir_frame::Replay`] has them: a capture is done again with the decisions of the one that an entry was made of, and
+//! what the two come to is compared by its words: the program with its constants, what is done after it, the guards.
+//!
+//! What the first capture decided freely is decided the same way: which floats and ints are inputs, which sizes are symbols, where the
+//! graph ends, what was assumed for faster code. All else that a capture decides is guarded; so where the guards have passed, the words
+//! are equal, or a guard is missing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use dynamlir_cpython_abi::collector;
+use dynamlir_frame::{Difference, Entry, Floats, Miss, Replay, Run, Told, Verdict, content, without_addresses};
+use dynamlir_graph::Line;
+use dynamlir_guards::{Texts, sharing};
+use pyo3::prelude::*;
+
+use crate::{
+    run::{Breaks, Captured, Ended, Manner, Subject, Tables, whole},
+    sizes::{Decided, Dynamic, Unbacked},
+    state::{Instead, State},
+};
+
+/// What a capture decided that no guard holds it to.
+pub struct Decisions {
+    floats: Option<Arc<Floats>>,
+    reads: bool,
+    dynamic: Dynamic,
+    unbacked: Unbacked,
+    unrolls: bool,
+    breaks: Breaks,
+    every: Option<usize>,
+    stop: Option<usize>,
+    /// Whether Python calls something else there than the frame would.
+    has_instead: bool,
+    manner: Manner,
+    /// Whether code of the program's ran that is not looked into, and would run again.
+    opaque: bool,
+    sizes: Arc<Decided>,
+    /// The numbers that vary, by their places, with what they were.
+    values: Vec<(String, String)>,
+}
+
+impl Decisions {
+    /// Of a capture that is about to end.
+    pub(crate) fn of(subject: Subject<'_, '_>, manner: Manner, state: &State) -> Self {
+        Self {
+            floats: subject.floats.map(|floats| Arc::new(floats.frozen())),
+            reads: subject.reads,
+            dynamic: subject.sizes,
+            unbacked: subject.unbacked,
+            unrolls: subject.unrolls,
+            breaks: subject.breaks,
+            every: subject.every,
+            stop: subject.stop,
+            has_instead: subject.instead.is_some(),
+            manner,
+            opaque: state.progress.opaque.get(),
+            sizes: Arc::new(state.varying.decided(|source| state.guards.expression(source))),
+            values: state.varying.values(),
+        }
+    }
+
+    /// What was decided of sizes.
+    pub(crate) fn sizes(&self) -> Arc<Decided> {
+        self.sizes.clone()
+    }
+}
+
+/// What a capture came to, in words.
+#[derive(Clone, Default)]
+struct Words {
+    /// Why it came to nothing, if it did.
+    broken: Vec<Spoken>,
+    /// The nodes of the graph, and the operations that were recorded of them.
+    program: Vec<Spoken>,
+    /// What is done after the graph, the result last.
+    after: Vec<Spoken>,
+    /// The guards.
+    guards: Vec<Spoken>,
+    /// The numbers that vary, by their places.
+    values: Vec<(String, String)>,
+}
+
+/// The values at some expressions, as [`content`] has them.
+type Known = HashMap<String, String>;
+
+/// What is known, else the expression.
+fn known_or_where(expressions: &[String], known: &Known) -> Vec<String> {
+    expressions.iter().map(|place| known.get(place).unwrap_or(place).clone()).collect()
+}
+
+/// Steps with the lines of those that are effects.
+fn with_lines(steps: Vec<String>, effects: impl Iterator<Item = Vec<Line>>) -> Vec<Spoken> {
+    let mut lines = effects.chain(std::iter::repeat_with(Vec::new));
+    steps.into_iter().map(|step| (step, lines.next().unwrap_or_default())).collect()
+}
+
+/// A line of words, and the lines of Python that it is about, innermost first.
+type Spoken = (String, Vec<Line>);
+
+impl Words {
+    /// Of a capture; `known` says what is found at some expressions, if that is all that there is to know of it.
+    fn of(py: Python<'_>, captured: &Captured, known: &Known) -> PyResult<Self> {
+        let fingerprint = py.import("dynamlir.capture.fingerprint")?;
+        let session = captured.session.bind(py);
+        let recorded: Vec<Spoken> = fingerprint.call_method1("program", (session,))?.extract()?;
+        let node = |id| (without_addresses(&captured.graph.line(id)), captured.graph.node(id).location.clone());
+        let steps = Told::new(&known_or_where(&captured.guards.collected(), known)).steps(py, &captured.epilogue);
+        Ok(Self {
+            program: captured.graph.ids().map(node).chain(recorded).collect(),
+            after: with_lines(steps, captured.effects.iter().map(|(_, lines)| lines.clone())),
+            values: captured.decisions.as_ref().map(|decisions| decisions.values.clone()).unwrap_or_default(),
+            ..Self::default()
+        })
+    }
+
+    /// Without the guards that what is known is that.
+    fn without_known(mut self, known: &Known) -> Self {
+        self.guards.retain(|(guard, _)| !known.keys().any(|place| guard.contains(&**place)));
+        self
+    }
+
+    fn of_broken(reason: &str, message: &str, location: Vec<Line>) -> Self {
+        Self { broken: vec![(format!("{reason} ({message})"), location)], ..Self::default() }
+    }
+
+    fn with_guards(mut self, texts: &Texts) -> Self {
+        let mut parts = texts.code_parts();
+        parts.sort_unstable();
+        parts.dedup();
+        self.guards = parts.into_iter().map(|part| (part, Vec::new())).collect();
+        self
+    }
+
+    /// In what the other differs first.
+    fn difference(&self, other: &Self) -> Option<Difference> {
+        let nothing = || ("nothing".to_owned(), Vec::new());
+        let first = |kept: &[Spoken], found: &[Spoken]| {
+            let at = (0..kept.len().max(found.len())).find(|&at| kept.get(at).map(|line| &line.0) != found.get(at).map(|line| &line.0))?;
+            Some((kept.get(at).cloned().unwrap_or_else(nothing), found.get(at).cloned().unwrap_or_else(nothing)))
+        };
+        let parts = [
+            ("whether it can be captured", &self.broken, &other.broken),
+            ("the program", &self.program, &other.program),
+            ("what is done after the graph", &self.after, &other.after),
+        ];
+        let found = parts.into_iter().find_map(|(what, kept, found)| Some((what, first(kept, found)?)));
+        let (what, (kept, found)) = match found {
+            Some(found) => found,
+            None => {
+                let lacking = |all: &[Spoken], of: &[Spoken]| {
+                    let known: HashSet<_> = of.iter().map(|(text, _)| text).collect();
+                    all.iter().find(|(text, _)| !known.contains(text)).cloned()
+                };
+                // To ask less than it did is no error: Python may know by now what it then had to find out.
+                let found = lacking(&other.guards, &self.guards)?;
+                ("the guards", (lacking(&self.guards, &other.guards).unwrap_or_else(nothing), found))
+            }
+        };
+        let (places, guards) = self.blamed(other, &kept.0, &found.0);
+        let location = if found.1.is_empty() { kept.1 } else { found.1 };
+        Some(Difference { what, kept: kept.0, found: found.0, places, guards, location })
+    }
+
+    /// The places of numbers that vary and have changed, with the guards of these: those of which one line has the former value and the
+    /// other the new one, if there are such.
+    fn blamed(&self, other: &Self, kept: &str, found: &str) -> (Vec<String>, Vec<String>) {
+        let new = |place: &str| other.values.iter().find(|(other, _)| other == place).map(|(_, value)| value);
+        let changed = self.values.iter().filter_map(|(place, old)| Some((place, old, new(place).filter(|new| *new != old)?)));
+        let changed: Vec<_> = changed.collect();
+        let named = |(_, old, new): &&(&String, &String, &String)| has_word(kept, old) && has_word(found, new);
+        let mut blamed: Vec<_> = changed.iter().filter(named).copied().collect();
+        if blamed.is_empty() {
+            blamed = changed;
+        }
+        let is_about = |guard: &str| blamed.iter().any(|(place, ..)| guard.contains(place.split(".size()").next().unwrap_or(place)));
+        let guards = self.guards.iter().filter(|(guard, _)| is_about(guard)).map(|(guard, _)| guard.clone()).collect();
+        (blamed.iter().map(|(place, old, new)| format!("{place}, which was {old} and is {new}")).collect(), guards)
+    }
+}
+
+/// Whether a number stands in a text.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '.' || c == '_';
+    let ends = |at: usize| {
+        let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    };
+    text.match_indices(word).any(|(at, _)| ends(at))
+}
+
+/// What an entry keeps to be audited.
+pub(crate) struct Audit {
+    decisions: Decisions,
+    words: Words,
+    /// How the tensors that the graph takes shared memory. The graph looks at that when it runs.
+    sharing: Vec<(usize, i64)>,
+    /// The expressions of what the guards collect.
+    collected: Vec<String>,
+}
+
+impl Audit {
+    /// Of a capture that an entry is made of, before others look at it.
+    pub(crate) fn of(py: Python<'_>, decisions: Decisions, captured: &Captured) -> PyResult<Self> {
+        let words = Words { values: decisions.values.clone(), ..Words::of(py, captured, &Known::new())? };
+        let inputs: Vec<_> = captured.inputs.iter().map(|input| input.real.bind(py).clone()).collect();
+        Ok(Self { decisions, words, sharing: sharing(&inputs)?, collected: captured.guards.collected() })
+    }
+
+    /// The same with the guards.
+    pub(crate) fn of_guards(self, texts: &Texts) -> Self {
+        Self { words: self.words.with_guards(texts), ..self }
+    }
+
+    /// The words of the entry, where these values are known to be there.
+    fn kept(&self, py: Python<'_>, entry: &Entry, known: &Known) -> Vec<Spoken> {
+        let Run::Graph { epilogue, .. } = &entry.run else { return Vec::new() };
+        let steps = Told::new(&known_or_where(&self.collected, known)).steps(py, epilogue);
+        with_lines(steps, self.words.after.iter().map(|(_, lines)| lines.clone()))
+    }
+
+    /// Captures a call as it was captured.
+    fn again(&self, call: &Miss<'_, '_>, known: &Known) -> PyResult<Words> {
+        let py = call.function.py();
+        let tables = Tables::of(py)?;
+        let decisions = &self.decisions;
+        let subject = Subject {
+            floats: decisions.floats.as_ref(),
+            reads: decisions.reads,
+            sizes: decisions.dynamic,
+            unbacked: decisions.unbacked,
+            from: call.from,
+            unrolls: decisions.unrolls,
+            breaks: decisions.breaks,
+            every: decisions.every,
+            stop: decisions.stop,
+            replays: Some(decisions),
+            ..Subject::new(call.function, &call.given.args, Some(&call.given.kwargs))
+        };
+        let outcome = match self.instead(&tables, subject) {
+            Ok(instead) => whole(&tables, Subject { instead: instead.as_ref(), ..subject }, decisions.manner),
+            Err(ended) => Err(ended),
+        };
+        match outcome {
+            Ok(Ok(captured)) => {
+                let words = Words::of(py, &captured, known)?;
+                Ok(words.with_guards(&captured.guards.into_texts(py)?).without_known(known))
+            }
+            Ok(Err(broken)) => {
+                let found = broken.graph_break;
+                Ok(Words::of_broken(found.reason, &found.message, found.location))
+            }
+            Err(Ended::Interrupted(error)) => Err(error),
+            Err(Ended::Failed(error)) => Ok(Words::of_broken("internal", &error.to_string(), Vec::new())),
+        }
+    }
+
+    /// What Python calls where the frame is left, if that is not what the frame calls: the attempt that does not end before says so.
+    fn instead(&self, tables: &Tables, subject: Subject<'_, '_>) -> Result<Option<Instead>, Ended> {
+        if !self.decisions.has_instead {
+            return Ok(None);
+        }
+        let first = whole(tables, Subject { stop: None, every: None, ..subject }, self.decisions.manner)?;
+        Ok(first.err().and_then(|broken| broken.instead))
+    }
+}
+
+impl Replay for Audit {
+    fn replay<'py>(&self, call: &Miss<'_, 'py>, entry: &Entry, values: &[Option<Bound<'py, PyAny>>]) -> PyResult<Verdict> {
+        let py = call.function.py();
+        if self.decisions.opaque {
+            return Ok(Verdict::Skipped("it calls a function that is not looked into, which runs each time".to_owned()));
+        }
+        let Run::Graph { tensors, .. } = &entry.run else { return Ok(Verdict::Same) };
+        let given: Vec<_> = tensors.iter().filter_map(|&at| values.get(at).cloned().flatten()).collect();
+        if self.sharing != sharing(&given)? {
+            return Ok(Verdict::Skipped("its tensors share memory as they did not when it was captured".to_owned()));
+        }
+        let _no_collection = collector::pause(py);
+        // What is handed on from where it was found is the same as the value that is there.
+        let plain = |(at, (place, value)): (usize, (&String, &Option<Bound<'py, PyAny>>))| {
+            let is_input = tensors.contains(&at);
+            if is_input { None } else { Some((place.clone(), content(value.as_ref()?)?)) }
+        };
+        let known: Known = self.collected.iter().zip(values).enumerate().filter_map(plain).collect();
+        let kept = Words { after: self.kept(py, entry, &known), ..self.words.clone() };
+        let found = self.again(call, &known)?;
+        let Some(difference) = kept.difference(&found) else { return Ok(Verdict::Same) };
+        // What is not the same twice says nothing.
+        if found.difference(&self.again(call, &known)?).is_some() {
+            return Ok(Verdict::Skipped("it is not the same program when it is captured twice".to_owned()));
+        }
+        Ok(Verdict::Differs(Box::new(difference)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(program: &str, guard: &str, value: &str) -> Words {
+        let line = |text: &str| vec![(text.to_owned(), Vec::new())];
+        Words { program: line(program), guards: line(guard), values: vec![("L['h']".into(), value.into())], ..Words::default() }
+    }
+
+    #[test]
+    fn what_changed_and_is_in_the_program_is_blamed() {
+        let (kept, found) = (words("mul(x, 2)", "type(L['h'])", "2"), words("mul(x, 3)", "type(L['h'])", "3"));
+        let difference = kept.difference(&found).expect("they differ");
+        assert_eq!((difference.what, &*difference.kept, &*difference.found), ("the program", "mul(x, 2)", "mul(x, 3)"));
+        assert_eq!(difference.places, ["L['h'], which was 2 and is 3"]);
+        assert_eq!(difference.guards, ["type(L['h'])"]);
+        assert!(kept.difference(&words("mul(x, 2)", "type(L['h'])", "9")).is_none());
+    }
+
+    #[test]
+    fn other_guards_are_a_difference() {
+        let difference = words("x", "a", "1").difference(&words("x", "b", "1")).expect("they differ");
+        assert_eq!((difference.what, &*difference.kept, &*difference.found), ("the guards", "a", "b"));
+    }
+
+    #[test]
+    fn numbers_are_words() {
+        assert!(has_word("mul(x, 2)", "2") && !has_word("mul(x, 20)", "2") && !has_word("mul(x2)", "2"));
+    }
+}

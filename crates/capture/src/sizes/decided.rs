@@ -1,0 +1,34 @@
+//! Which symbols a capture gave to which sizes, for one that is to do the same with other sizes.
+
+use dynamlir_shapes::{Interval, Predicate, Symbol};
+
+/// A size that varies.
+#[derive(Clone, Debug)]
+pub(crate) struct DecidedSize {
+    /// Its place, as [`dynamlir_frame::Floats`] knows it.
+    pub place: String,
+    /// The symbol, which equal ones share.
+    pub symbol: Symbol,
+    /// What it may be.
+    pub range: Interval,
+    /// Whether its tensor was marked, so that it shares none.
+    pub marked: bool,
+}
+
+/// What a capture has decided of sizes. All that else depends on them is guarded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Decided {
+    /// The sizes of tensors that vary.
+    pub sizes: Vec<DecidedSize>,
+    /// The expressions of tensors with marks.
+    pub marked: Vec<String>,
+    /// What was assumed because it was so, for the sake of faster code.
+    pub expected: Vec<Predicate>,
+}
+
+impl Decided {
+    /// What was decided of the size at a place.
+    pub fn at(&self, place: &str) -> Option<&DecidedSize> {
+        self.sizes.iter().find(|size| size.place == place)
+    }
+}

@@ -1,0 +1,525 @@
+"""Audits: each hit is captured again and compared with its entry, and nothing of the program's notices."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import functools
+import itertools
+import random
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import dynamlir
+import pytest
+import torch
+from dynamlir.capture import fingerprint
+
+pytestmark = pytest.mark.native
+
+Pair = collections.namedtuple("Pair", "scale shift")
+BOX = types.SimpleNamespace()
+LOG: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def audited() -> Iterator[None]:
+    """All hits are audited, and what is found is raised."""
+    BOX.held, BOX.count = tuple([2, 3]), 0
+    LOG.clear()
+    with dynamlir.config.patch(audit=True, on_audit="error", on_plain="ignore"):
+        yield
+
+
+def turn(pair: tuple[Any, Any]) -> None:
+    """Exchange the items of a tuple, which no guard expects of one: a change behind the guards' back."""
+    at = id(pair) + tuple.__basicsize__
+    both = (ctypes.c_void_p * 2).from_address(at)
+    both[0], both[1] = both[1], both[0]
+
+
+def ones() -> torch.Tensor:
+    return torch.ones(3)
+
+
+# What audits leave alone.
+
+
+def counts(x: torch.Tensor) -> torch.Tensor:
+    BOX.count += 1
+    LOG.append(x.shape)
+    return x + 1
+
+
+def logs(x: torch.Tensor) -> torch.Tensor:
+    LOG.append("called")
+    return x + 1
+
+
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    print("", end="")
+    for row in [1, 2]:
+        y = y + row
+        print("", end="")
+    return y * 3
+
+
+def returns(x: torch.Tensor) -> Any:
+    class_of = [x.shape, {"k": x + 1}, (1, -0.0, "a", None), {1, 2}, range(3), iter([1, 2])]
+    return class_of[:5], Pair(x, 2), functools.partial(counts, x)
+
+
+def draws(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.dropout(x, 0.5) + torch.rand(3)
+
+
+def of_pair(x: torch.Tensor, pair: Any) -> torch.Tensor:
+    return x * pair.scale + pair.shift
+
+
+@functools.lru_cache
+def remembered(n: int) -> int:
+    return n + 1
+
+
+def asks_a_cache(x: torch.Tensor) -> torch.Tensor:
+    return x * remembered(4)
+
+
+def goes_through(x: torch.Tensor) -> torch.Tensor:
+    for number in itertools.chain([1, 2], (n for n in (3, 4))):
+        x = x + number
+    return x
+
+
+def raises_and_handles(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * BOX.missing
+    except AttributeError:
+        return x - 1
+
+
+def closes_over(x: torch.Tensor) -> Callable[[], torch.Tensor]:
+    total = x.sum()
+
+    def later() -> torch.Tensor:
+        return total + x
+
+    return later
+
+
+@pytest.mark.parametrize(
+    "program",
+    [counts, breaks, draws, asks_a_cache, goes_through, raises_and_handles],
+    ids=lambda program: program.__name__,
+)
+def test_calls_that_are_answered_rightly_are_as_ever(program: Any) -> None:
+    compiled = dynamlir.compile(program)
+    for _ in range(4):
+        BOX.count = 0
+        torch.manual_seed(1)
+        got = compiled(ones())
+        if program is not draws:
+            assert torch.equal(got, program(ones()))
+    found = dynamlir.audits()
+    assert found.same >= 2 and not found.skipped and not found.differences
+
+
+def test_results_of_all_kinds_are_the_same_again() -> None:
+    compiled, closing = dynamlir.compile(returns), dynamlir.compile(closes_over)
+    for _ in range(3):
+        assert repr(compiled(ones())[0]) == repr(returns(ones())[0])
+        assert torch.equal(closing(ones())(), closes_over(ones())())
+    assert dynamlir.audits().same == 4
+
+
+def test_open_sizes_and_numbers_are_inputs_again() -> None:
+    def sized(x: torch.Tensor, scale: float, n: int) -> torch.Tensor:
+        return x.reshape(-1, 2) * scale + x[:n].sum() + x.shape[0]
+
+    compiled = dynamlir.compile(sized)
+    for length, scale, n in [(4, 0.5, 2), (6, 0.25, 3), (8, 0.125, 4), (12, 3.5, 12), (8, 0.5, 8), (4, 0.5, 2)]:
+        x = torch.arange(float(length))
+        assert torch.equal(compiled(x, scale, n), sized(x, scale, n))
+    assert dynamlir.audits().same >= 3 and not dynamlir.audits().skipped
+
+
+def test_sizes_that_were_equal_by_chance_stay_two() -> None:
+    def outer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x[:, None] * y).sum(0)
+
+    compiled = dynamlir.compile(outer, dynamic=True)
+    for first, second in [(3, 4), (5, 5), (7, 2), (6, 6)]:
+        x, y = torch.rand(first), torch.rand(second)
+        torch.testing.assert_close(compiled(x, y), outer(x, y))
+    assert dynamlir.audits().same >= 2
+
+
+def test_training_and_modules_are_audited() -> None:
+    model = torch.nn.Sequential(
+        *[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)) for _ in range(3)]
+    )
+    compiled = dynamlir.compile(model)
+    for _ in range(3):
+        model.zero_grad()
+        compiled(torch.ones(2, 4)).sum().backward()
+    assert dynamlir.audits().same == 2
+    assert int(model[0][1].num_batches_tracked) == 3
+    model.eval()
+    with torch.no_grad():
+        for _ in range(2):
+            compiled(torch.ones(2, 4))
+    assert dynamlir.audits().same == 3 and not dynamlir.audits().skipped
+
+
+def test_nothing_is_left_behind() -> None:
+    numpy = pytest.importorskip("numpy")
+
+    def warns(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.mse_loss(x, torch.ones(1)) * asks_a_cache(x) + torch.rand(3)
+
+    x = torch.ones(3, requires_grad=True)
+    compiled = dynamlir.compile(warns)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        for _ in range(2):
+            compiled(x)
+
+    def state() -> Any:
+        reports = (dynamlir.counters(), dynamlir.last_compile(), dynamlir.fallbacks())
+        cache = (remembered.cache_info().misses, len(compiled._cache))  # hits are the guards', which are asked twice
+        return (
+            reports,
+            cache,
+            x._version,
+            x.grad,
+            torch.is_grad_enabled(),
+            random.getstate(),
+            str(numpy.random.get_state()),
+        )
+
+    def seen(audit: bool) -> tuple[Any, list[str], torch.Tensor, list[Any]]:
+        torch.manual_seed(3)
+        with warnings.catch_warnings(record=True) as given, dynamlir.config.patch(audit=audit):
+            warnings.simplefilter("always")
+            filters = list(warnings.filters)
+            before = state()
+            compiled(x)
+            after, left = state(), torch.get_rng_state()
+            assert before == after and filters == warnings.filters
+        return after, [str(warning.message) for warning in given], left, filters
+
+    with_audit, without = seen(True), seen(False)
+    assert with_audit[1] == without[1] and torch.equal(with_audit[2], without[2])
+    assert dynamlir.audits().same == 2
+
+
+# What audits find.
+
+
+def in_the_graph(x: torch.Tensor) -> torch.Tensor:
+    return x * BOX.held[0]
+
+
+def in_an_effect(x: torch.Tensor) -> torch.Tensor:
+    LOG.append(f"{BOX.held[0]}")
+    return x + 1
+
+
+def in_the_result(x: torch.Tensor) -> Any:
+    return x + 1, BOX.held[0]
+
+
+def after_a_break(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    print("", end="")
+    return y * BOX.held[0]
+
+
+def in_a_branch(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() if BOX.held[0] == 2 else x.cos()
+
+
+def in_a_constant(x: torch.Tensor) -> torch.Tensor:
+    return x[:2] + torch.tensor(BOX.held)
+
+
+STALE = [
+    (in_the_graph, "the program"),
+    (in_an_effect, "what is done after the graph"),
+    (in_the_result, "what is done after the graph"),
+    (after_a_break, "the program"),
+    (in_a_branch, "the program"),
+    (in_a_constant, "the program"),
+]
+
+
+def seen(value: Any) -> str:
+    return f"{value!r} {LOG!r}"
+
+
+@pytest.mark.parametrize(("program", "what"), STALE, ids=lambda part: getattr(part, "__name__", ""))
+def test_what_no_guard_sees_is_found_and_the_call_is_right(program: Any, what: str) -> None:
+    compiled = dynamlir.compile(program)
+    for _ in range(2):
+        compiled(ones())
+    held = BOX.held
+    turn(held)
+    LOG.clear()
+    with pytest.raises(dynamlir.StaleEntry) as raised:
+        compiled(ones())
+    difference = raised.value.difference
+    assert difference.what == what and difference.kept != difference.found
+    assert difference.line is not None and difference.line[0] == __file__ and difference.line[2] == program.__name__
+    assert difference.function in {program.__name__, program.__qualname__}
+    LOG.clear()
+    got = seen(compiled(ones()))
+    LOG.clear()
+    assert got == seen(program(ones()))
+
+
+def test_with_a_warning_the_call_itself_is_right() -> None:
+    def named(x: torch.Tensor) -> torch.Tensor:
+        return getattr(x, BOX.held[0])()
+
+    BOX.held = tuple(["sin", "cos"])
+    compiled = dynamlir.compile(named)
+    with dynamlir.config.patch(on_audit="warn"):
+        for _ in range(2):
+            compiled(ones())
+        turn(BOX.held)
+        with pytest.warns(dynamlir.StaleEntryWarning, match=r"kept: .*sin.*\n.*now: .*cos"):
+            assert torch.equal(compiled(ones()), ones().cos())
+        assert len(compiled._cache) == 1
+        compiled(ones())
+        turn(BOX.held)
+        with warnings.catch_warnings(record=True) as again:
+            assert torch.equal(compiled(ones()), ones().sin())
+        assert not again, "it is said once"
+    assert len(dynamlir.audits().differences) == 2
+
+
+def test_a_report_names_what_was_read_and_the_guards_of_it() -> None:
+    """A number that is an input by its place, and in the graph by its value."""
+
+    def scaled(x: torch.Tensor, box: Any) -> torch.Tensor:
+        return x[: box.n] * BOX.held[0]
+
+    compiled = dynamlir.compile(scaled)
+    for n in (5, 6, 7):
+        compiled(torch.ones(8), types.SimpleNamespace(n=n))
+    turn(BOX.held)
+    with pytest.raises(dynamlir.StaleEntry) as raised:
+        compiled(torch.ones(8), types.SimpleNamespace(n=4))
+    difference = raised.value.difference
+    assert any("n" in place and "is 4" in place for place in difference.places)
+    assert any("box" in guard for guard in difference.guards)
+
+
+def test_several_entries_are_asked_after_one_is_dropped() -> None:
+    def chosen(x: torch.Tensor, mode: str) -> torch.Tensor:
+        return x * BOX.held[0] if mode == "held" else x + 5
+
+    compiled = dynamlir.compile(chosen)
+    for mode in ("held", "other", "held", "other"):
+        compiled(ones(), mode)
+    turn(BOX.held)
+    assert torch.equal(compiled(ones(), "other"), ones() + 5)
+    with pytest.raises(dynamlir.StaleEntry):
+        compiled(ones(), "held")
+    assert len(compiled._cache) == 1
+    assert torch.equal(compiled(ones(), "held"), ones() * 3) and len(compiled._cache) == 2
+
+
+# How much is audited.
+
+
+def test_a_share_of_the_hits_is_audited() -> None:
+    compiled = dynamlir.compile(in_the_graph)
+    compiled(ones())
+    with dynamlir.config.patch(audit=0.25):
+        for _ in range(16):
+            compiled(ones())
+    assert dynamlir.audits().same == 4
+    with dynamlir.config.patch(audit=False):
+        compiled(ones())
+    assert dynamlir.audits().same == 4
+
+
+def test_an_entry_that_was_made_without_audits_is_made_anew() -> None:
+    with dynamlir.config.patch(audit=False):
+        compiled = dynamlir.compile(in_the_graph)
+        for _ in range(2):
+            compiled(ones())
+        before = dynamlir.counters()["graphs"]
+        turn(BOX.held)
+    assert torch.equal(compiled(ones()), ones() * 3)
+    compiled(ones())
+    assert dynamlir.counters()["graphs"] == before + 1 and dynamlir.audits().same == 1
+
+
+# What stands in their way.
+
+
+def changing(change: Callable[[], None], after: int = 0) -> Any:
+    """A stand-in for what puts programs into words, by which something happens in the midst of an audit."""
+    original, calls = fingerprint.program, itertools.count()
+
+    def program(session: Any) -> Any:
+        if next(calls) >= after:
+            change()
+        return original(session)
+
+    return mock.patch.object(fingerprint, "program", program)
+
+
+def test_what_another_thread_writes_meanwhile_is_no_difference() -> None:
+    compiled = dynamlir.compile(in_the_graph)
+    compiled(ones())
+
+    def write() -> None:
+        writing = threading.Thread(target=lambda: setattr(BOX, "held", (5, 6)))
+        writing.start()
+        writing.join()
+
+    with changing(write):
+        assert torch.equal(compiled(ones()), ones() * 5)
+    assert not dynamlir.audits().differences
+    assert dynamlir.audits().skipped == {"what the call looks at changed meanwhile": 1}
+
+
+def test_what_differs_each_time_is_no_difference() -> None:
+    compiled = dynamlir.compile(in_the_graph)
+    compiled(ones())
+    numbers = itertools.count()
+    with mock.patch.object(fingerprint, "program", lambda session: [(f"line {next(numbers)}", [])]):
+        assert torch.equal(compiled(ones()), ones() * 2)
+    assert dynamlir.audits().skipped == {"it is not the same program when it is captured twice": 1}
+
+
+def test_functions_that_are_not_looked_into_are_not_called_again() -> None:
+    calls = []
+
+    @torch.compiler.assume_constant_result
+    def constant() -> int:
+        calls.append(1)
+        return 2
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * constant()
+
+    compiled = dynamlir.compile(program)
+    for _ in range(3):
+        assert torch.equal(compiled(ones()), ones() * 2)
+    assert len(calls) == 1
+    assert list(dynamlir.audits().skipped.values()) == [2] and not dynamlir.audits().same
+
+
+def test_an_interruption_is_the_callers_and_leaves_the_entry() -> None:
+    compiled = dynamlir.compile(logs)
+    compiled(ones())
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    filters = list(warnings.filters)
+    with changing(interrupt), pytest.raises(KeyboardInterrupt):
+        compiled(ones())
+    assert len(LOG) == 1 and len(compiled._cache) == 1 and filters == warnings.filters
+    assert not torch._C._len_torch_dispatch_stack()
+    compiled(ones())
+    assert len(LOG) == 2 and dynamlir.audits().same == 1
+
+
+def test_an_audit_that_fails_is_skipped() -> None:
+    compiled = dynamlir.compile(in_the_graph)
+    compiled(ones())
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    with changing(fail):
+        assert torch.equal(compiled(ones()), ones() * 2)
+    assert list(dynamlir.audits().skipped) == ["it failed: ValueError: on purpose"]
+
+
+class Lying:
+    """What lies about itself, and counts who asks."""
+
+    asked = 0
+
+    def __init__(self) -> None:
+        self.n = 2
+
+    def __eq__(self, other: object) -> bool:
+        type(self).asked += 1
+        return True
+
+    def __hash__(self) -> int:
+        type(self).asked += 1
+        return 1
+
+    def __repr__(self) -> str:
+        type(self).asked += 1
+        return "lying"
+
+    @property
+    def __class__(self) -> Any:
+        Lying.asked += 1
+        return int
+
+
+def test_objects_that_lie_are_asked_nothing_more() -> None:
+    def program(x: torch.Tensor, lying: Any) -> Any:
+        return x * lying.n, [lying]
+
+    lying, compiled = Lying(), dynamlir.compile(program)
+    compiled(ones(), lying)
+    before = Lying.asked
+    for _ in range(2):
+        result, (same,) = compiled(ones(), lying)
+        assert same is lying and torch.equal(result, ones() * 2)
+    with dynamlir.config.patch(audit=False):
+        between = Lying.asked
+        compiled(ones(), lying)
+        once = Lying.asked - between
+    assert between - before == 2 * once and dynamlir.audits().same == 2
+
+
+def test_a_program_that_changes_what_it_reads_is_audited_before_it_does() -> None:
+    def steps(x: torch.Tensor, state: dict[str, Any]) -> torch.Tensor:
+        state["n"] = state["n"] * 2 if state["n"] < 8 else 1
+        return x * state["n"]
+
+    compiled, ours, theirs = dynamlir.compile(steps), {"n": 1}, {"n": 1}
+    for _ in range(12):
+        assert torch.equal(compiled(ones(), ours), steps(ones(), theirs)) and ours == theirs
+    assert not dynamlir.audits().differences and not dynamlir.audits().skipped
+
+
+# The setting.
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 1, 0.5])
+def test_a_share_is_taken(value: Any) -> None:
+    with dynamlir.config.patch(audit=value):
+        assert dynamlir.config.audit == value
+
+
+@pytest.mark.parametrize("value", ["yes", 2, -0.1, None])
+def test_anything_else_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"audit is .*0\.0 to 1\.0"):
+        dynamlir.config.audit = value
+
+
+def test_the_environment_says_it_too() -> None:
+    del dynamlir.config.audit
+    for text, value in [("1", True), ("0", False), ("true", True), ("0.5", 0.5)]:
+        assert dynamlir.config.read("audit", {"DYNAMLIR_AUDIT": text}) == value
+    with pytest.raises(ValueError, match="DYNAMLIR_AUDIT"):
+        dynamlir.config.read("audit", {"DYNAMLIR_AUDIT": "often"})
