@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +96,13 @@ def clean() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def seeds(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Seeds of the programs that a test grows: a few seconds of them, a minute under --long."""
+    stop = time.monotonic() + (60 if request.config.getoption("--long") else 5)
+    return itertools.takewhile(lambda _: time.monotonic() < stop, itertools.count())
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
+import forked
 import pytest
 
 pytestmark = pytest.mark.native
@@ -13,7 +12,7 @@ pytestmark = pytest.mark.native
 
 def run(program: str) -> str:
     """What a program prints in a process of its own: an audit hook stays for ever."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    done = forked.python(textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

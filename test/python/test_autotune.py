@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir import logs, native, report
@@ -201,8 +202,7 @@ def test_another_process_measures_nothing(folder: Path, quick: list[str]) -> Non
 
 def python(program: str, **environment: str) -> str:
     """What another process prints."""
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=300)
+    done = forked.python(textwrap.dedent(program), env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

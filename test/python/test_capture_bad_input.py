@@ -11,12 +11,11 @@ import ctypes
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import weakref
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir import reasons
@@ -493,8 +492,7 @@ with torch.no_grad():
 def test_on_a_python_whose_frames_are_not_known_all_is_plain():
     """The other front door needs nothing of them."""
     environment = {**os.environ, "DYNAMLIR_CAPTURE": "0"}
-    arguments = [sys.executable, "-c", ON_AN_UNKNOWN_PYTHON]
-    finished = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
+    finished = forked.python(ON_AN_UNKNOWN_PYTHON, env=environment)
     assert finished.returncode == 0, finished.stderr
 
 

@@ -6,13 +6,12 @@ import functools
 import gc
 import operator
 import os
-import subprocess
-import sys
 import threading
 import weakref
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir.capture import api
@@ -296,7 +295,7 @@ import dynamlir, torch
 with torch.inference_mode():
     assert dynamlir.compile(lambda x: x + 1, fullgraph=True)(torch.ones(3)).sum() == 6
 """
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    finished = forked.python(program)
     assert finished.returncode == 0, finished.stderr
 
 

@@ -7,12 +7,11 @@ import inspect
 import io
 import os
 import pickle
-import subprocess
-import sys
 import types
 import typing
 
 import dynamlir
+import forked
 import pytest
 import torch
 from torch import nn
@@ -201,7 +200,7 @@ def told(variable: str | None, program: str) -> str:
     if variable:
         environment[variable] = "1"
     head = "import torch, dynamlir\nf = lambda x: x + torch.compiler.is_compiling()\nx = torch.zeros(1)\n"
-    done = subprocess.run([sys.executable, "-c", head + program], env=environment, capture_output=True, text=True)
+    done = forked.python(head + program, env=environment, only_torch=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir import config
@@ -198,7 +197,7 @@ def test_a_wrong_environment_is_said_by_the_compilation(
 def test_a_wrong_environment_does_not_keep_the_package_from_being_imported() -> None:
     code = "import dynamlir; print(dynamlir.config.threads)"
     environment = {**os.environ, "DYNAMLIR_ON_PLAIN": "shout", "DYNAMLIR_COMPILE_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    done = forked.python(code, env=environment)
     assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
 
 

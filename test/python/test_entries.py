@@ -9,13 +9,13 @@ import enum
 import gc
 import logging
 import re
-import subprocess
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import dynamlir
+import forked
 import pytest
 import torch
 
@@ -485,5 +485,5 @@ f(torch.ones(4)), f(torch.ones(5))
 entry = f._cache[1]
 print(*[name for name in entry.code.co_names if name.startswith("__compiled_graph_")])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = forked.python(script)
     assert done.stdout.split() == ["__compiled_graph_0"], "the first one that was asked for"

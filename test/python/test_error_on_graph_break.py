@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 import torch._dynamo
@@ -254,7 +253,8 @@ compiled = dynamlir.compile(function, fullgraph=True)
 assert compiled(torch.ones(3)).tolist() == [2.0] * 3
 assert not dynamlir.fallbacks()
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = forked.python(program, only_torch=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_exception_that_leaves_the_region_may_end_a_graph() -> None:

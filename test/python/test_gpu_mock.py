@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import on_chip
 import pytest
 import torch
@@ -179,7 +178,7 @@ def in_a_process(body: str, **environment: str) -> Any:
     after = "print(json.dumps(said))"
     text = "\n".join(textwrap.dedent(part) for part in (before, body, after))
     variables = {**os.environ, "DYNAMLIR_CUDA_LIBRARY": str(MOCK), **environment}
-    done = subprocess.run([sys.executable, "-c", text], env=variables, capture_output=True, text=True, timeout=300)
+    done = forked.python(text, env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

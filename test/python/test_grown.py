@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import dynamlir
@@ -17,8 +18,8 @@ from test_interpreter import interpreters
 pytestmark = pytest.mark.native
 
 HERE = Path(__file__).resolve().parent
-# The time that the programs of one test may take, in seconds; how many run is the machine's business.
-SECONDS = 15
+# The time that the programs of another interpreter may take, in seconds; how many run is up to the machine.
+SECONDS = 5
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
@@ -39,10 +40,10 @@ def test_concrete_mode(version: str) -> None:
     assert 0 < report["ended"]["returned"] < ran
 
 
-def test_tensors() -> None:
+def test_tensors(seeds: Iterator[int]) -> None:
     whole = 0
     with torch.no_grad():
-        for seed in tensors.seeds(0, SECONDS):
+        for seed in seeds:
             reasons.reset()
             found = tensors.captured(seed)
             assert found is None, f"seed {seed}\n{run.text(seed, tensors=True)}\nplain {found[0]}\nours  {found[1]}"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import textwrap
 
 import dynamlir
+import forked
 import pytest
 import torch
 
@@ -79,6 +78,6 @@ def test_memory_does_not_grow_with_functions_that_are_gone():
         one(number)
     print((resident() - before) / 200)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=500)
+    done = forked.python(textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 40, f"{done.stdout} KiB for each function that is gone"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir import reasons
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.native
 X = torch.arange(4.0)
 
 PROGRAM = """
-import sys
 import torch
 import {package}
 {imports}
@@ -39,7 +37,7 @@ for options, function in ({{}}, lambda x: x + 1), ({{"fullgraph": True}}, lambda
 def run(package: str, variable: str, imports: str = "", body: str = "return gm.forward", value: str = "1") -> str:
     code = PROGRAM.format(package=package, imports=imports, body=body)
     environment = {**os.environ, variable: value}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=environment, capture_output=True, text=True)
+    done = forked.python(code, env=environment, ignore_warnings=True, only_torch=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

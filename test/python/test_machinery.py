@@ -7,14 +7,13 @@ entry fits or not, whether it is the first call of the process or a later one. N
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 import textwrap
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from torch import nn
@@ -414,7 +413,7 @@ def test_the_first_call_of_a_process(name):
     y = torch.ones(5)
     print(torch.equal(c(y), f(y)), len(c._cache))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=200)
+    done = forked.python(textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     first, later = done.stdout.splitlines()
     assert first == "True"

@@ -17,6 +17,7 @@ from typing import Any
 import dynamlir
 import harness
 import pytest
+import sampled
 import torch
 from gradients import run_with_gradients
 from test_opinfo_sizes import Seen, count_graphs, first_rows, resized, shapes
@@ -96,7 +97,7 @@ def outcome_raises(module: torch.nn.Module, arguments: Any, training: bool) -> b
 
 @pytest.mark.native
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("name", INFOS)
+@pytest.mark.parametrize("name", sampled.one_in(3, INFOS))
 def test_modules_with_any_batch(name: str, training: bool) -> None:
     with dynamlir.config.patch(on_plain="ignore"):
         assert not check_module(INFOS[name], training, 1).wrong

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 
 import dynamlir
+import forked
 import pytest
 import torch
 from worlds import X, alike
@@ -84,7 +84,7 @@ print("done")
 def test_existing_values(make):
     """In a process of its own, which an overflow would end."""
     code = SCRIPT.format(make=MAKERS[make], uses=USES)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    done = forked.python(code)
     assert done.returncode == 0 and done.stdout == "done\n", done.stderr[-2000:]
 
 
@@ -127,7 +127,7 @@ print("done")
 
 def test_values_that_the_function_makes():
     code = MADE.format()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    done = forked.python(code)
     assert done.returncode == 0 and done.stdout == "done\n", done.stderr[-2000:]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir import PlainRunWarning, config, native, reasons
@@ -84,7 +85,7 @@ def test_the_environment_has_the_switch(door: str, tmp_path: Path) -> None:
     seen = {}
     for word in ("", "error", "ignore"):
         environment = {**os.environ, "DYNAMLIR_ON_PLAIN": word}
-        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+        done = forked.python(script, env=environment)
         seen[word] = (done.stdout, "PlainRunWarning" in done.stderr, "dynamlir.plain.Unsupported" in done.stderr)
         if not word:  # as Python shows it: with the line itself
             assert f"{script}:3: PlainRunWarning: " in done.stderr
@@ -443,7 +444,7 @@ def test_arguments_that_do_not_fit_are_not_news() -> None:
 def test_capture_that_is_switched_off(tmp_path: Path) -> None:
     code = "import dynamlir; f = lambda x: x; assert dynamlir.compile(f) is f"
     environment = {**os.environ, "DYNAMLIR_CAPTURE": "0"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    done = forked.python(code, env=environment)
     assert done.returncode == 0 and "PlainRunWarning" not in done.stderr, done.stderr
 
 

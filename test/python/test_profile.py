@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 import time
 import weakref
 
 import dynamlir
+import forked
 import pytest
 import torch
 
@@ -256,9 +255,7 @@ def test_a_loaded_stage_is_measured(tmp_path):
 
 
 def test_help_tells_what_is_measured():
-    text = subprocess.run(
-        [sys.executable, "-c", "import dynamlir; help(dynamlir.profile)"], capture_output=True, text=True, check=True
-    ).stdout
+    text = forked.python("import dynamlir; help(dynamlir.profile)").stdout
     assert "with dynamlir.profile() as p" in text
     assert "GPU" in text
 

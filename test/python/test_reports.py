@@ -6,12 +6,12 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from dynamlir import logs, native, options, reasons, reproducer
@@ -179,7 +179,7 @@ def adds(x: Tensor, y: Tensor) -> Tensor:
 
 def replay(event: reasons.Event) -> subprocess.CompletedProcess[str]:
     script = event.message.rsplit("python ", 1)[1]
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    return forked.python(Path(script))
 
 
 @pytest.mark.parametrize("door", ["dynamlir", "torch"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import dynamlir
+import forked
 import pytest
 import torch
 import torch.nn.functional as F
@@ -101,5 +100,5 @@ for count in (6, 7, 8):
 
 def test_llvm_says_nothing_to_the_user() -> None:
     """It has remarks on loops that it is told to make vectors of and cannot, as where a row has two elements."""
-    done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    done = forked.python(SILENT)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -6,11 +6,10 @@ Here are those for all that is compiled and for tensors; those for single functi
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 import threading
 
 import dynamlir
+import forked
 import pytest
 import torch
 from switched import A, B, is_compiled, only_reason, tells
@@ -231,7 +230,7 @@ def test_a_stance_before_anything_is_captured():
             seen.append(compiled(torch.ones(3))[1])
         print(*seen)
     """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    run = forked.python(program, only_torch=True)
     assert run.stdout.split() == ["False", "True"], run.stderr
 
 

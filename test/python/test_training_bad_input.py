@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from both import DOORS
@@ -395,8 +394,5 @@ def test_out_of_memory_while_gradients_are_computed(through: str) -> None:
     """Eager's error in its words, after which the same graph computes them when there is room."""
     here = Path(__file__).resolve().parent
     path = os.pathsep.join([str(here.parents[1] / "python"), str(here)])
-    command = [sys.executable, "-W", "ignore", "-c", STARVED, through]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = forked.python(STARVED, through, env={**os.environ, "PYTHONPATH": path}, ignore_warnings=True)
     assert done.returncode == 0, done.stderr[-2000:]
