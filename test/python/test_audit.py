@@ -216,7 +216,8 @@ def test_nothing_is_left_behind() -> None:
 
     with_audit, without = seen(True), seen(False)
     assert with_audit[1] == without[1] and torch.equal(with_audit[2], without[2])
-    assert dynamlir.audits().same == 2
+    # Each graph of a call is audited by itself.
+    assert dynamlir.audits().same >= 2 and not dynamlir.audits().skipped
 
 
 # What audits find.
