@@ -100,8 +100,21 @@ impl Scope {
         if let (Some(left), Some(right)) = (predicate.left.known(), predicate.right.known()) {
             return Some(predicate.relation.holds(left, right));
         }
-        let difference = self.simplify(&predicate.difference().ok()?).ok()?;
-        self.decide_difference(&difference, predicate.relation)
+        let Ok(difference) = predicate.difference() else { return self.decide_far(predicate) };
+        self.decide_difference(&self.simplify(&difference).ok()?, predicate.relation)
+    }
+
+    /// Decides by the ends of what an expression can be, where a number is so far away that the difference is no `i64`: `s0 - 2` is less
+    /// than `i64::MAX`, by which torch says that a slice has no end.
+    fn decide_far(&self, predicate: &Predicate) -> Option<bool> {
+        let (left, right) = (predicate.left.to_expr(), predicate.right.to_expr());
+        let ends = |expr: &Expr| {
+            let shift = i128::from(expr.constant());
+            let varying = self.bounds(&expr.sub(&Expr::number(expr.constant())).ok()?);
+            Some((i128::from(varying.lower().unwrap_or(i64::MIN)) + shift, i128::from(varying.upper().unwrap_or(i64::MAX)) + shift))
+        };
+        let ((low, high), (least, most)) = (ends(&left)?, ends(&right)?);
+        predicate.relation.within(Interval::wide(low - most, high - least))
     }
 
     fn decide_difference(&self, difference: &Expr, relation: Relation) -> Option<bool> {

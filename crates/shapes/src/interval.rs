@@ -62,7 +62,7 @@ impl Interval {
         (self.lower().map_or(-FAR, i128::from), self.upper().map_or(FAR, i128::from))
     }
     /// From wide ends; beyond the `i64`s there is no bound.
-    fn wide(min: i128, max: i128) -> Self {
+    pub(crate) fn wide(min: i128, max: i128) -> Self {
         let clamp = |end: i128| end.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         Self::new(clamp(min), clamp(max))
     }
