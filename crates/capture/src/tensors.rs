@@ -167,6 +167,17 @@ impl<'py> Capture<'py> {
             let name = callable.getattr("__name__").and_then(|name| name.extract::<String>());
             (name.unwrap_or_else(|_| "op".to_owned()), callable.getattr("__self__"), self.effects.is_of_tensors(callable))
         });
+        if name == "__instancecheck__"
+            && let Some(value) = args.last()
+            && !self.torch.is_fake(&value.object)
+        {
+            // What a class of torch's says of something else than a tensor follows from its type, whatever is in it.
+            if let Some(source) = self.source(value) {
+                self.pin_type(&value.object, source)?;
+            }
+            let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
+            return self.returned(callable.call1(given));
+        }
         if let Ok(receiver) = receiver
             && self.torch.is_fake(&receiver)
         {
