@@ -18,6 +18,7 @@ from . import (
     autotune,
     collectives,
     device,
+    doors,
     functions,
     higher_order,
     interruptions,
@@ -59,6 +60,7 @@ def dynamlir_backend(
     if unknown:
         raise TypeError(f"dynamlir: unexpected backend argument(s) {', '.join(sorted(unknown))}")
     settings = resolve_options(mode, options)
+    doors.keep_tracer_out()
     name = name or _graph_name(gm)
     try:
         _check_version()

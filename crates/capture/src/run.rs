@@ -168,6 +168,8 @@ pub struct Subject<'a, 'py> {
     pub declared: Option<&'a Rc<Declared>>,
     /// What the graph may have that only running tells.
     pub unbacked: Unbacked,
+    /// Whether it may have torch's recurrent layers.
+    pub recurrent: bool,
     /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
     pub from: Option<&'a [Rc<Standing>]>,
     /// Whether loops in which these stand are captured to their ends.
@@ -203,6 +205,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             sizes: Dynamic::Never,
             declared: None,
             unbacked: Unbacked::default(),
+            recurrent: true,
             from: None,
             unrolls: false,
             breaks: Breaks::Never,
@@ -306,7 +309,15 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             subject.replays.map(Decisions::sizes),
         ),
         manner.copies_containers,
-        Progress { resumed: from.map_or(0, <[_]>::len), unrolls, stop, every, chains: breaks == Breaks::Within, ..Progress::default() },
+        Progress {
+            resumed: from.map_or(0, <[_]>::len),
+            unrolls,
+            stop,
+            every,
+            chains: breaks == Breaks::Within,
+            leaves_recurrent: !subject.recurrent,
+            ..Progress::default()
+        },
     )?;
     state.progress.instead.replace(subject.instead.map(|instead| instead.again(py)));
     let reports = Reports::listen(py)?;

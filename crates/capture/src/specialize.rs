@@ -69,6 +69,12 @@ pub trait Backend {
     /// What the call raises.
     fn takes_unbacked(&self, py: Python<'_>) -> PyResult<Unbacked>;
 
+    /// Whether its graphs may have torch's recurrent layers, which torch.compile leaves out of all graphs by default.
+    ///
+    /// # Errors
+    /// What the call raises.
+    fn takes_recurrent(&self, py: Python<'_>) -> PyResult<bool>;
+
     /// Compiles a frame.
     ///
     /// # Errors
@@ -147,6 +153,7 @@ pub fn specialize(miss: &Miss<'_, '_>, steps: Option<&Py<PyAny>>, backend: &impl
         reads,
         sizes,
         unbacked: backend.takes_unbacked(py)?,
+        recurrent: backend.takes_recurrent(py)?,
         from: miss.from,
         breaks: match breaks {
             false => Breaks::Never,

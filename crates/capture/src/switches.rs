@@ -36,6 +36,8 @@ enum Switch<'py> {
     Instead(Bound<'py, PyAny>),
     /// `torch.compile` has made it: what that was made of is looked into.
     OfTorch,
+    /// It is a module that `torch.compile` or `dynamlir.compile` has made: the one that it was made of, by these attributes, is called.
+    Module(&'static [&'static str]),
     /// It does nothing here.
     Nothing,
 }
@@ -97,6 +99,13 @@ impl<'py> Capture<'py> {
                 let own = self.load_attr(callable, intern!(self.py, "_torchdynamo_orig_callable"))?;
                 self.call(&own, args, kwargs).map(Some)
             }
+            Switch::Module(path) => {
+                let mut own = callable.clone();
+                for name in path {
+                    own = self.load_attr(&own, &PyString::intern(self.py, name))?;
+                }
+                self.call(&own, args, kwargs).map(Some)
+            }
             Switch::Out(_) | Switch::Nothing => Ok(Some(Tracked::new(self.py.None().into_bound(self.py)))),
         }
     }
@@ -142,8 +151,15 @@ impl<'py> Capture<'py> {
         if let Some(what) = self.disabled_module(object)? {
             return Ok(Some(Switch::Out(what)));
         }
+        if self.progress.leaves_recurrent && self.is_recurrent(object)? {
+            let what = full_name(object.get_type().as_any());
+            return Ok(Some(Switch::Out(format!("{what}, by torch._dynamo.config.allow_rnn"))));
+        }
         if is_function && self.is_compiled_by_torch(object)? {
             return Ok(Some(Switch::OfTorch));
+        }
+        if let Some(path) = self.module_within(object)? {
+            return Ok(Some(Switch::Module(path)));
         }
         if is_function && kinds::is_of(object, "torch._higher_order_ops.invoke_subgraph", &["invoke_subgraph_placeholder"])? {
             // What `torch.compiler.nested_compile_region` has marked is a part of the graph: equal layers are found by what they are.
@@ -217,6 +233,33 @@ impl<'py> Capture<'py> {
         let (Some(code), Some(module)) = (code(function), imported(py, intern!(py, "torch._dynamo.eval_frame"))?) else { return Ok(false) };
         let is_its = code.getattr(intern!(py, "co_filename"))?.eq(module.getattr(intern!(py, "__file__"))?)?;
         Ok(is_its && code.getattr(intern!(py, "co_name"))?.eq("compile_wrapper")?)
+    }
+
+    /// Whether this is one of torch's recurrent layers.
+    fn is_recurrent(&self, object: &Bound<'py, PyAny>) -> PyResult<bool> {
+        if !self.torch.is_module(object) {
+            return Ok(false);
+        }
+        let base = self.py.import("torch.nn.modules.rnn")?.getattr(intern!(self.py, "RNNBase"))?;
+        object.get_type().is_subclass(&base)
+    }
+
+    /// Where the module is that `dynamlir.compile` or `torch.compile` has made this one of; None where neither has.
+    fn module_within(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<&'static [&'static str]>> {
+        let class = object.get_type();
+        if !self.torch.is_module(object) {
+            return Ok(None);
+        }
+        let path: &[&str] = if class.getattr_opt(intern!(self.py, "_dynamlir_made"))?.is_some() {
+            &["_dynamlir_made", "module"]
+        } else if kinds::is_of(class.as_any(), "torch._dynamo.eval_frame", &["OptimizedModule"])? {
+            &["_orig_mod"]
+        } else {
+            return Ok(None);
+        };
+        // Another instance of a view's class is none.
+        let inner = self.py.import("dynamlir.doors")?.call_method1(intern!(self.py, "innermost"), (object,))?;
+        Ok((!inner.is(object)).then_some(path))
     }
 
     /// Whether `torch.compiler.disable` has wrapped this module.

@@ -36,6 +36,7 @@ use crate::{
     graph::{Held, NativeGraph},
     guards,
     sized::{HeldSized, SizedGraph},
+    torch,
 };
 
 /// A `dynamlir.capture.api.Compiler` behind a callable.
@@ -84,6 +85,20 @@ impl PythonCompiler {
         miss.failures().iter().map(ToString::to_string).collect()
     }
 
+    /// What to do with a call that fits no entry.
+    fn answer<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
+        // Before torch is looked at.
+        if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
+            return Ok(Next::Plain);
+        }
+        let py = miss.function.py();
+        guards::prepare(py)?;
+        let steps = self.object.bind(py).getattr("steps")?;
+        let steps = (!steps.is_none()).then(|| steps.unbind());
+        specialize(miss, steps.as_ref(), self)?;
+        Ok(Next::Again)
+    }
+
     /// Asks whether one more entry may be made; Python warns when it may not.
     fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
         let cache = miss.cache;
@@ -108,6 +123,10 @@ impl Backend for PythonCompiler {
     fn takes_unbacked(&self, py: Python<'_>) -> PyResult<Unbacked> {
         let (sizes, numbers, uncut) = self.object.bind(py).call_method0("takes_unbacked")?.extract()?;
         Ok(Unbacked { sizes, numbers, uncut })
+    }
+
+    fn takes_recurrent(&self, py: Python<'_>) -> PyResult<bool> {
+        self.object.bind(py).call_method0("takes_recurrent")?.extract()
     }
 
     fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {
@@ -171,16 +190,8 @@ fn plain(why: &Bound<'_, PyAny>) -> PyResult<Plain> {
 
 impl Compiler for PythonCompiler {
     fn miss<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
-        // Before torch is looked at.
-        if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
-            return Ok(Next::Plain);
-        }
         let py = miss.function.py();
-        guards::prepare(py)?;
-        let steps = self.object.bind(py).getattr("steps")?;
-        let steps = (!steps.is_none()).then(|| steps.unbind());
-        specialize(miss, steps.as_ref(), self)?;
-        Ok(Next::Again)
+        torch::untraced(py, || self.answer(miss))
     }
 
     fn refused(&self, miss: &Miss<'_, '_>) -> PyErr {

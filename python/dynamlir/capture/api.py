@@ -14,7 +14,7 @@ from typing import Any, overload
 
 import torch
 
-from .. import config, logs, machinery, native, places, plain, progress, reasons, report
+from .. import config, doors, logs, machinery, native, places, plain, progress, reasons, report
 from ..options import resolve as resolve_options
 from ..plain import Unsupported
 from ..reasons import Fallback
@@ -74,13 +74,16 @@ class Compiler:
     def disturbed(self) -> bool:
         """Whether a switch of torch's, or what else is active on this thread, makes the call plain Python.
 
-        Raises where it must not run, but not for a switch of the user's.
+        Raises where it must not run, but not for a switch of the user's, nor under somebody else's tracer.
         """
+        doors.keep_tracer_out()
         if machinery.killed():
             return True
         failure = machinery.active()
         if failure is not None:
             event = reasons.note(failure.reason, failure.message, failure.location)
+            if failure.reason == "tracing":
+                return True  # what is traced is compiled elsewhere, whole or not
             if self.fullgraph:
                 raise Unsupported(str(event))
             self.tell(event)
@@ -140,6 +143,13 @@ class Compiler:
         if torchs is None:
             return False, False, False
         return bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs), not own
+
+    def takes_recurrent(self) -> bool:
+        """Whether graphs may have torch's recurrent layers: others' do by torch's switch for them only."""
+        if self.backend is backends.BACKENDS["dynamlir"]:
+            return True
+        torchs: Any = sys.modules.get("torch._dynamo.config")
+        return bool(torchs is not None and torchs.allow_rnn)
 
     def reset(self) -> None:
         """Forget what was compiled by backends that a stance forced."""
@@ -266,6 +276,8 @@ class Compiler:
         code = function.__code__
         if code.co_flags & LATER or not is_compiled_when_called(code):
             return None
+        if code.co_filename == _RECURRENT and not self.takes_recurrent():
+            return None
         if is_dunder(code.co_name) and code.co_name != "__call__":
             return None
         closure = tuple(types.CellType() for _ in code.co_freevars)
@@ -324,6 +336,7 @@ LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 _MODULES = os.path.join(places.TORCH, "nn", "modules", "")
 _DISPATCH = os.path.join(_MODULES, "module.py")
+_RECURRENT = os.path.join(_MODULES, "rnn.py")
 
 
 def is_dunder(name: str) -> bool:
@@ -436,6 +449,8 @@ def compile(
             compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options
         )
     resolve_options(mode, options)  # raises what is wrong with them
+    doors.keep_tracer_out()
+    model = doors.innermost(model)
     asked = (mode, None if options is None else dict(options))
     if machinery.killed_by_environment():
         return model
@@ -505,9 +520,8 @@ def entry_point(callable_: Any) -> tuple[types.FunctionType | None, tuple[Any, .
 
     None stands for a `sharing.caller`.
     """
-    if isinstance(callable_, native.module().CompiledFunction):
-        callable_ = callable_.__wrapped__
-    elif isinstance(callable_, torch.nn.Module):
+    callable_ = doors.innermost(callable_)
+    if isinstance(callable_, torch.nn.Module):
         callable_ = views.original(callable_)
     if isinstance(callable_, types.FunctionType):
         return callable_, ()

@@ -25,6 +25,7 @@ from ..reasons import Fallback
 from ..thread_state import ThreadState
 from . import fx, instances, naming, uncut
 from .session import Session
+from .surroundings import as_in_torch_compile
 
 Runner = Callable[..., Sequence[Any]]
 """Takes the graph's inputs, returns its outputs as a list or tuple."""
@@ -151,13 +152,17 @@ def _aot_eager(captured: Captured, settings: Options) -> Runner:
     def run(module: torch.fx.GraphModule, _: Any) -> Any:
         return make_boxed_func(graphs_of_torch.forward_of(module))
 
-    return captured.runner(aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=run))
+    with as_in_torch_compile():
+        compiled = aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=run)
+    return captured.runner(compiled)
 
 
 def _inductor(captured: Captured, settings: Options) -> Runner:
     from torch._inductor.compile_fx import compile_fx
 
-    return captured.runner(compile_fx(captured.module, captured.examples))
+    with as_in_torch_compile():
+        compiled = compile_fx(captured.module, captured.examples)
+    return captured.runner(compiled)
 
 
 BACKENDS: dict[str, Callable[[Captured, Options], Runner]] = {
@@ -187,7 +192,9 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
         # It may run the graph; the program's random numbers are as if it had not.
         torchs, pythons = torch.get_rng_state(), random.getstate()
         try:
-            return captured.runner(compiler(captured.module, captured.examples))
+            with as_in_torch_compile():
+                compiled = compiler(captured.module, captured.examples)
+            return captured.runner(compiled)
         finally:
             torch.set_rng_state(torchs)
             random.setstate(pythons)

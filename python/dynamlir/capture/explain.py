@@ -11,7 +11,7 @@ from typing import Any
 
 import torch.fx
 
-from .. import config, native, places, progress, reasons, report
+from .. import config, doors, native, places, progress, reasons, report
 from ..options import resolve as resolve_options
 from . import pieces, sharing
 from .api import entry_point, forward_of
@@ -136,6 +136,7 @@ def explain(model: Any) -> Callable[..., Explanation]:
 
     A call that cannot be captured whole is run, once, so that all its pieces are seen.
     """
+    model = doors.innermost(model)  # what is compiled already has entries, whose calls are not captured
     entry, bound = entry_point(model)
     function = entry or sharing.caller()
 

@@ -37,6 +37,10 @@ class Collector(Compiler):
         self.pieces_found.frames.append(frame)
         return super().compile(frame)
 
+    def takes_recurrent(self) -> bool:
+        """As our own compiler does."""
+        return True
+
     def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """Note why a graph ends."""
         return self._found(reason, message, location)

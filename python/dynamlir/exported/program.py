@@ -60,7 +60,9 @@ class ExportedProgram:
         given = self.state.now()
         if torch.is_grad_enabled() and not signature.grad_enabled:
             self._refuse_gradients([*leaves, *given.values()])
-        results = self._run(*self._inputs(signature.graph_inputs, leaves, given))
+        # Where somebody traces what calls it, torch.compile or our own capture, it is a part of that.
+        run = self.graph_module.forward if torch.compiler.is_compiling() else self._run
+        results = run(*self._inputs(signature.graph_inputs, leaves, given))
 
         def made(source: Source) -> Any:
             if source.kind == "result":

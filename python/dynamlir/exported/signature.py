@@ -169,12 +169,14 @@ class Signature:
                 f"the program takes {described(self.in_spec)}, and was given {described(spec)} (a * is a leaf)"
             )
         values = self.values(leaves)
-        tensors: dict[int, int] = {}
+        tensors: list[tuple[Any, int]] = []
         for at, (leaf, wanted) in enumerate(zip(leaves, self.user_inputs, strict=True)):
             self._check(leaf, wanted, values)
             if wanted.tensor is None:
                 continue
-            first = tensors.setdefault(id(leaf), at)
+            # Not by their addresses, which who captures a call of the program cannot know.
+            first = next((before for tensor, before in tensors if tensor is leaf), at)
+            tensors.append((leaf, at))
             same_as = at if wanted.same_as is None else wanted.same_as
             if first != same_as:
                 same, other = self.user_inputs[min(first, same_as)].place, wanted.place

@@ -81,6 +81,8 @@ pub struct Progress {
     pub(crate) every: Option<usize>,
     /// Whether it may be left before one of a frame within it.
     pub(crate) chains: bool,
+    /// Whether it is left before calls of torch's recurrent layers.
+    pub(crate) leaves_recurrent: bool,
     /// The calls of frames that are running within it, the outermost first.
     pub(crate) calls: RefCell<Vec<Entry>>,
     /// Before which instruction it had better be left, once a graph has ended: not within calls in which nothing was recorded.
