@@ -149,8 +149,8 @@ def _eager(captured: Captured, settings: Options) -> Runner:
 def _aot_eager(captured: Captured, settings: Options) -> Runner:
     from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-    def run(module: torch.fx.GraphModule, _: Any) -> Any:
-        return make_boxed_func(graphs_of_torch.forward_of(module))
+    def run(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        return make_boxed_func(graphs_of_torch.forward_of(gm))
 
     with as_in_torch_compile():
         compiled = aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=run)
