@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import json
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -121,3 +122,20 @@ def test_another_field_of_the_same_name() -> None:
     assert compiled(x, held).item() == 5
     Held.left = property(lambda self: 7)  # type: ignore[misc, assignment]
     assert compiled(x, held).item() == 7
+
+
+def test_a_length_that_c_code_tells() -> None:
+    class Sized:
+        __len__ = [1, 2].__len__  # type: ignore[assignment]
+
+    compiled, sized = dynamlir.compile(lambda x, v: x * len(v)), Sized()
+    assert compiled(torch.ones(1), sized).item() == 2
+    Sized.__len__ = [1, 2, 3].__len__  # type: ignore[method-assign]
+    assert compiled(torch.ones(1), sized).item() == 3
+
+
+@pytest.mark.parametrize("made", [lambda n: (n, 1), lambda n: Pair(n, 1)], ids=["a tuple", "a named tuple"])
+def test_what_is_within_the_own_containers_is_guarded(made: Callable[[Any], Any]) -> None:
+    agrees(lambda x, v: x * (hash((v, 1)) % 1009), made)
+    agrees(lambda x, v: x * len(json.dumps({"k": [v]})) + float(json.dumps([v]).strip("[]").split(",")[0]), made)
+    agrees(lambda x, v: x + operator.countOf([v, 1], (3, 1)) + len(frozenset([v, made(3)])), made)

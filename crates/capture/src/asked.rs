@@ -8,6 +8,7 @@ use pyo3::{prelude::*, types::PyTuple};
 use crate::{
     attributes::lookup,
     calls::Keywords,
+    consulted,
     graph_break::reason,
     state::{Capture, Outcome, Tracked, type_name},
 };
@@ -95,6 +96,7 @@ impl<'py> Capture<'py> {
         if !id {
             self.guard_value(value)?;
             self.addressed([object])?;
+            self.guard_inside([object], consulted::HASH)?;
             return self.returned(function.call1((self.readable(value)?,)));
         }
         match self.source(value) {

@@ -15,6 +15,7 @@ use crate::{
     kinds::{self, Kind, Known},
     lookups::is_immutable,
     operands::methods_of,
+    places::Want,
     state::{Capture, Halt, Outcome, Tracked, type_name},
 };
 
@@ -313,7 +314,8 @@ impl<'py> Capture<'py> {
             self.py.get_type::<PySet>(),
             self.py.get_type::<PyTuple>(),
         ];
-        if builtin.iter().any(|base| kind.is_subclass(base).unwrap_or(false)) {
+        if let Some(base) = builtin.iter().find(|base| kind.is_subclass(base).unwrap_or(false)) {
+            self.guard_beneath(object, base.name()?.to_str()?, args, false, Want::Flexible)?;
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             return self.returned(object.call(given, Some(&keywords)));
         }

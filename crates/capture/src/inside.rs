@@ -186,7 +186,7 @@ impl<'py> Capture<'py> {
 
     /// As [`Self::guard_inside`]; without `whole` existing objects are looked at no closer than as elements of a container, but for those
     /// that may be keys. Of these values themselves C code is given what `want` says; what is in them it finds as it is.
-    fn guard_values<'a>(
+    pub(crate) fn guard_values<'a>(
         &self,
         values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>,
         specials: &[&str],

@@ -62,6 +62,13 @@ impl<'py> Capture<'py> {
         Ok((PyTuple::new(self.py, given)?, keywords))
     }
 
+    /// The same of C code that looks into all that it is given: what existed and is in something of the frame's own is guarded as well.
+    pub(crate) fn looked_into(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
+        self.guard_values(given, &[], true, Want::Flexible)?;
+        self.native_arguments(args, kwargs)
+    }
+
     pub(crate) fn call_native(
         &self,
         callable: &Tracked<'py>,
@@ -114,12 +121,12 @@ impl<'py> Capture<'py> {
             }
             Effect::SetsState => self.state_call(object, args, kwargs),
             Effect::Outside => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let (given, keywords) = self.looked_into(args, kwargs)?;
                 let result = self.outside(|| object.call(given, Some(&keywords)))?;
                 self.wrap_untracked(result)
             }
             Effect::ReadsState => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let (given, keywords) = self.looked_into(args, kwargs)?;
                 self.returned(object.call(given, Some(&keywords)))
             }
             Effect::Asked => self.ask_again(object, args, kwargs),
@@ -144,7 +151,7 @@ impl<'py> Capture<'py> {
             Effect::Refused(why) => self.break_graph(why, describe(object)),
             Effect::Pure => self.call_pure(object, args, kwargs),
             Effect::Numbers => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let (given, keywords) = self.looked_into(args, kwargs)?;
                 if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value)) {
                     return self.break_graph(reason::C_FUNCTION, describe(object));
                 }
@@ -176,7 +183,7 @@ impl<'py> Capture<'py> {
 
     /// A call of a function that looks at nothing but data: what it returns is new.
     pub(crate) fn call_on_data(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
-        let (given, keywords) = self.native_arguments(args, kwargs)?;
+        let (given, keywords) = self.looked_into(args, kwargs)?;
         let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
         let mut waiting = vec![result.clone()];
         while let Some(value) = waiting.pop() {

@@ -151,6 +151,7 @@ impl<'py> Capture<'py> {
                     // Of a class of the user's: what it holds is not looked at.
                     return Ok(Tracked::new(count.into_pyobject(py).map_err(PyErr::from)?.into_any()));
                 }
+                self.pin_specials(&value.object, consulted::LENGTH)?;
                 self.or_lacking(self.call_pure(&callable.object, args, kwargs), &value.object, consulted::LENGTH)
             }
             (Special::Sum, [values, start @ ..]) if args.len() + kwargs.len() <= 2 => {
@@ -287,7 +288,7 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, found).to_owned().into_any()))
             }
             _ => {
-                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                let (given, keywords) = self.looked_into(args, kwargs)?;
                 self.returned(self.natively(name, || function.call(given, Some(&keywords))))
             }
         }

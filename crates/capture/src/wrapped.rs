@@ -93,7 +93,7 @@ impl<'py> Capture<'py> {
                 self.pin_parts(&arg.object, source)?;
             }
         }
-        let (given, keywords) = self.native_arguments(args, kwargs)?;
+        let (given, keywords) = self.looked_into(args, kwargs)?;
         let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
         self.wrap_untracked(result)
     }
