@@ -3,13 +3,11 @@
 //! What Python code reads of an object is interpreted, and guarded there. What C code reads is not seen: the number in an
 //! instance of a subclass of `float`, the items of a named tuple. So all it may find is guarded beforehand.
 
-use dynamlir_guards::{Constant, Source};
+use dynamlir_guards::{Constant, Facet, Source, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType},
 };
-
-use dynamlir_guards::SourceId;
 
 use crate::{
     attributes::lookup,
@@ -39,6 +37,12 @@ impl<'py> Capture<'py> {
         // Existing objects are kept alive, so the address stays theirs.
         self.existing.looked_into.borrow_mut().insert(object.as_ptr() as usize, tensors);
         Ok(tensors)
+    }
+
+    /// As [`Self::guard_contents`], where C code is given the object.
+    pub(crate) fn all_contents(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
+        self.guards.demand(source, Facet::Contents);
+        self.guard_contents(object, source)
     }
 
     /// Ends the capture where C code would look into an object that the frame has written to.

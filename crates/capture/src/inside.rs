@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use dynamlir_cpython_abi::kind;
+use dynamlir_guards::Facet;
 use pyo3::{
     exceptions::PyBaseException,
     prelude::*,
@@ -214,6 +215,7 @@ impl<'py> Capture<'py> {
                 if self.torch.is_container(&value) {
                     let is_key = value.is_exact_instance_of::<PyTuple>();
                     if want == Want::Exact && (whole || is_key) {
+                        self.guards.demand(source, Facet::Contents);
                         self.take_contents(&value, source)?;
                     }
                     let held = self.snapshot(&value, source)?;
@@ -222,7 +224,7 @@ impl<'py> Capture<'py> {
                     }
                 } else if !whole {
                     self.guard_element(&value, source)?;
-                } else if self.guard_contents(&value, source)? {
+                } else if self.all_contents(&value, source)? {
                     return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value)));
                 }
             } else {

@@ -136,6 +136,17 @@ impl<'py> Capture<'py> {
         self.break_graph(reason::DYNAMIC_SHAPE, format!("C code looks at the size {}", self.guards.expression(source)))
     }
 
+    /// Says that the number itself is needed of a place, if something stands for it there.
+    pub(crate) fn blame_place(&self, source: SourceId) -> PyResult<bool> {
+        if self.decided(source) != Some(Decided::Stands) {
+            return Ok(false);
+        }
+        if let Some(number) = self.tensors.number_of(source).filter(|number| self.torch.is_number(number.bind(self.py))) {
+            self.ask("blame", (number,))?;
+        }
+        self.blame_int(source).map(|()| true)
+    }
+
     /// Returns true if something may stand for an object.
     fn may_vary_at(&self, object: &Bound<'py, PyAny>) -> bool {
         self.floats.is_some() && (object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PyFloat>())

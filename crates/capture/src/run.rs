@@ -331,6 +331,10 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
     Capture::new(py, state.clone()).settle_compared();
     let outcome = outcome.map(|outcome| Capture::new(py, state.clone()).failed_size().map_or(outcome, Err));
     Capture::new(py, state.clone()).guard_sizes();
+    let outcome = match outcome {
+        Ok(Ok(whole)) => Capture::new(py, state.clone()).unproven().map(|found| found.map_or(Ok(whole), Err)),
+        outcome => outcome,
+    };
     let left = entered.leave();
     let reported = reports.interruption();
     drop(reports);

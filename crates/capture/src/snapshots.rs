@@ -1,6 +1,6 @@
 //! What C code is given in place of existing containers: copies with fakes for tensors, all of whose contents are guarded.
 
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PySet, PyTuple},
@@ -20,8 +20,14 @@ impl<'py> Capture<'py> {
             return Ok(view);
         }
         match self.source_of(&value.object) {
-            Some(source) if self.torch.is_container(&value.object) => self.snapshot(&value.object, source),
-            Some(source) if self.guard_contents(&value.object, source)? => {
+            Some(source) if self.torch.is_container(&value.object) => {
+                let given = self.snapshot(&value.object, source)?;
+                if given.is(&value.object) {
+                    self.guards.demand(source, Facet::Items);
+                }
+                Ok(given)
+            }
+            Some(source) if self.all_contents(&value.object, source)? => {
                 self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(&value.object)))
             }
             _ => {

@@ -15,8 +15,8 @@ use pyo3::{
 };
 
 use crate::{
-    Constant, DictKey, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch, Texts,
-    check::ordered_keys, held::Held, registered::Answer,
+    Constant, DictKey, Facet, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch,
+    Texts, check::ordered_keys, held::Held, registered::Answer,
 };
 
 /// Collects sources and guards of one capture.
@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub torch: Option<TorchState>,
     pub handled: Option<bool>,
     pub registered: Vec<Answer>,
+    /// What was used of what is at sources, in order: see `ledger.rs`.
+    pub demands: Vec<(SourceId, Facet)>,
     /// What was added already, so that a value asked for twice is guarded once.
     known: HashSet<(SourceId, String)>,
     known_relations: HashSet<Relation>,
@@ -57,6 +59,7 @@ pub struct Checkpoint {
     written: usize,
     held: usize,
     registered: usize,
+    demands: usize,
     handled: Option<bool>,
 }
 
@@ -458,6 +461,7 @@ impl GuardBuilder {
             written: state.written.len(),
             held: state.held.len(),
             registered: state.registered.len(),
+            demands: state.demands.len(),
             handled: state.handled,
         }
     }
@@ -477,6 +481,7 @@ impl GuardBuilder {
             state.known_collected.remove(&id);
         }
         state.written.truncate(to.written);
+        state.demands.truncate(to.demands);
         for object in &state.held[to.held..] {
             state.known_held.remove(&(object.as_ptr() as usize));
         }

@@ -37,6 +37,19 @@ pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'s
     claims().into_iter().map(row).collect()
 }
 
+/// Has each capture forget one of its guards, by its number, or none: for tests.
+#[pyfunction]
+#[pyo3(signature = (number=None))]
+pub fn forget_guard(number: Option<usize>) {
+    dynamlir_capture::forget_guard(number);
+}
+
+/// What captures have used since this was asked last that their guards do not say, in words: for tests.
+#[pyfunction]
+pub fn unproven() -> Vec<String> {
+    dynamlir_capture::unproven()
+}
+
 /// A frame that was captured whole.
 #[pyclass(frozen)]
 pub struct CapturedFrame(WholeFrame);

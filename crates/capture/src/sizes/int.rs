@@ -58,7 +58,7 @@ impl<'py> Capture<'py> {
     }
 
     /// Says that the number is needed of the int at a source for which a size stands.
-    pub(crate) fn blame_int(&self, source: SourceId) -> Outcome<()> {
+    pub(crate) fn blame_int(&self, source: SourceId) -> PyResult<()> {
         if let Some(size) = self.varying.int_of(self.py, source) {
             let size = class::node_of(&size)?.get().dim(self.py);
             self.blame_size(&size);

@@ -1,6 +1,6 @@
 //! Guards that most of the capture notes: that a value is what it is, that an object is this one or of this class.
 
-use dynamlir_guards::{Guard, GuardError, Source, SourceId};
+use dynamlir_guards::{Facet, Guard, GuardError, Source, SourceId};
 use pyo3::prelude::*;
 
 use super::{Capture, Halt, Outcome, Tracked, type_name};
@@ -20,6 +20,7 @@ impl<'py> Capture<'py> {
             }
             return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
         }
+        self.guards.demand(source, Facet::Value);
         Ok(())
     }
 
