@@ -26,7 +26,10 @@ fn main() {
         // So that the linker can leave out what is not used, as it can of LLVM.
         cmake.define("CMAKE_CXX_FLAGS", "-ffunction-sections -fdata-sections");
     }
+    // Clippy's build scripts have output folders of their own; the C++ is compiled for all of them once.
+    let shared = out.ancestors().nth(3).expect("cargo's folder of this profile").join("dynamo");
     let built = cmake
+        .out_dir(shared)
         .generator("Ninja")
         .profile("Release")
         .define("CMAKE_C_COMPILER", format!("{prefix}/bin/clang"))

@@ -82,7 +82,9 @@ impl Strangers {
         Self(PhantomData)
     }
 
-    /// Whether another thread has made the object at an address; None where somebody has put another allocator in the place of ours.
+    /// Returns true if another thread has made the object at an address; None where somebody has put another allocator in the place
+    /// of ours.
+    #[expect(clippy::unused_self, reason = "only while one is alive is anything written down")]
     pub fn made(&self, address: usize) -> Option<bool> {
         if !is_ours(&current()) {
             return None;
