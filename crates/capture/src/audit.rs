@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// What a capture decided that no guard holds it to.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a capture, as `Subject` has them")]
 pub struct Decisions {
     floats: Option<Arc<Floats>>,
     reads: bool,
@@ -147,17 +148,16 @@ impl Words {
             ("what is done after the graph", &self.after, &other.after),
         ];
         let found = parts.into_iter().find_map(|(what, kept, found)| Some((what, first(kept, found)?)));
-        let (what, (kept, found)) = match found {
-            Some(found) => found,
-            None => {
-                let lacking = |all: &[Spoken], of: &[Spoken]| {
-                    let known: HashSet<_> = of.iter().map(|(text, _)| text).collect();
-                    all.iter().find(|(text, _)| !known.contains(text)).cloned()
-                };
-                // To ask less than it did is no error: Python may know by now what it then had to find out.
-                let found = lacking(&other.guards, &self.guards)?;
-                ("the guards", (lacking(&self.guards, &other.guards).unwrap_or_else(nothing), found))
-            }
+        let (what, (kept, found)) = if let Some(found) = found {
+            found
+        } else {
+            let lacking = |all: &[Spoken], of: &[Spoken]| {
+                let known: HashSet<_> = of.iter().map(|(text, _)| text).collect();
+                all.iter().find(|(text, _)| !known.contains(text)).cloned()
+            };
+            // To ask less than it did is not an error: Python may know by now what it then had to find out.
+            let found = lacking(&other.guards, &self.guards)?;
+            ("the guards", (lacking(&self.guards, &other.guards).unwrap_or_else(nothing), found))
         };
         let (places, guards) = self.blamed(other, &kept.0, &found.0);
         let location = if found.1.is_empty() { kept.1 } else { found.1 };

@@ -42,7 +42,7 @@ impl<'py> Capture<'py> {
         let (real, number): (Bound<'py, PyAny>, Bound<'py, PyAny>) = made.extract()?;
         self.guards.add(source, Guard::Type(self.py.get_type::<PyFloat>().into_any().unbind()));
         self.note_number(&number, &real, source);
-        self.varying.note_value(&place, format!("{:?}", float.value()));
+        self.varying.note_value(&place, &format!("{:?}", float.value()));
         self.layers.note_unrepeatable();
         Ok(Some(number))
     }

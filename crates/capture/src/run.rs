@@ -149,6 +149,7 @@ pub enum Before {
 
 /// A call that is to be captured.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings of a request")]
 pub struct Subject<'a, 'py> {
     /// The function whose frame is captured.
     pub function: &'a Bound<'py, PyAny>,

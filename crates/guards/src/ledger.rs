@@ -161,7 +161,12 @@ impl<'a> Check<'a> {
     fn holds(&mut self, id: SourceId, facet: Facet, open: &mut Vec<(SourceId, Facet)>) -> bool {
         if let Source::Computed(computed) = self.state.sources.get(id) {
             let reached: Vec<_> = computed.reached().map(|(source, _)| source).collect();
-            return reached.into_iter().fold(true, |holds, source| self.holds(source, facet, open) && holds);
+            let mut holds = true;
+            for source in reached {
+                // Each is asked, so that all that is open is listed.
+                holds &= self.holds(source, facet, open);
+            }
+            return holds;
         }
         let memo = match facet {
             Facet::Value => {

@@ -24,7 +24,7 @@ def refused(refuse: Callable[[Fallback], None]) -> Iterator[None]:
         return
 
     def called(kind: str, flag: int) -> None:
-        refuse(Fallback("thread-state", f"numpy.errstate says what becomes of a floating-point error: {kind}"))
+        refuse(Fallback("numpy-error", f"a floating-point error of numpy's: {kind}"))
 
     with numpy.errstate(all="call", call=called):
         yield

@@ -107,7 +107,7 @@ impl Varying {
     }
 
     /// Says what a number that varies is now.
-    pub(crate) fn note_value(&self, place: &str, value: impl ToString) {
+    pub(crate) fn note_value(&self, place: &str, value: &impl ToString) {
         self.values.borrow_mut().push((place.to_owned(), value.to_string()));
     }
 
@@ -295,7 +295,7 @@ impl<'py> Capture<'py> {
             }
             let Some((range, marked)) = decided else { continue };
             let symbol = self.symbol(size, range, marked, &place);
-            varying.note_value(&place, size);
+            varying.note_value(&place, &size);
             varying.decided.borrow_mut().push(DecidedSize { place: place.clone(), symbol, range, marked });
             varying.places.borrow_mut().push((symbol, place));
             varying.extents.borrow_mut().push((source, Extent::Size(d), Dim::from(symbol)));

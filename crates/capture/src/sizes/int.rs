@@ -52,7 +52,7 @@ impl<'py> Capture<'py> {
         let now = if value < 0 { sizes.get().made(Dim::from(0).sub(&length_now)) } else { length_now.clone() };
         let size = class::wrap(&sizes, now)?;
         let extent = if value < 0 { Extent::Negated } else { Extent::Int };
-        self.varying.note_value(&expression, value);
+        self.varying.note_value(&expression, &value);
         self.varying.note_int(source, extent, length_now, place, &size);
         Ok(Some(size))
     }
