@@ -168,4 +168,6 @@ if __name__ == "__main__":
     code = compile(str(request["text"]), _begin(request), "exec")
     # A module of its own, so that the program finds no name of this file in it.
     sys.modules["__main__"] = main = types.ModuleType("__main__")
+    if request["script"]:
+        main.__file__ = str(request["script"])
     exec(code, main.__dict__)

@@ -79,7 +79,13 @@ def test_last_compile_starts_empty() -> None:
 
 def test_reasons_have_explanation_and_line() -> None:
     assert all(reason.explanation for reason in reasons.REASONS.values())
-    assert {reason.cause for reason in reasons.REASONS.values()} == {"function", "process", "call", "compiler"}
+    assert {reason.cause for reason in reasons.REASONS.values()} == {
+        "function",
+        "process",
+        "argument",
+        "call",
+        "compiler",
+    }
     torch.compile(lambda x: x.nonzero(), backend="dynamlir")(torch.ones(3))
     torch.compile(lambda x: x * 1j, backend="dynamlir")(torch.ones(3))
     (event,) = [event for event in dynamlir.fallbacks() if event.reason == "complex"]

@@ -283,6 +283,9 @@ impl<'py> Capture<'py> {
         if self.torch.is_tensor(found) || self.pin_field(found, source)? {
             return Ok(());
         }
+        if is_method_of_extension(found)? {
+            return self.guarded(self.guards.type_match(source, found));
+        }
         self.guard_contents(found, source).map(drop)
     }
 
@@ -412,4 +415,11 @@ pub(crate) fn classify<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<
 pub(crate) fn instance_dict<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
     let generic = object.py().get_type::<PyAny>().getattr("__getattribute__").ok()?;
     generic.call1((object, "__dict__")).ok()?.cast_into::<PyDict>().ok()
+}
+
+/// Returns true of what only C code puts into a class, which takes no weak references and holds nothing that changes: an
+/// `instancemethod`, or a property that asks one.
+fn is_method_of_extension(found: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let getter = if kind::is_property(found) { found.getattr("fget")? } else { found.clone() };
+    Ok(getter.get_type().fully_qualified_name()? == "instancemethod")
 }

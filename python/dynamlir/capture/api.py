@@ -9,7 +9,7 @@ import os
 import sys
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, overload
 
 import torch
@@ -98,7 +98,7 @@ class Compiler:
         if module is None:
             return False
         before = self._lazy
-        self._lazy = sum("_initialize_hook" in vars(inner) for inner in module.modules())
+        self._lazy = sum("_initialize_hook" in vars(inner) for inner in _within(module))
         return self._lazy not in (0, before)
 
     def refused(self, misses: list[str]) -> RuntimeError:
@@ -337,6 +337,18 @@ LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MODULES = os.path.join(places.TORCH, "nn", "modules", "")
 _DISPATCH = os.path.join(_MODULES, "module.py")
 _RECURRENT = os.path.join(_MODULES, "rnn.py")
+
+
+def _within(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """A module and all within it, each once. Unlike `modules()` it takes those that have no hash."""
+    seen: set[int] = set()
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting.extend(inner for inner in one._modules.values() if inner is not None)
 
 
 def is_dunder(name: str) -> bool:

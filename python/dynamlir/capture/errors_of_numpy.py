@@ -8,6 +8,8 @@ the rest is left to Python, at each call.
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,5 +28,12 @@ def refused(refuse: Callable[[Fallback], None]) -> Iterator[None]:
     def called(kind: str, flag: int) -> None:
         refuse(Fallback("numpy-error", f"a floating-point error of numpy's: {kind}"))
 
-    with numpy.errstate(all="call", call=called):
-        yield
+    # numpy keeps its state in a variable of the context: the program's own context is left as it is.
+    context = contextvars.copy_context()
+    if ctypes.pythonapi.PyContext_Enter(ctypes.py_object(context)) != 0:
+        raise RuntimeError("a copy of the context cannot be entered")
+    try:
+        with numpy.errstate(all="call", call=called):
+            yield
+    finally:
+        ctypes.pythonapi.PyContext_Exit(ctypes.py_object(context))
