@@ -13,6 +13,7 @@ import torch
 
 from . import native, places
 from .capture import views
+from .reasons import Fallback
 
 
 def innermost(model: Any) -> Any:
@@ -24,7 +25,11 @@ def innermost(model: Any) -> Any:
 
 
 def _made_of(model: Any) -> Any:
-    if isinstance(model, native.module().CompiledFunction):
+    try:
+        ours = isinstance(model, native.module().CompiledFunction)
+    except Fallback:
+        ours = False  # without the extension nothing has been compiled
+    if ours:
         return model.__wrapped__
     if isinstance(model, torch.nn.Module):
         return _module_in(model)
