@@ -132,10 +132,16 @@ def test_compilations_leave_nothing_behind(make: Callable[[], tuple[Any, Tensor]
     objects, memory = len(gc.get_objects()), resident()
     compile_and_drop(count)
     assert not any(reference() is not None for reference in references)
-    # A quarter of the ballast, which is 256 KiB each.
-    assert resident() - memory < count * 64
+    # A quarter of the ballast, which is 256 KiB each. An allocator may keep memory of earlier tests apart for once, but
+    # what stays behind makes every round grow.
+    grown = [resident() - memory]
+    while grown[-1] >= count * 64 and len(grown) < 3:
+        memory = resident()
+        compile_and_drop(count)
+        grown.append(resident() - memory)
+    assert grown[-1] < count * 64
     # The weak references are objects, too.
-    assert len(gc.get_objects()) - objects - 2 * count < 500
+    assert len(gc.get_objects()) - objects - 2 * count * len(grown) < 500
 
 
 @torch.no_grad()

@@ -145,8 +145,8 @@ class Compiler:
         return bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs), not own
 
     def takes_recurrent(self) -> bool:
-        """Whether graphs may have torch's recurrent layers: others' do by torch's switch for them only."""
-        if self.backend is backends.BACKENDS["dynamlir"]:
+        """Returns true if graphs may have torch's recurrent layers: others' have them by torch's switch only."""
+        if backends.is_own(self.backend):
             return True
         torchs: Any = sys.modules.get("torch._dynamo.config")
         return bool(torchs is not None and torchs.allow_rnn)

@@ -205,6 +205,11 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
     return custom
 
 
+def is_own(backend: Callable[[Captured, Options], Runner]) -> bool:
+    """Returns true if torch has no backend of this name or kind, so that none of its habits is expected of it."""
+    return backend in (_native, _python, _jit)
+
+
 def takes_untold(backend: Callable[[Captured, Options], Runner]) -> bool:
     """Whether a backend of others is given graphs with sizes that only running tells.
 
