@@ -87,7 +87,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::PRINT, format!("{} without use_reentrant, which warns", describe(checkpoint)));
         };
         let own: Keywords<'py> = kwargs.iter().filter(|(name, _)| !CHECKPOINT_OPTIONS.contains(&name.as_str())).cloned().collect();
-        let grad = self.py.import("torch._C")?.call_method0("is_grad_enabled")?.is_truthy()?;
+        let grad = dynamlir_cpython_abi::import(self.py, "torch._C")?.call_method0("is_grad_enabled")?.is_truthy()?;
         let wants = |arg: &Tracked<'py>| {
             self.torch.is_fake(&arg.object) && arg.object.getattr("requires_grad").is_ok_and(|it| it.is_truthy().unwrap_or(false))
         };
@@ -167,7 +167,7 @@ impl<'py> Capture<'py> {
             backward = self.part(&backward.object, "__wrapped__")?;
         }
         let mut all = vec![context];
-        let name = self.py.import("torch")?.getattr("empty_like")?;
+        let name = dynamlir_cpython_abi::import(self.py, "torch")?.getattr("empty_like")?;
         let location = self.location();
         for tangent in tangents.try_iter()? {
             let tangent = tangent?;
@@ -201,6 +201,6 @@ impl<'py> Capture<'py> {
     }
 
     fn base_of_functions(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.py.import("torch.autograd.function")?.getattr("_SingleLevelFunction")?.getattr(name)
+        dynamlir_cpython_abi::import(self.py, "torch.autograd.function")?.getattr("_SingleLevelFunction")?.getattr(name)
     }
 }

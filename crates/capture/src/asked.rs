@@ -44,7 +44,7 @@ impl<'py> Capture<'py> {
         if modes == 0 {
             return Ok(());
         }
-        let get = self.py.import("torch._C")?.getattr("_get_function_stack_at")?;
+        let get = dynamlir_cpython_abi::import(self.py, "torch._C")?.getattr("_get_function_stack_at")?;
         for at in 0..modes {
             let mode = get.call1((at,))?;
             let held = self.guarded(self.guards.hold(&get, "torch._C._get_function_stack_at"))?;
@@ -123,7 +123,7 @@ impl<'py> Capture<'py> {
     fn copies(&self) -> bool {
         let code = || -> PyResult<bool> {
             let Some(place) = dynamlir_interpreter::here() else { return Ok(false) };
-            let copy = self.py.import("copy")?;
+            let copy = dynamlir_cpython_abi::import(self.py, "copy")?;
             for name in ["deepcopy", "_deepcopy_tuple", "_deepcopy_list", "_deepcopy_dict", "_keep_alive", "_reconstruct"] {
                 if copy.getattr(name)?.getattr("__code__")?.is(place.code(self.py)) {
                     return Ok(true);

@@ -132,7 +132,7 @@ fn tell_given_up(function: &Bound<'_, PyAny>, broken: &Broken) -> PyResult<()> {
     }
     let (name, found) = (function.getattr("__qualname__")?, &broken.graph_break);
     let places = if broken.blamed.is_empty() { &broken.sizes } else { &broken.blamed };
-    let session = function.py().import("dynamlir.capture.session")?;
+    let session = dynamlir_cpython_abi::import(function.py(), "dynamlir.capture.session")?;
     session.call_method1("tell_given_up", (name, places.clone(), found.reason, &found.message, found.location.clone()))?;
     Ok(())
 }

@@ -126,7 +126,7 @@ impl<'py> Capture<'py> {
             ClassAttr::Function(function) => {
                 let function = self.wrap(function, raw_source)?;
                 self.pin(&function.object, raw_source)?;
-                let method = self.py.import("types")?.getattr("MethodType")?.call1((&function.object, owner))?;
+                let method = dynamlir_cpython_abi::import(self.py, "types")?.getattr("MethodType")?.call1((&function.object, owner))?;
                 Ok(Tracked::new(method))
             }
             ClassAttr::Descriptor(found) => {
@@ -362,7 +362,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&value.object) {
             let class = match self.real_of(&value.object) {
                 Some((real, _)) => real.get_type().into_any(),
-                None => self.py.import("torch")?.getattr("Tensor")?,
+                None => dynamlir_cpython_abi::import(self.py, "torch")?.getattr("Tensor")?,
             };
             return Ok(Tracked::new(class));
         }

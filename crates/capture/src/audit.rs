@@ -104,7 +104,7 @@ type Spoken = (String, Vec<Line>);
 impl Words {
     /// Of a capture; `known` says what is found at some expressions, if that is all that there is to know of it.
     fn of(py: Python<'_>, captured: &Captured, known: &Known) -> PyResult<Self> {
-        let fingerprint = py.import("dynamlir.capture.fingerprint")?;
+        let fingerprint = dynamlir_cpython_abi::import(py, "dynamlir.capture.fingerprint")?;
         let session = captured.session.bind(py);
         let recorded: Vec<Spoken> = fingerprint.call_method1("program", (session,))?.extract()?;
         let node = |id| (without_addresses(&captured.graph.line(id)), captured.graph.node(id).location.clone());

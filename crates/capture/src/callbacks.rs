@@ -89,7 +89,7 @@ impl<'py> Capture<'py> {
     fn seen_when_called(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &value.object;
         let is_python = |object: &Bound<'py, PyAny>| object.is_exact_instance_of::<PyFunction>();
-        let is_method = object.get_type().is(self.py.import("types")?.getattr("MethodType")?);
+        let is_method = object.get_type().is(dynamlir_cpython_abi::import(self.py, "types")?.getattr("MethodType")?);
         if object.is_none() || is_python(object) || is_method && is_python(&object.getattr("__func__")?) {
             return Ok(value.clone());
         }

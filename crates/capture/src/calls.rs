@@ -375,7 +375,7 @@ impl<'py> Capture<'py> {
             self.compared([&left, &right])?;
         }
         self.pin_operands(name, [&left, &right])?;
-        let function = self.py.import("operator")?.getattr(name)?;
+        let function = dynamlir_cpython_abi::import(self.py, "operator")?.getattr(name)?;
         let result = self.natively(name, || function.call1((left, right)));
         if let Ok(made) = &result
             && made.is_exact_instance_of::<PyDict>()
@@ -392,7 +392,7 @@ impl<'py> Capture<'py> {
         }
         self.pin_specials(&value.object, methods_of(name))?;
         let object = self.readable(value)?;
-        self.returned(self.py.import("operator")?.getattr(name)?.call1((object,)))
+        self.returned(dynamlir_cpython_abi::import(self.py, "operator")?.getattr(name)?.call1((object,)))
     }
 }
 

@@ -125,7 +125,7 @@ impl<'py> Capture<'py> {
             let all = dynamlir_interpreter::suspended(|| Ok::<_, PyErr>(alike("dtype")? && alike("layout")? && alike("is_cuda")?));
             return Ok(yes_or_no(all?));
         }
-        Ok(self.py.import("builtins")?.call_method1("issubclass", (self.tensor_class()?, class))?)
+        Ok(dynamlir_cpython_abi::import(self.py, "builtins")?.call_method1("issubclass", (self.tensor_class()?, class))?)
     }
 
     /// As `registered`, for each abstract base class among those that a tensor was held against.
@@ -133,7 +133,7 @@ impl<'py> Capture<'py> {
         if let Ok(items) = class.cast::<PyTuple>() {
             return items.iter().try_for_each(|item| self.registered_tensor(tensor, &item));
         }
-        if class.is_instance(&self.py.import("abc")?.getattr("ABCMeta")?)? {
+        if class.is_instance(&dynamlir_cpython_abi::import(self.py, "abc")?.getattr("ABCMeta")?)? {
             let kind = match self.real_of(tensor) {
                 Some((real, _)) => real.get_type(),
                 None => self.tensor_class()?,

@@ -70,7 +70,7 @@ impl<'py> Capture<'py> {
             self.pin_type(object, source)?;
             // Asked once, as Python does; what is not an index raises below.
             let index = match lookup(&key.object.get_type(), "__index__")? {
-                Some(_) => self.py.import("operator")?.call_method1("index", (&key.object,))?,
+                Some(_) => dynamlir_cpython_abi::import(self.py, "operator")?.call_method1("index", (&key.object,))?,
                 None => key.object.clone(),
             };
             let length = item_count(object)?;
@@ -322,7 +322,7 @@ impl<'py> Capture<'py> {
 
     /// Whether a class is one of those that `typing` itself has.
     fn is_typing(&self, class: &Bound<'py, PyType>) -> PyResult<bool> {
-        let typing = self.py.import("typing")?;
+        let typing = dynamlir_cpython_abi::import(self.py, "typing")?;
         Ok(typing.getattr_opt(class.name()?)?.is_some_and(|found| found.is(class)))
     }
 

@@ -86,7 +86,7 @@ impl<'py> Capture<'py> {
         }
         self.pin_type(object, source)?;
         let class = object.get_type();
-        if class.is_subclass(&self.py.import("enum")?.getattr("Enum")?)? {
+        if class.is_subclass(&dynamlir_cpython_abi::import(self.py, "enum")?.getattr("Enum")?)? {
             // A class has one member of a name.
             let name = object.getattr("_name_")?;
             self.guarded(self.guards.equals(self.guards.attr(source, "_name_"), &name))?;

@@ -212,7 +212,7 @@ impl Effects {
         }
         // Imported while nothing is captured.
         for module in ["assertions", "named_tuples", "optimizers"] {
-            py.import(format!("dynamlir.capture.{module}"))?;
+            dynamlir_cpython_abi::import(py, &format!("dynamlir.capture.{module}"))?;
         }
         table.add(py, "builtins", "str.maketrans", Effect::Data)?;
         // Its Python only prepares what the engine is given, and what that runs is recorded.
@@ -233,7 +233,7 @@ impl Effects {
         }
         // Exceptions differ in what they are made of, and change by the methods that all of them have.
         let changes = TYPES.iter().find(|(_, name, _)| *name == "BaseException").map_or(&[][..], |(.., changes)| changes);
-        for object in py.import("builtins")?.dict().values() {
+        for object in dynamlir_cpython_abi::import(py, "builtins")?.dict().values() {
             if let Ok(class) = object.cast::<PyType>()
                 && class.is_subclass_of::<PyBaseException>()?
             {
@@ -271,7 +271,7 @@ impl Effects {
                 table.alive.push(object.unbind());
             }
         }
-        let torch = py.import("torch._C")?;
+        let torch = dynamlir_cpython_abi::import(py, "torch._C")?;
         let apply = torch.getattr("_FunctionBase")?.getattr("__dict__")?.get_item("apply")?;
         table.functions.insert(address(&apply), Effect::Special(Special::FunctionApply));
         table.alive.push(apply.unbind());
@@ -304,7 +304,7 @@ impl Effects {
     /// Functions of numpy that compute a number from numbers: those that numpy itself has, not what `frompyfunc` makes.
     fn add_numpy(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(ufunc) = find(py, "numpy", "ufunc")? else { return Ok(()) };
-        let numpy = py.import("numpy")?;
+        let numpy = dynamlir_cpython_abi::import(py, "numpy")?;
         for value in numpy.dict().values() {
             if value.get_type().is(&ufunc) {
                 self.functions.insert(address(&value), Effect::Numbers);
@@ -439,7 +439,9 @@ pub fn claims() -> Vec<(&'static str, String, Effect, Claim)> {
 /// What a module has under a name, which may have dots; None where this Python or torch has no such module or name. An interruption
 /// is raised: a table without what it has interrupted would be wrong for good.
 fn find<'py>(py: Python<'py>, module: &str, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let found = py.import(module).map(Bound::into_any).and_then(|module| path.split('.').try_fold(module, |at, name| at.getattr(name)));
+    let found = dynamlir_cpython_abi::import(py, module)
+        .map(Bound::into_any)
+        .and_then(|module| path.split('.').try_fold(module, |at, name| at.getattr(name)));
     match found {
         Ok(object) => Ok(Some(object)),
         Err(error) => interruption_behind(py, &error).map_or(Ok(None), Err),

@@ -57,7 +57,7 @@ struct Stack<'py> {
 
 impl<'py> Stack<'py> {
     fn now(py: Python<'py>) -> PyResult<Self> {
-        let torch = py.import("torch._C")?;
+        let torch = dynamlir_cpython_abi::import(py, "torch._C")?;
         let modes = modes(&torch)?;
         Ok(Self { torch, modes })
     }

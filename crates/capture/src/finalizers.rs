@@ -36,7 +36,7 @@ impl<'py> Capture<'py> {
     }
 
     fn runs_code_when_it_dies(&self, object: &Bound<'py, PyAny>) -> PyResult<bool> {
-        let (types, inspect) = (self.py.import("types")?, self.py.import("inspect")?);
+        let (types, inspect) = (dynamlir_cpython_abi::import(self.py, "types")?, dynamlir_cpython_abi::import(self.py, "inspect")?);
         let class = object.get_type();
         if class.is(&types.getattr("GeneratorType")?) {
             // One that has not begun, or that has ended, has nothing to clean up.
@@ -48,7 +48,7 @@ impl<'py> Capture<'py> {
             }
         }
         // What FakeTensorMode keeps for each constant of the graph: its `__del__` touches nothing but torch's count.
-        if class.is(&self.py.import("torch.multiprocessing.reductions")?.getattr("StorageWeakRef")?) {
+        if class.is(&dynamlir_cpython_abi::import(self.py, "torch.multiprocessing.reductions")?.getattr("StorageWeakRef")?) {
             return Ok(false);
         }
         Ok(lookup(&class, "__del__")?.is_some())

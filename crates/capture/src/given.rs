@@ -88,7 +88,7 @@ impl<'py> Capture<'py> {
         if found.is_none() || kind::is_c_function(found) || self.is_torch_member(found)? || kind::is_class_member(found) {
             return Ok(true);
         }
-        let enums = self.py.import("enum")?;
+        let enums = dynamlir_cpython_abi::import(self.py, "enum")?;
         for base in ["Enum", "Flag"] {
             let base = enums.getattr(base)?.cast_into::<PyType>().map_err(PyErr::from)?;
             if class.is_subclass(&base)? && lookup(&base, name)?.is_some_and(|own| own.is(found)) {

@@ -24,7 +24,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::AUTOGRAD, "backward with create_graph=True, with grad_variables, or in anomaly mode");
         }
         // Somebody may be told of what is saved, and here nothing is.
-        let hooks = self.py.import("torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")?;
+        let hooks = dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")?;
         let also_while_tracing = Tracked::new(PyBool::new(self.py, true).to_owned().into_any());
         self.ask_again(&hooks, &[also_while_tracing], &Vec::new())?;
         let inputs = if inputs.object.is_none() {
@@ -66,7 +66,7 @@ impl<'py> Capture<'py> {
             let fake = Tracked::new(outputs.fakes[at].clone());
             if self.ask("is_used_up", (&fake.object,)).map_err(|error| self.refused_by_torch(error))?.is_truthy()? {
                 outputs.fakes[at] = self.method("detach", &[fake])?.object;
-                let function = self.py.import("dynamlir.capture.gradients")?.getattr("use_up")?;
+                let function = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.gradients")?.getattr("use_up")?;
                 first.push(AfterGraph::Call { method: function.unbind(), given: vec![Recipe::Output(at)] });
             }
         }

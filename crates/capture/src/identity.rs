@@ -198,7 +198,7 @@ pub(crate) fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, 
 
 /// What an object of C's refers to, as the garbage collector sees it.
 pub(crate) fn referents<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    value.py().import("gc")?.call_method1("get_referents", (value,))?.try_iter()?.collect()
+    dynamlir_cpython_abi::import(value.py(), "gc")?.call_method1("get_referents", (value,))?.try_iter()?.collect()
 }
 
 /// Classes, functions and modules: what has a name is hardly ever another one at the next call.

@@ -57,7 +57,7 @@ impl<'py> Capture<'py> {
 
     /// `iter(dict.method())`, of which some were given.
     fn dict_iterator(&self, object: &Bound<'py, PyAny>, method: &str, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
-        let held = self.py.import("gc")?.call_method1("get_referents", (object,))?;
+        let held = dynamlir_cpython_abi::import(self.py, "gc")?.call_method1("get_referents", (object,))?;
         let dict = held.try_iter()?.find_map(|held| held.ok().filter(PyAnyMethods::is_instance_of::<PyDict>));
         let left = object.call_method0("__length_hint__")?.extract::<usize>()?;
         let skipped = dict.as_ref().map_or(Ok(0), PyAnyMethods::len)?.checked_sub(left);

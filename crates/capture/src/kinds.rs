@@ -93,13 +93,13 @@ fn address(object: &Bound<'_, PyAny>) -> usize {
 impl Kinds {
     /// Looks everything up.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let functools = py.import("functools")?;
-        let ops = py.import("torch._ops")?;
+        let functools = dynamlir_cpython_abi::import(py, "functools")?;
+        let ops = dynamlir_cpython_abi::import(py, "torch._ops")?;
         let partial = functools.getattr("partial")?;
         let cached = functools.getattr("lru_cache")?.call1((py.None(),))?.call1((py.eval(c"lambda: None", None, None)?,))?.get_type();
         let partial_call = partial.getattr("__dict__")?.get_item("__call__")?;
         let fills = functools.getattr("cached_property")?.getattr("__get__")?.getattr("__code__")?;
-        let default_dict = py.import("collections")?.getattr("defaultdict")?;
+        let default_dict = dynamlir_cpython_abi::import(py, "collections")?.getattr("defaultdict")?;
         let mut found = Self {
             default_dict: address(&default_dict),
             default_factory: default_dict.getattr("default_factory")?.unbind(),
@@ -109,7 +109,7 @@ impl Kinds {
             cached: address(cached.as_any()),
             overloads: [address(&ops.getattr("OpOverload")?), address(&ops.getattr("OpOverloadPacket")?)],
             getters: {
-                let operators = py.import("operator")?;
+                let operators = dynamlir_cpython_abi::import(py, "operator")?;
                 let getter = |name: &str| Ok::<_, PyErr>(address(&operators.getattr(name)?));
                 [getter("itemgetter")?, getter("attrgetter")?, getter("methodcaller")?]
             },
@@ -131,7 +131,7 @@ impl Kinds {
 
     /// Adds what a module has under a name, if that is the module's own code.
     fn add_of(&mut self, py: Python<'_>, module: &str, name: &str, known: Known) -> PyResult<()> {
-        let module = py.import(module)?;
+        let module = dynamlir_cpython_abi::import(py, module)?;
         let function = module.getattr(name)?;
         if function.getattr_opt(intern!(py, "__globals__"))?.is_some_and(|globals| globals.is(module.dict())) {
             self.add(&function, known);
@@ -149,7 +149,7 @@ impl Kinds {
     /// Torch's functions that are operations of the graph: those that torch's own modules, and `torch.Tensor`, have under their
     /// names, and whose code is torch's.
     fn add_leaves(&mut self, py: Python<'_>) -> PyResult<()> {
-        let modules = py.import("sys")?.getattr("modules")?;
+        let modules = dynamlir_cpython_abi::import(py, "sys")?.getattr("modules")?;
         for (name, module) in modules.cast::<PyDict>()?.iter() {
             let own = name.cast::<PyString>().is_ok_and(|name| {
                 let name = name.to_string_lossy();
@@ -160,10 +160,10 @@ impl Kinds {
                 self.alive.push(dict.unbind());
             }
         }
-        let tensor = py.import("torch")?.getattr("Tensor")?;
+        let tensor = dynamlir_cpython_abi::import(py, "torch")?.getattr("Tensor")?;
         let mut members: Vec<(Bound<'_, PyAny>, bool)> = Vec::new();
         for name in LEAF_MODULES {
-            for value in py.import(*name)?.dict().values() {
+            for value in dynamlir_cpython_abi::import(py, name)?.dict().values() {
                 members.push((value, false));
             }
         }

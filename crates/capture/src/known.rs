@@ -44,7 +44,7 @@ impl<'py> Capture<'py> {
     /// Where a member of an enumeration is found: under its name in its class.
     fn enumerated(&self, object: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
         let class = object.get_type();
-        let enums = self.py.import("enum")?;
+        let enums = dynamlir_cpython_abi::import(self.py, "enum")?;
         if !class.get_type().is(enums.getattr("EnumType").or_else(|_| enums.getattr("EnumMeta"))?) {
             return Ok(None);
         }

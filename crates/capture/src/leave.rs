@@ -152,7 +152,7 @@ impl<'py> Capture<'py> {
         if !(0..frame.locals_count()).any(|slot| frame.local(slot).object.is_some_and(|object| any(&object))) {
             return Ok(false);
         }
-        let is_compiled = self.py.import("dynamlir.capture.api")?.getattr("is_compiled_when_called")?;
+        let is_compiled = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.api")?.getattr("is_compiled_when_called")?;
         dynamlir_interpreter::suspended(|| is_compiled.call1((frame.code(),)))?.is_truthy()
     }
 

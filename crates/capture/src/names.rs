@@ -195,7 +195,7 @@ impl<'py> Capture<'py> {
         };
         self.guarded(self.guards.identity(self.guards.source(own), &found))?;
         self.refuse_changed(&frame.builtins())?;
-        self.refuse_changed(&self.py.import("sys")?.getattr("modules")?)?;
+        self.refuse_changed(&dynamlir_cpython_abi::import(self.py, "sys")?.getattr("modules")?)?;
         // A module that is imported for the first time makes real tensors, and stays imported even if the capture ends.
         let module = match self.outside(|| semantics::import_name(frame, name, fromlist, level)) {
             Ok(module) => module,
@@ -243,7 +243,7 @@ impl<'py> Capture<'py> {
 
     /// Where a module is found by its name.
     fn module_source(&self, name: &str) -> Outcome<SourceId> {
-        let sys = self.guarded(self.guards.hold(self.py.import("sys")?.as_any(), "sys"))?;
+        let sys = self.guarded(self.guards.hold(dynamlir_cpython_abi::import(self.py, "sys")?.as_any(), "sys"))?;
         let key = PyString::new(self.py, name);
         self.guarded(self.guards.item(self.guards.attr(sys, "modules"), key.as_any()))
     }

@@ -264,8 +264,10 @@ impl<'py> Capture<'py> {
         if slots {
             return self.break_graph(reason::OUTPUT, format!("a {}, which has __slots__", type_name(object)));
         }
-        let ordered = self.py.import("collections")?.getattr("OrderedDict")?;
-        let items = if base.is(self.py.get_type::<PyAny>()) || base.is(self.py.import("types")?.getattr("SimpleNamespace")?) {
+        let ordered = dynamlir_cpython_abi::import(self.py, "collections")?.getattr("OrderedDict")?;
+        let items = if base.is(self.py.get_type::<PyAny>())
+            || base.is(dynamlir_cpython_abi::import(self.py, "types")?.getattr("SimpleNamespace")?)
+        {
             Vec::new()
         } else if base.is(self.py.get_type::<PyDict>()) {
             self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?

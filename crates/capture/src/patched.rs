@@ -174,7 +174,7 @@ impl<'py> Capture<'py> {
         if value.is_exact_instance_of::<PyFunction>() {
             self.pin(value, at)?;
             // Only for subclasses and modes, which end the capture.
-            let overrides = self.py.import("torch.overrides")?;
+            let overrides = dynamlir_cpython_abi::import(self.py, "torch.overrides")?;
             if value.getattr(intern!(self.py, "__globals__"))?.is(overrides.dict()) {
                 return Ok(());
             }

@@ -59,12 +59,12 @@ impl<'py> Capture<'py> {
         let class = object.get_type();
         let name = types::name(object);
         let made = |given: Vec<Recipe>| Made::new(class.clone().into_any().unbind(), given);
-        if class.is(self.py.import("collections")?.getattr("deque")?) {
+        if class.is(dynamlir_cpython_abi::import(self.py, "collections")?.getattr("deque")?) {
             let items = object.try_iter()?.map(|item| self.recipe(&Tracked::new(item?), outputs)).collect::<Outcome<Vec<_>>>()?;
             let longest = Recipe::Constant(object.getattr("maxlen")?.unbind());
             return Ok(Some(made(vec![Recipe::List(items), longest]).into()));
         }
-        if class.is(self.py.import("collections")?.getattr("defaultdict")?) {
+        if class.is(dynamlir_cpython_abi::import(self.py, "collections")?.getattr("defaultdict")?) {
             let factory = self.recipe(&Tracked::new(object.getattr("default_factory")?), outputs)?;
             let items = self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?;
             return Ok(Some(made(vec![factory, Recipe::Dict(items)]).into()));
@@ -73,7 +73,9 @@ impl<'py> Capture<'py> {
             return Ok(Some(made(vec![self.recipe(&self.wrap_untracked(shown)?, outputs)?]).into()));
         }
         // `*list[int]` is made by iterating over one.
-        if class.is(self.py.import("types")?.getattr("GenericAlias")?) && !object.getattr("__unpacked__")?.is_truthy()? {
+        if class.is(dynamlir_cpython_abi::import(self.py, "types")?.getattr("GenericAlias")?)
+            && !object.getattr("__unpacked__")?.is_truthy()?
+        {
             let parts = ["__origin__", "__args__"].map(|part| self.recipe(&Tracked::new(object.getattr(part)?), outputs));
             return Ok(Some(made(parts.into_iter().collect::<Outcome<_>>()?).into()));
         }
@@ -87,7 +89,7 @@ impl<'py> Capture<'py> {
         if !class.is_subclass_of::<PyTuple>()? {
             return Ok(None);
         }
-        let named_tuples = self.py.import("dynamlir.capture.named_tuples")?;
+        let named_tuples = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.named_tuples")?;
         Ok(dynamlir_interpreter::suspended(|| named_tuples.call_method1("parts", (class,)))?.cast_into().ok())
     }
 
@@ -102,7 +104,7 @@ impl<'py> Capture<'py> {
             _ => Ok(Recipe::Constant(part.unbind())),
         });
         let given = given.collect::<Outcome<_>>()?;
-        let callable = self.py.import("dynamlir.capture.named_tuples")?.getattr("made")?.unbind();
+        let callable = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.named_tuples")?.getattr("made")?.unbind();
         Ok(Some(Made::new(callable, given).into()))
     }
 
@@ -146,7 +148,7 @@ impl<'py> Capture<'py> {
             let name = name.cast_into::<PyString>().map_err(PyErr::from)?;
             attributes.push((name.unbind(), self.recipe(&Tracked::new(value), outputs)?));
         }
-        let callable = self.py.import("types")?.getattr("FunctionType")?.unbind();
+        let callable = dynamlir_cpython_abi::import(self.py, "types")?.getattr("FunctionType")?.unbind();
         Ok(Made { attributes, ..Made::new(callable, given) }.into())
     }
 
@@ -190,7 +192,7 @@ impl<'py> Capture<'py> {
     /// As pickling would have it made again.
     pub(crate) fn reduced(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Made> {
         self.refuse_changed_beneath(object)?;
-        let warnings = self.py.import("warnings")?;
+        let warnings = dynamlir_cpython_abi::import(self.py, "warnings")?;
         let parts = dynamlir_interpreter::suspended(|| {
             // From CPython 3.12 on those of itertools warn that they will not be pickled for ever.
             let quiet = warnings.call_method0("catch_warnings")?;

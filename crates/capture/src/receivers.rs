@@ -95,7 +95,7 @@ impl<'py> Capture<'py> {
         }
         let target = receiver(object).or_else(|| args.first().map(|first| first.object.clone()));
         let Some(text) = target.and_then(|target| target.cast_into::<PyString>().ok()) else { return Ok(()) };
-        let parse = self.py.import("_string")?.getattr("formatter_parser")?;
+        let parse = dynamlir_cpython_abi::import(self.py, "_string")?.getattr("formatter_parser")?;
         let mut waiting = vec![text.into_any()];
         while let Some(text) = waiting.pop() {
             // What is malformed raises when it is called.

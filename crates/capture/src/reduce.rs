@@ -60,7 +60,9 @@ impl<'py> Capture<'py> {
         let name: String = callable.getattr("__name__")?.extract()?;
         let object = &target.object;
         // Python's own cache of a class's slots, which the call would fill.
-        dynamlir_interpreter::suspended(|| self.py.import("copyreg")?.call_method1("_slotnames", (object.get_type(),)))?;
+        dynamlir_interpreter::suspended(|| {
+            dynamlir_cpython_abi::import(self.py, "copyreg")?.call_method1("_slotnames", (object.get_type(),))
+        })?;
         let given = PyTuple::new(self.py, args.iter().map(|arg| &arg.object))?;
         let Some(source) = self.source(&target).filter(|_| !self.torch.is_primitive(object)) else {
             return self.returned(callable.call1(given));

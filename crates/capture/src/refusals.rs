@@ -105,7 +105,7 @@ impl Capture<'_> {
 pub fn interruption_behind(py: Python<'_>, error: &PyErr) -> Option<PyErr> {
     // Before CPython 3.12 an error has its traceback beside the exception.
     let exception: Py<PyBaseException> = error.clone_ref(py).into_value(py);
-    let ask = || py.import("dynamlir.interruptions")?.call_method1("of", (exception,));
+    let ask = || dynamlir_cpython_abi::import(py, "dynamlir.interruptions")?.call_method1("of", (exception,));
     match suspended(|| with_room(py, ask)) {
         Ok(found) => (!found.is_none()).then(|| PyErr::from_value(found)),
         // What is asked raises nothing by itself.

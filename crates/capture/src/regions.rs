@@ -57,7 +57,7 @@ impl<'py> Capture<'py> {
                 let called = if name == "cond" { 1 } else { given.len() - 2 };
                 return self.call(&given[called], &self.unpack_any(operands, None)?, &Vec::new());
             }
-            let own = self.py.import("dynamlir.capture.regions")?.getattr(name)?.unbind();
+            let own = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.regions")?.getattr(name)?.unbind();
             let code = place.code(self.py).clone().into_any().unbind();
             self.progress.instead.replace(Some(Instead { called: function.clone().unbind(), own, code }));
             return self.break_graph(reason::REGION, describe(function));

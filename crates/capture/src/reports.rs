@@ -35,7 +35,7 @@ struct Heard {
 impl<'py> Reports<'py> {
     /// Begins to listen.
     pub fn listen(py: Python<'py>) -> PyResult<Self> {
-        let sys = py.import("sys")?;
+        let sys = dynamlir_cpython_abi::import(py, "sys")?;
         let former = sys.getattr("unraisablehook")?;
         let heard = Arc::new(Heard::default());
         let (hook, place) = (former.clone().unbind(), heard.clone());

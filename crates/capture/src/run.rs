@@ -500,7 +500,10 @@ fn attempt<'py>(
     let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
         if grad_left_off.is_some() {
             let given = vec![Recipe::Constant(PyBool::new(py, false).to_owned().into_any().unbind())];
-            steps.push(AfterGraph::Call { method: py.import("torch._C")?.getattr("_set_grad_enabled")?.unbind(), given });
+            steps.push(AfterGraph::Call {
+                method: dynamlir_cpython_abi::import(py, "torch._C")?.getattr("_set_grad_enabled")?.unbind(),
+                given,
+            });
         }
         steps.push(match value {
             Some(object) => {

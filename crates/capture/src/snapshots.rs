@@ -168,7 +168,7 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
 
 /// Whether an object is exactly a `collections.deque`.
 pub(crate) fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(object.get_type().is(object.py().import("collections")?.getattr("deque")?))
+    Ok(object.get_type().is(dynamlir_cpython_abi::import(object.py(), "collections")?.getattr("deque")?))
 }
 
 /// Whether a copy holds the same objects as the original, in the same places.

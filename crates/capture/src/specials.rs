@@ -88,7 +88,7 @@ impl<'py> Capture<'py> {
                     return Ok(boolean(self.number_is_instance(&value.object, &class)?));
                 }
                 if self.torch.is_fake(&value.object) {
-                    let builtins = py.import("builtins")?;
+                    let builtins = dynamlir_cpython_abi::import(py, "builtins")?;
                     let answer = match self.real_of(&value.object) {
                         Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, &class)))?,
                         None => self.tensor_is_instance(&value.object, &class)?,
@@ -168,7 +168,7 @@ impl<'py> Capture<'py> {
             (Special::Reduce, _) => self.reduce(&callable.object, args),
             (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
             (Special::Transform(name), _) => {
-                let instead = py.import("dynamlir.capture.transforms")?.getattr(name)?;
+                let instead = dynamlir_cpython_abi::import(py, "dynamlir.capture.transforms")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             (Special::Region(name), _) => self.region(&callable.object, name, args, kwargs),
@@ -177,14 +177,14 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(py.None().into_bound(py)))
             }
             (Special::Gradients(name), _) => {
-                let instead = py.import("dynamlir.capture.gradients")?.getattr(name)?;
+                let instead = dynamlir_cpython_abi::import(py, "dynamlir.capture.gradients")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             // Another's graph would raise in words of its own, and after it has written; and it takes no numbers.
             (Special::Expected, [_, asked, _]) if self.expected(asked)? => Ok(Tracked::new(py.None().into_bound(py))),
             (Special::IsSize, [size, ..]) if self.is_unbacked(size)? => {
                 // Torch's own warns of itself.
-                let instead = py.import("dynamlir.capture.assertions")?.getattr("is_size")?;
+                let instead = dynamlir_cpython_abi::import(py, "dynamlir.capture.assertions")?.getattr("is_size")?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             (Special::Expected | Special::IsSize, _) => {
@@ -196,7 +196,7 @@ impl<'py> Capture<'py> {
                 self.enter(&callable.object, args, kwargs)
             }
             (Special::Reading(module, name), _) => {
-                let instead = py.import(format!("dynamlir.capture.{module}"))?.getattr(name)?;
+                let instead = dynamlir_cpython_abi::import(py, &format!("dynamlir.capture.{module}"))?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             (Special::Reached, [outputs, inputs, differs]) => self.reached(outputs, inputs, differs),

@@ -83,7 +83,8 @@ impl<'py> Capture<'py> {
         let class = object.get_type();
         let mro = types::mro(&class)?;
         let Some(mut base) = bases.into_iter().find(|base| mro.iter().any(|known| known.is(base))) else { return Ok(false) };
-        let ordered = py.import("collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
+        let ordered =
+            dynamlir_cpython_abi::import(py, "collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
         if mro.iter().any(|known| known.is(&ordered)) {
             base = ordered;
         }
@@ -140,7 +141,8 @@ impl<'py> Capture<'py> {
     pub(crate) fn plain_dict(&self, object: &Bound<'py, PyDict>, source: SourceId) -> Outcome<Bound<'py, PyDict>> {
         self.refuse_looks_after_writes(object)?;
         self.guard_shape(object, source)?;
-        let ordered = self.py.import("collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
+        let ordered =
+            dynamlir_cpython_abi::import(self.py, "collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
         let base = if object.is_instance(&ordered)? { ordered } else { self.py.get_type::<PyDict>() };
         let plain = base.call0()?.cast_into::<PyDict>().map_err(PyErr::from)?;
         // An `OrderedDict` has an order of its own.
@@ -173,7 +175,7 @@ impl<'py> Capture<'py> {
 
     /// For which item of a named tuple a descriptor stands; None for another descriptor.
     fn field_position(&self, descriptor: &Bound<'py, PyAny>) -> Outcome<Option<usize>> {
-        if !descriptor.get_type().is(self.py.import("_collections")?.getattr("_tuplegetter")?) {
+        if !descriptor.get_type().is(dynamlir_cpython_abi::import(self.py, "_collections")?.getattr("_tuplegetter")?) {
             return Ok(None);
         }
         // It does not change, and pickling says what it is made of.

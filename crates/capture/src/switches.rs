@@ -163,11 +163,11 @@ impl<'py> Capture<'py> {
         }
         if is_function && kinds::is_of(object, "torch._higher_order_ops.invoke_subgraph", &["invoke_subgraph_placeholder"])? {
             // What `torch.compiler.nested_compile_region` has marked is a part of the graph: equal layers are found by what they are.
-            return Ok(Some(Switch::Instead(py.import("dynamlir.capture.regions")?.getattr("nested")?)));
+            return Ok(Some(Switch::Instead(dynamlir_cpython_abi::import(py, "dynamlir.capture.regions")?.getattr("nested")?)));
         }
         if is_function && kinds::is_of(object, "dynamlir.strict", &["error_on_graph_break"])? {
             // What it imports is not for graphs.
-            let own = self.outside(|| py.import("torch._dynamo"))?.getattr(intern!(py, "error_on_graph_break"))?;
+            let own = self.outside(|| dynamlir_cpython_abi::import(py, "torch._dynamo"))?.getattr(intern!(py, "error_on_graph_break"))?;
             return Ok(Some(Switch::Instead(own)));
         }
         let Some(rules) = imported(py, intern!(py, "torch._dynamo.trace_rules"))? else { return Ok(None) };
@@ -240,7 +240,7 @@ impl<'py> Capture<'py> {
         if !self.torch.is_module(object) {
             return Ok(false);
         }
-        let base = self.py.import("torch.nn.modules.rnn")?.getattr(intern!(self.py, "RNNBase"))?;
+        let base = dynamlir_cpython_abi::import(self.py, "torch.nn.modules.rnn")?.getattr(intern!(self.py, "RNNBase"))?;
         object.get_type().is_subclass(&base)
     }
 
@@ -258,7 +258,7 @@ impl<'py> Capture<'py> {
             return Ok(None);
         };
         // Another instance of a view's class is none.
-        let inner = self.py.import("dynamlir.doors")?.call_method1(intern!(self.py, "innermost"), (object,))?;
+        let inner = dynamlir_cpython_abi::import(self.py, "dynamlir.doors")?.call_method1(intern!(self.py, "innermost"), (object,))?;
         Ok((!inner.is(object)).then_some(path))
     }
 

@@ -136,7 +136,7 @@ impl<'py> Capture<'py> {
     /// An operator of Python's (`add`, `getitem`, …) with a tensor among its operands.
     pub fn operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         self.pin_operator(name, args)?;
-        let function = self.py.import("operator")?.getattr(name)?;
+        let function = dynamlir_cpython_abi::import(self.py, "operator")?.getattr(name)?;
         let qualified = TORCH_NAMES
             .iter()
             .find(|(known, _)| *known == name)
@@ -403,7 +403,7 @@ impl<'py> Capture<'py> {
             for (at, item) in result.try_iter()?.enumerate() {
                 let item = item?;
                 if self.torch.any_fake(&item) {
-                    let getitem = self.py.import("operator")?.getattr("getitem")?;
+                    let getitem = dynamlir_cpython_abi::import(self.py, "operator")?.getattr("getitem")?;
                     let target = Target::new("getitem", "operator.getitem", getitem.unbind());
                     let part = self.graph.borrow_mut().call_function(
                         target,
@@ -503,7 +503,7 @@ impl<'py> Capture<'py> {
             Ok(value) => {
                 let value = self.as_program(value)?;
                 if self.torch.is_fake(&value) && self.node(&value).is_none() {
-                    let getattr = self.py.import("builtins")?.getattr("getattr")?;
+                    let getattr = dynamlir_cpython_abi::import(self.py, "builtins")?.getattr("getattr")?;
                     let target = Target::new(&key, "getattr", getattr.unbind());
                     let receiver = self.argument(fake)?;
                     let node =
@@ -534,7 +534,7 @@ impl<'py> Capture<'py> {
 
     /// `torch.Tensor`, which tensors are that the frame makes.
     pub(crate) fn tensor_class(&self) -> Outcome<Bound<'py, PyType>> {
-        Ok(self.py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?)
+        Ok(dynamlir_cpython_abi::import(self.py, "torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?)
     }
 
     /// An attribute that the class of an existing tensor does not have: somebody has stored it on the tensor, or nobody has.
@@ -568,7 +568,7 @@ fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
     let py = callable.py();
     let public = |module: &str| {
         // As it stands there: asked for what it has not, torch runs Python code.
-        let found = py.import(module).and_then(|module| module.dict().get_item(name)).ok().flatten();
+        let found = dynamlir_cpython_abi::import(py, module).and_then(|module| module.dict().get_item(name)).ok().flatten();
         found.is_some_and(|found| found.is(callable)).then(|| format!("{module}.{name}"))
     };
     for module in ["torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft"] {

@@ -67,7 +67,7 @@ const LAZY: &[(&str, &[&str])] = &[("torch._ops", &["_Ops", "_OpNamespace", "OpO
 fn objects<'py>(py: Python<'py>, names: &[(&str, &[&str])]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let mut found = Vec::new();
     for (module, names) in names {
-        let module = py.import(*module)?;
+        let module = dynamlir_cpython_abi::import(py, module)?;
         for name in *names {
             found.push(module.getattr(*name)?);
         }
@@ -82,47 +82,52 @@ fn addresses(py: Python<'_>, names: &[(&str, &[&str])]) -> PyResult<HashSet<usiz
 impl Torch {
     /// Imports what is needed.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let torch = py.import("torch")?;
+        let torch = dynamlir_cpython_abi::import(py, "torch")?;
         let nn = torch.getattr("nn")?;
         let module = nn.getattr("Module")?;
         Ok(Self {
             tensor: torch.getattr("Tensor")?.cast_into::<PyType>()?.unbind(),
-            fake: py.import("torch._subclasses.fake_tensor")?.getattr("FakeTensor")?.cast_into::<PyType>()?.unbind(),
-            number: py.import("dynamlir.scalars")?.getattr("Number")?.cast_into::<PyType>()?.unbind(),
+            fake: dynamlir_cpython_abi::import(py, "torch._subclasses.fake_tensor")?.getattr("FakeTensor")?.cast_into::<PyType>()?.unbind(),
+            number: dynamlir_cpython_abi::import(py, "dynamlir.scalars")?.getattr("Number")?.cast_into::<PyType>()?.unbind(),
             module_getattr: module.getattr("__getattr__")?.unbind(),
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
-            device_context: py.import("torch.utils._device")?.getattr("DeviceContext")?.unbind(),
+            device_context: dynamlir_cpython_abi::import(py, "torch.utils._device")?.getattr("DeviceContext")?.unbind(),
             function_modes: torch.getattr("_C")?.getattr("_len_torch_function_stack")?.unbind(),
             wrapped: torch.getattr("_C")?.getattr("_functorch")?.getattr("is_functorch_wrapped_tensor")?.unbind(),
             transforms: torch.getattr("_C")?.getattr("_are_functorch_transforms_active")?.unbind(),
-            session: py.import("dynamlir.capture.session")?.getattr("Session")?.unbind(),
-            weak_reference: py.import("weakref")?.getattr("ref")?.as_ptr() as usize,
-            file: py.import("io")?.getattr("IOBase")?.cast_into::<PyType>()?.unbind(),
+            session: dynamlir_cpython_abi::import(py, "dynamlir.capture.session")?.getattr("Session")?.unbind(),
+            weak_reference: dynamlir_cpython_abi::import(py, "weakref")?.getattr("ref")?.as_ptr() as usize,
+            file: dynamlir_cpython_abi::import(py, "io")?.getattr("IOBase")?.cast_into::<PyType>()?.unbind(),
             dispatch: {
-                let recorder = py.import("dynamlir.capture.session")?.getattr("Watched")?;
+                let recorder = dynamlir_cpython_abi::import(py, "dynamlir.capture.session")?.getattr("Watched")?;
                 let dispatch = recorder.getattr("__dict__")?.get_item("__torch_dispatch__")?;
                 // What the dispatcher asks first.
-                let rule = py.import("torch._library.simple_registry").and_then(|module| module.getattr("find_torch_dispatch_rule"));
+                let rule = dynamlir_cpython_abi::import(py, "torch._library.simple_registry")
+                    .and_then(|module| module.getattr("find_torch_dispatch_rule"));
                 std::iter::once(dispatch).chain(rule.ok()).map(|function| function.as_ptr() as usize).collect()
             },
             disabled: {
-                let disable = py.import("torch._compile")?.getattr("_disable_dynamo")?;
+                let disable = dynamlir_cpython_abi::import(py, "torch._compile")?.getattr("_disable_dynamo")?;
                 disable.call1((py.get_type::<PyAny>().getattr("__init_subclass__")?,))?.getattr("__code__")?.as_ptr() as usize
             },
             spec_origin: {
-                let spec = py.import("importlib.machinery")?.getattr("ModuleSpec")?;
+                let spec = dynamlir_cpython_abi::import(py, "importlib.machinery")?.getattr("ModuleSpec")?;
                 (spec.getattr("has_location")?.getattr("fget")?.as_ptr() as usize, spec.as_ptr() as usize)
             },
-            logging: py.import("logging")?.getattr("__file__")?.extract()?,
-            folder: py.import("torch")?.getattr("__file__")?.extract::<String>()?.trim_end_matches("__init__.py").to_owned(),
+            logging: dynamlir_cpython_abi::import(py, "logging")?.getattr("__file__")?.extract()?,
+            folder: dynamlir_cpython_abi::import(py, "torch")?
+                .getattr("__file__")?
+                .extract::<String>()?
+                .trim_end_matches("__init__.py")
+                .to_owned(),
             operator_getattrs: {
                 let getattr = |class: &Bound<'_, PyAny>| Ok(class.getattr("__getattr__")?.as_ptr() as usize);
                 objects(py, LAZY)?.iter().map(getattr).collect::<PyResult<_>>()?
             },
             lazy: addresses(py, LAZY)?,
             primitives: addresses(py, PRIMITIVES)?,
-            numpy: if py.import("numpy").is_ok() { addresses(py, NUMPY)? } else { HashSet::new() },
+            numpy: if dynamlir_cpython_abi::import(py, "numpy").is_ok() { addresses(py, NUMPY)? } else { HashSet::new() },
             containers: addresses(py, CONTAINERS)?,
             changeable: addresses(py, CHANGEABLE)?,
         })

@@ -213,7 +213,9 @@ impl<'py> Capture<'py> {
         if lookup(&object.get_type(), "__del__")?.is_some() {
             return Ok(true);
         }
-        let count = dynamlir_interpreter::suspended(|| self.py.import("weakref")?.call_method1("getweakrefcount", (object,)))?;
+        let count = dynamlir_interpreter::suspended(|| {
+            dynamlir_cpython_abi::import(self.py, "weakref")?.call_method1("getweakrefcount", (object,))
+        })?;
         Ok(count.extract::<usize>()? > 0)
     }
 

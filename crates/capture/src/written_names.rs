@@ -65,7 +65,7 @@ impl<'py> Capture<'py> {
         let function = self.guards.source(Source::Function);
         let source = self.guards.source(Source::Globals(function));
         let name = globals.get_item(intern!(self.py, "__name__")).ok();
-        let modules = self.py.import("sys")?.getattr("modules")?.cast_into::<PyDict>().map_err(PyErr::from)?;
+        let modules = dynamlir_cpython_abi::import(self.py, "sys")?.getattr("modules")?.cast_into::<PyDict>().map_err(PyErr::from)?;
         let module = name.map(|name| modules.get_item(name)).transpose()?.flatten();
         match module.filter(|module| instance_dict(module).is_some_and(|dict| dict.is(globals))) {
             Some(module) => {

@@ -300,7 +300,7 @@ unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
 
 fn method_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static METHOD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    Ok(METHOD.get_or_try_init(py, || Ok::<_, PyErr>(py.import("types")?.getattr("MethodType")?.unbind()))?.bind(py))
+    crate::import_once(py, &METHOD, "types", "MethodType")
 }
 
 unsafe extern "C" fn refuse(_class: *mut ffi::PyTypeObject, _args: *mut ffi::PyObject, _kwargs: *mut ffi::PyObject) -> *mut ffi::PyObject {

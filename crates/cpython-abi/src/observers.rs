@@ -23,7 +23,7 @@ pub fn observer(thread: Thread<'_>, function: &Bound<'_, PyAny>) -> Option<&'sta
 /// Whether a tool of `sys.monitoring`, which CPython has from 3.12 on, has events set: for all code, or for this function's.
 fn is_monitored(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();
-    let Some(monitoring) = py.import("sys")?.getattr_opt(intern!(py, "monitoring"))? else { return Ok(false) };
+    let Some(monitoring) = crate::import(py, "sys")?.getattr_opt(intern!(py, "monitoring"))? else { return Ok(false) };
     let code = code(function);
     for tool in 0..TOOLS {
         if monitoring.call_method1(intern!(py, "get_tool"), (tool,))?.is_none() {

@@ -82,7 +82,7 @@ fn examine_frame(frame: &Frame<'_>, sentinel: &Sentinel<'_, '_>) -> Result<(), R
     let names = asked(code::local_names(abi(frame.py())?, &its_code))?;
     check(asked(names.eq(("first", "second")))? && asked(code::free_count(abi(frame.py())?, &its_code))? == 0, "names of locals")?;
     check(frame.next_unit() == 0, "instruction pointer")?;
-    let limit: i32 = asked(frame.py().import("sys").and_then(|sys| sys.call_method0("getrecursionlimit")?.extract()))?;
+    let limit: i32 = asked(crate::import(frame.py(), "sys").and_then(|sys| sys.call_method0("getrecursionlimit")?.extract()))?;
     check(thread.recursion_limit() == limit, "recursion limit")?;
     check((1..=thread.recursion_limit()).contains(&thread.recursion_remaining()), "recursion")?;
     check(!thread.is_watched() || asked(is_watched(frame.py()))?, "trace function")?;
@@ -105,7 +105,7 @@ fn examine_tracing(thread: Thread<'_>, abi: &'static Abi) -> Result<(), Refusal>
 }
 
 fn is_watched(py: Python<'_>) -> PyResult<bool> {
-    let sys = py.import("sys")?;
+    let sys = crate::import(py, "sys")?;
     Ok(!sys.call_method0("gettrace")?.is_none() || !sys.call_method0("getprofile")?.is_none())
 }
 
@@ -158,7 +158,7 @@ extern "C" fn nothing(_: *mut c_void) -> c_int {
 
 /// Finds out whether the eval breaker is where the table says. Only the main thread can tell.
 fn examine_eval_breaker(py: Python<'_>, thread: Thread<'_>) -> PyResult<()> {
-    let threading = py.import("threading")?;
+    let threading = crate::import(py, "threading")?;
     if !threading.call_method0("current_thread")?.is(threading.call_method0("main_thread")?) {
         return Ok(());
     }

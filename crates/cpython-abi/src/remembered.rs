@@ -25,7 +25,7 @@ impl<'py> Fields<'py> {
     /// None if the object is not laid out as expected.
     fn of(cached: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         let py = cached.py();
-        let visited = py.import(intern!(py, "gc"))?.call_method1(intern!(py, "get_referents"), (cached,))?.cast_into::<PyList>()?;
+        let visited = crate::import(py, "gc")?.call_method1(intern!(py, "get_referents"), (cached,))?.cast_into::<PyList>()?;
         let base = py.get_type::<PyAny>();
         let mark = (2..visited.len()).rev().find_map(|at| {
             let found = visited.get_item(at).ok()?;

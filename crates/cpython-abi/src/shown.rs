@@ -114,7 +114,7 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
 /// The name and the value of a member of an enumeration, whose `repr` is Python code.
 fn member<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
     let class = object.get_type();
-    let enumerations = object.py().import("enum")?.getattr("EnumMeta")?;
+    let enumerations = crate::import(object.py(), "enum")?.getattr("EnumMeta")?;
     if !class.get_type().is_subclass(&enumerations)? || !types::has_generic_attributes(&class) {
         return Ok(None);
     }

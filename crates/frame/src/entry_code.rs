@@ -66,7 +66,7 @@ impl EntryCode {
                 (Named::Object(object), _) => object.bind(py).clone(),
                 (Named::Held(place), _) => reach::held(py, &entry.guards, *place).ok_or_else(gone)?,
                 (Named::Globals, _) => own.clone().into_any(),
-                (Named::Builtin(name), _) => py.import("builtins")?.getattr(*name)?,
+                (Named::Builtin(name), _) => dynamlir_cpython_abi::import(py, "builtins")?.getattr(*name)?,
             };
             globals.set_item(name, object)?;
         }
@@ -160,7 +160,7 @@ impl<'py> Scribe<'_, 'py> {
             || self.locals.contains(name)
             || self.names.iter().any(|(known, _)| known == name)
             || self.globals.contains(name)?
-            || self.py.import("builtins")?.hasattr(name)?)
+            || dynamlir_cpython_abi::import(self.py, "builtins")?.hasattr(name)?)
     }
 
     /// A name like this one that nobody uses.
@@ -218,7 +218,7 @@ impl<'py> Scribe<'_, 'py> {
             return Ok(Expr::Global(name.clone()));
         }
         if let Ok(class) = object.cast::<PyType>() {
-            let home = self.py.import("builtins")?;
+            let home = dynamlir_cpython_abi::import(self.py, "builtins")?;
             for name in ["object", "dict", "list", "set", "tuple"] {
                 if home.getattr(name)?.is(class) {
                     return self.builtin(name);
@@ -322,7 +322,7 @@ impl<'py> Scribe<'_, 'py> {
             Recipe::Made(made) if made.iterates.is_some() => return Err(unwritable("an iterator")),
             Recipe::Made(made) => self.made(made)?,
             Recipe::Cell(content) => {
-                let class = self.object(&self.py.import("types")?.getattr("CellType")?)?;
+                let class = self.object(&dynamlir_cpython_abi::import(self.py, "types")?.getattr("CellType")?)?;
                 let content = content.iter().map(|content| self.value(content)).collect::<PyResult<Vec<_>>>()?;
                 class.call(content)
             }

@@ -231,7 +231,7 @@ mod tests {
     fn steps_are_taken_in_order_on_the_same_objects() -> PyResult<()> {
         Python::initialize();
         Python::attach(|py| {
-            let owner = py.import("types")?.getattr("SimpleNamespace")?.call0()?;
+            let owner = dynamlir_cpython_abi::import(py, "types")?.getattr("SimpleNamespace")?.call0()?;
             let name = |text: &str| PyString::new(py, text).unbind();
             let one = || Recipe::Constant(1_i32.into_pyobject(py).map_or_else(|never| match never {}, |one| one.into_any().unbind()));
             let epilogue = Epilogue::new(vec![

@@ -102,7 +102,7 @@ impl<'py> PythonInts<'_, 'py> {
 
     fn extreme(&mut self, name: &str, a: Computed<'py>, b: Computed<'py>) -> Computed<'py> {
         let py = self.py;
-        self.with(a, b, |a, b| py.import("builtins")?.call_method1(name, (a, b)))
+        self.with(a, b, |a, b| dynamlir_cpython_abi::import(py, "builtins")?.call_method1(name, (a, b)))
     }
 }
 
@@ -287,7 +287,9 @@ impl Recipe {
             }
             Self::Method(parts) => {
                 let [function, this] = &**parts;
-                py.import("types")?.getattr("MethodType")?.call1((function.make(py, supply)?, this.make(py, supply)?))?
+                dynamlir_cpython_abi::import(py, "types")?
+                    .getattr("MethodType")?
+                    .call1((function.make(py, supply)?, this.make(py, supply)?))?
             }
             Self::Attribute(owner, name) => owner.make(py, supply)?.getattr(name)?,
             Self::Keep(number, recipe) => {

@@ -487,7 +487,7 @@ pub(crate) fn modes<'py>(py: Python<'py>, state: &TorchState) -> PyResult<Vec<Bo
     if functions == 0 && dispatches == 0 {
         return Ok(Vec::new());
     }
-    let torch = py.import("torch")?.getattr("_C")?;
+    let torch = dynamlir_cpython_abi::import(py, "torch")?.getattr("_C")?;
     let at = |name: &str, count: i64| (0..count).map(|i| torch.call_method1(name, (i,))).collect::<PyResult<Vec<_>>>();
     let mut all = at("_get_function_stack_at", functions)?;
     all.extend(at("_get_dispatch_stack_at", dispatches)?);

@@ -117,9 +117,9 @@ impl Known {
     fn get(py: Python<'_>) -> PyResult<&'static Self> {
         static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
         KNOWN.get_or_try_init(py, || {
-            let torch = py.import("torch")?;
+            let torch = dynamlir_cpython_abi::import(py, "torch")?;
             let address = |name: &str| torch.getattr(name).map(|class| class.into_ptr() as usize);
-            let numpy = py.import("numpy").ok();
+            let numpy = dynamlir_cpython_abi::import(py, "numpy").ok();
             let scalar = |name: &'static str| Some((numpy.as_ref()?.getattr(name).ok()?.into_ptr() as usize, name));
             Ok(Self {
                 size: address("Size")?,

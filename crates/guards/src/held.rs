@@ -89,7 +89,7 @@ fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
 fn is_item_getter(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = object.py();
-    Ok(object.get_type().is(CLASS.import(py, "operator", "itemgetter")?))
+    Ok(object.get_type().is(dynamlir_cpython_abi::import_once(py, &CLASS, "operator", "itemgetter")?))
 }
 
 /// The items of an `operator.itemgetter`, which shows them to `pickle` alone.
@@ -108,7 +108,7 @@ fn is_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     {
         return Ok(false);
     }
-    let numpy = NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
+    let numpy = NUMPY.get_or_try_init(py, || dynamlir_cpython_abi::import(py, "numpy").map(Bound::unbind))?;
     let Ok(name) = object.getattr(intern!(py, "__name__")) else { return Ok(false) };
     Ok(numpy.bind(py).dict().get_item(name)?.is_some_and(|known| known.is(object)))
 }

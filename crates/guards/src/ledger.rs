@@ -298,7 +298,7 @@ fn kind_of(class: &Bound<'_, PyAny>) -> (Kind, bool) {
         let exact = bases.iter().any(|base| base.is(class));
         (exact || bases.iter().any(|base| class.is_subclass(base).unwrap_or(false)), exact)
     };
-    let deque = py.import("collections").and_then(|module| Ok(module.getattr("deque")?.cast_into::<PyType>()?));
+    let deque = dynamlir_cpython_abi::import(py, "collections").and_then(|module| Ok(module.getattr("deque")?.cast_into::<PyType>()?));
     let sequences = [py.get_type::<PyTuple>(), py.get_type::<PyList>()].into_iter().chain(deque).collect();
     let kinds = [
         (Kind::Sequence, sequences),

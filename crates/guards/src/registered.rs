@@ -47,8 +47,7 @@ struct Held {
 /// How many registrations there have been: `abc.get_cache_token()`. Runs no Python code.
 fn count(py: Python<'_>) -> PyResult<u64> {
     static TOKEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let token = TOKEN.get_or_try_init(py, || Ok::<_, PyErr>(py.import("_abc")?.getattr("get_cache_token")?.unbind()))?;
-    token.bind(py).call0()?.extract()
+    dynamlir_cpython_abi::import_once(py, &TOKEN, "_abc", "get_cache_token")?.call0()?.extract()
 }
 
 impl Registered {

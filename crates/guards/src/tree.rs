@@ -552,5 +552,5 @@ fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
         return Ok(false);
     }
-    Ok(object.get_type().is(DEQUE.import(object.py(), "collections", "deque")?))
+    Ok(object.get_type().is(dynamlir_cpython_abi::import_once(object.py(), &DEQUE, "collections", "deque")?))
 }

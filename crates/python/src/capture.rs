@@ -118,7 +118,7 @@ impl CapturedFrame {
 
     /// The nodes, as `dynamlir.capture.fx.GraphNode`s.
     fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let fx = py.import("dynamlir.capture.fx")?;
+        let fx = dynamlir_cpython_abi::import(py, "dynamlir.capture.fx")?;
         let (node_class, reference) = (fx.getattr("GraphNode")?, fx.getattr("Ref")?);
         let list = PyList::empty(py);
         for id in self.0.graph.ids() {

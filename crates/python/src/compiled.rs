@@ -53,7 +53,7 @@ struct PythonCompiler {
 
 /// Whether nothing was written: a graph has refused, or there is none for these sizes.
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
-    let fallback = || py.import("dynamlir.reasons")?.getattr("Fallback");
+    let fallback = || dynamlir_cpython_abi::import(py, "dynamlir.reasons")?.getattr("Fallback");
     error.is_instance_of::<RunError>(py) || fallback().is_ok_and(|class| error.get_type(py).is(&class))
 }
 
@@ -176,7 +176,7 @@ fn is_of_torch(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CLASSES: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
     let py = object.py();
     let classes = CLASSES.get_or_try_init(py, || {
-        let torch = py.import("torch")?;
+        let torch = dynamlir_cpython_abi::import(py, "torch")?;
         Ok::<_, PyErr>([torch.getattr("Tensor")?.unbind(), torch.getattr("nn")?.getattr("Module")?.unbind()])
     })?;
     Ok(types::mro(&object.get_type())?.iter().any(|base| classes.iter().any(|class| base.is(class))))
@@ -375,7 +375,7 @@ pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
 /// The type of compiled functions, with what people look at.
 pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let class = callable_type(py)?.clone();
-    let property = py.import("builtins")?.getattr("property")?;
+    let property = dynamlir_cpython_abi::import(py, "builtins")?.getattr("property")?;
     let attribute = |name: &str, get: Bound<'_, PyCFunction>| class.setattr(name, property.call1((get,))?);
     attribute("__wrapped__", wrap_pyfunction!(wrapped, py)?)?;
     attribute("_cache", wrap_pyfunction!(cache_of, py)?)?;
@@ -414,7 +414,7 @@ fn cache_of(compiled: Bound<'_, PyAny>) -> PyResult<CacheView> {
 #[pyfunction]
 fn reset_of<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = compiled.py();
-    py.import("types")?.getattr("MethodType")?.call1((wrap_pyfunction!(reset, py)?, compiled))
+    dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.call1((wrap_pyfunction!(reset, py)?, compiled))
 }
 
 /// Forgets all entries.

@@ -197,6 +197,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(interpret::refusal, module)?)?;
     let children = PyDict::new(py);
     children.set_item("after_in_child", wrap_pyfunction!(forked, module)?)?;
-    py.import("os")?.getattr("register_at_fork")?.call((), Some(&children))?;
+    dynamlir_cpython_abi::import(py, "os")?.getattr("register_at_fork")?.call((), Some(&children))?;
     Ok(())
 }

@@ -34,7 +34,7 @@ pub fn undisturbed<T: Send>(py: Python<'_>, work: impl FnOnce(Python<'_>) -> PyR
 }
 
 fn find(py: Python<'_>) -> PyResult<&'static TorchAbi> {
-    let torch = py.import("torch")?;
+    let torch = dynamlir_cpython_abi::import(py, "torch")?;
     let internal = torch.getattr("_C")?;
     let keys = internal.getattr("DispatchKey")?;
     let key = |name: &str| -> Option<u16> { keys.getattr(name).ok()?.call_method0("__int__").ok()?.extract().ok() };
@@ -95,7 +95,7 @@ pub fn disturbance(py: Python<'_>) -> PyResult<Option<&'static str>> {
 /// Whether an object is laid out as a tensor. Asked of its type: `isinstance` believes what an object says of itself.
 pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let tensor = TENSOR.import(object.py(), "torch", "Tensor")?;
+    let tensor = dynamlir_cpython_abi::import_once(object.py(), &TENSOR, "torch", "Tensor")?;
     // SAFETY: both are live type objects.
     Ok(unsafe { ffi::PyType_IsSubtype(object.get_type().as_type_ptr(), tensor.as_type_ptr()) } != 0)
 }
@@ -103,14 +103,14 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Whether operations on a tensor are its class's own business.
 pub fn dispatches_itself(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let disabled = DISABLED.import(tensor.py(), "torch._C", "_disabled_torch_dispatch_impl")?;
+    let disabled = dynamlir_cpython_abi::import_once(tensor.py(), &DISABLED, "torch._C", "_disabled_torch_dispatch_impl")?;
     Ok(tensor.get_type().getattr("__torch_dispatch__").is_ok_and(|dispatch| !dispatch.is(disabled)))
 }
 
 /// Runs code of ours, Python's too, while Dynamo's frame hook may be on for the user's call: it would capture our frames.
 pub fn untraced<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let set = SET.import(py, "torch._C._dynamo.eval_frame", "set_eval_frame")?;
+    let set = dynamlir_cpython_abi::import_once(py, &SET, "torch._C._dynamo.eval_frame", "set_eval_frame")?;
     let before = set.call1((py.None(),))?;
     let result = body();
     set.call1((before,)).and(result)
@@ -125,7 +125,7 @@ pub struct Calls<'py> {
 impl<'py> Calls<'py> {
     /// `torch.ops.aten.add.Tensor` for `aten.add.Tensor`.
     fn op(&self, schema: &str) -> PyResult<Bound<'py, PyAny>> {
-        let mut object = self.py.import("torch")?.getattr("ops")?;
+        let mut object = dynamlir_cpython_abi::import(self.py, "torch")?.getattr("ops")?;
         for name in schema.split('.') {
             object = object.getattr(name)?;
         }
@@ -153,7 +153,7 @@ impl<'py> Calls<'py> {
     }
 
     fn argument(&self, arg: &ExternArg, operands: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
-        let torch = self.py.import("torch")?;
+        let torch = dynamlir_cpython_abi::import(self.py, "torch")?;
         Ok(match arg {
             ExternArg::Operand(i) => operands[*i].clone(),
             ExternArg::List(list) => {

@@ -210,6 +210,19 @@ fn names_of_operations_are_constants() {
 }
 
 #[test]
+fn imports_ask_nothing_of_the_frame_that_runs() {
+    // The methods of pyo3 call the `__import__` of the code that is running, which may be the user's own, or missing.
+    let mut found = Vec::new();
+    for path in with_extension(&["rs"]).into_iter().filter(|path| path.starts_with("crates/") && !path.starts_with("crates/tidy/")) {
+        let text = read(&path);
+        for (number, line) in code(&text).filter(|(_, line)| line.contains(".import(")) {
+            found.push(format!("{path}:{number}: {}", line.trim()));
+        }
+    }
+    none(&found, "import modules by dynamlir_cpython_abi::import or ::import_once");
+}
+
+#[test]
 fn no_path_of_one_machine() {
     // Written in parts, since this file is searched too.
     let foreign = [["/wo", "rk/"], ["/t", "mp/"], ["/ho", "me/"], ["/ro", "ot/"]].map(|parts| parts.concat());

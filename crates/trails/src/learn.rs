@@ -12,7 +12,7 @@ use pyo3::{
 /// # Errors
 /// When this torch is unlike those we know.
 pub fn learn_tensors(py: Python<'_>) -> PyResult<()> {
-    let torch = py.import("torch")?;
+    let torch = dynamlir_cpython_abi::import(py, "torch")?;
     // Tensors made in inference mode have nothing of autograd's.
     let ordinary = torch.call_method1("inference_mode", (false,))?;
     ordinary.call_method0("__enter__")?;

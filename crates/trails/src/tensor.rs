@@ -35,8 +35,7 @@ pub fn tensor_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<TensorRef<
 
 fn tensor_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = TENSOR.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>()?.unbind()))?;
-    Ok(class.bind(py))
+    dynamlir_cpython_abi::import_once(py, &TENSOR, "torch", "Tensor")
 }
 
 impl TensorClass {

@@ -111,7 +111,7 @@ const METHODS: &[&str] = &[
 ];
 
 fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
-    let symbolic = py.import("torch")?.getattr("SymBool")?;
+    let symbolic = dynamlir_cpython_abi::import(py, "torch")?.getattr("SymBool")?;
     let namespace = PyDict::new(py);
     namespace.set_item("__module__", "dynamlir")?;
     namespace.set_item("__doc__", "A comparison that only running tells. To the program it is a bool.")?;

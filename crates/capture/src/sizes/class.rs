@@ -157,7 +157,7 @@ pub(crate) fn settled<'py>(size: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
 /// An error where something could not be decided: what the program has asked has no answer.
 pub(super) fn decided(sizes: &Sizes, py: Python<'_>) -> PyResult<()> {
     let Some((message, _)) = sizes.undecided() else { return Ok(()) };
-    let fallback = py.import("dynamlir.reasons")?.getattr("Fallback")?;
+    let fallback = dynamlir_cpython_abi::import(py, "dynamlir.reasons")?.getattr("Fallback")?;
     Err(PyErr::from_value(fallback.call1((reason::DATA_DEPENDENT, message))?))
 }
 
@@ -183,7 +183,7 @@ fn operator<'py>(op: BinaryOp, reflected: bool, args: Args<'_, 'py>) -> PyResult
     let number = |value: &Bound<'py, PyAny>| if is_size(value) { settled(value) } else { Ok(value.clone()) };
     let (this, beside) = (number(&this)?, number(&beside)?);
     if args.len() == 3 {
-        return py.import("builtins")?.call_method1("pow", (this, beside, number(&args.get_item(2)?)?));
+        return dynamlir_cpython_abi::import(py, "builtins")?.call_method1("pow", (this, beside, number(&args.get_item(2)?)?));
     }
     if reflected { binary(op, false, &beside, &this) } else { binary(op, false, &this, &beside) }
 }
@@ -194,7 +194,7 @@ fn comparison<'py>(relation: Relation, name: &str, args: Args<'_, 'py>) -> PyRes
     let node = node_of(&this)?;
     Ok(match other(&beside)? {
         Other::Unknown => py.NotImplemented().into_bound(py),
-        Other::Number => py.import("operator")?.call_method1(name, (settled(&this)?, &beside))?,
+        Other::Number => dynamlir_cpython_abi::import(py, "operator")?.call_method1(name, (settled(&this)?, &beside))?,
         Other::Size(size) => {
             let (sizes, predicate) = (node.get().sizes.bind(py), Predicate::new(node.get().dim(py), relation, size));
             if sizes.get().is_open(&predicate) {
@@ -237,9 +237,9 @@ const SETTLING: &[&str] = &["__int__", "__index__", "__float__", "__hash__", "__
 const ITSELF: &[&str] = &["__pos__", "__trunc__", "__floor__", "__ceil__", "__copy__", "__deepcopy__", "conjugate"];
 
 fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
-    let torch = py.import("torch")?;
+    let torch = dynamlir_cpython_abi::import(py, "torch")?;
     // Which gives `torch.SymInt` its own methods.
-    py.import("torch.fx.experimental.sym_node")?;
+    dynamlir_cpython_abi::import(py, "torch.fx.experimental.sym_node")?;
     let (symbolic, asked) = (torch.getattr("SymInt")?.cast_into::<PyType>()?, torch.getattr("SymBool")?.cast_into::<PyType>()?);
     let namespace = PyDict::new(py);
     namespace.set_item("__module__", "dynamlir")?;

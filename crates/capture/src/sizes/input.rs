@@ -251,7 +251,8 @@ impl<'py> Capture<'py> {
         }
         // Others may have a behaviour of their own, which shows what is asked of them.
         let class = real.get_type();
-        if !(class.is(self.py.import("torch")?.getattr("Tensor")?) || self.torch.is_parameter_class(class.as_any())) {
+        if !(class.is(dynamlir_cpython_abi::import(self.py, "torch")?.getattr("Tensor")?) || self.torch.is_parameter_class(class.as_any()))
+        {
             return Ok(None);
         }
         let has = |mark: &str| real.getattr_opt(mark).map(|found| found.is_some());
@@ -495,7 +496,7 @@ impl<'py> Capture<'py> {
             })
         });
         let Some(message) = found else { return Ok(None) };
-        let class = self.py.import("torch.fx.experimental.symbolic_shapes")?.getattr("ConstraintViolationError")?;
+        let class = dynamlir_cpython_abi::import(self.py, "torch.fx.experimental.symbolic_shapes")?.getattr("ConstraintViolationError")?;
         Ok(Some(PyErr::from_value(class.call1((message,))?)))
     }
 

@@ -60,7 +60,7 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         let is_conversion = callable.is(self.py.get_type::<PyFloat>());
-        let root = self.py.import("math")?.getattr("sqrt")?;
+        let root = dynamlir_cpython_abi::import(self.py, "math")?.getattr("sqrt")?;
         if !(callable.is(&root) || is_conversion && !is_made) {
             return Ok(None);
         }
@@ -71,7 +71,7 @@ impl<'py> Capture<'py> {
         if is_conversion {
             return Ok(Some(number));
         }
-        let compute = self.py.import("dynamlir.scalars")?.getattr("root")?;
+        let compute = dynamlir_cpython_abi::import(self.py, "dynamlir.scalars")?.getattr("root")?;
         self.call_shown_as(&compute, Target::new("sqrt", "math.sqrt", root.unbind()), &[number]).map(Some)
     }
 
@@ -133,10 +133,10 @@ impl<'py> Capture<'py> {
         if !origins.iter().all(|origin| floats.may_be_number(origin)) {
             return Ok(None);
         }
-        let partial = self.py.import("functools")?.getattr("partial")?;
-        let make = self.py.import("dynamlir.scalars")?.getattr("of_size")?;
+        let partial = dynamlir_cpython_abi::import(self.py, "functools")?.getattr("partial")?;
+        let make = dynamlir_cpython_abi::import(self.py, "dynamlir.scalars")?.getattr("of_size")?;
         let make = partial.call1((make, self.session().getattr("recorder")?, origins, positive))?;
-        let float = self.py.import("torch")?.getattr("sym_float")?;
+        let float = dynamlir_cpython_abi::import(self.py, "torch")?.getattr("sym_float")?;
         let size = Tracked::new(value.object.clone());
         self.call_shown_as(&make, Target::new("sym_float", "torch.sym_float", float.unbind()), &[size]).map(Some)
     }

@@ -298,7 +298,10 @@ fn is_of(callable: &Bound<'_, PyAny>, module: &str) -> bool {
 /// Whether an object is one of these, by what the modules have under the names.
 fn listed(table: &[(&str, &[&str])], object: &Bound<'_, PyAny>) -> bool {
     let Ok(name) = object.getattr("__name__").and_then(|name| name.extract::<String>()) else { return false };
-    let has =
-        |module: &str| object.py().import(module).and_then(|module| module.getattr(name.as_str())).is_ok_and(|found| found.is(object));
+    let has = |module: &str| {
+        dynamlir_cpython_abi::import(object.py(), module)
+            .and_then(|module| module.getattr(name.as_str()))
+            .is_ok_and(|found| found.is(object))
+    };
     table.iter().any(|(module, names)| names.contains(&name.as_str()) && has(module))
 }

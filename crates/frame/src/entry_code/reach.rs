@@ -75,7 +75,7 @@ impl<'py> Scribe<'_, 'py> {
         if self.sets_globals && self.globals.contains(name)? {
             return Ok(self.own_globals()?.item(Expr::Const(Const::Str(text))));
         }
-        let is_keyword = self.py.import("keyword")?.call_method1("iskeyword", (name,))?.is_truthy()?;
+        let is_keyword = dynamlir_cpython_abi::import(self.py, "keyword")?.call_method1("iskeyword", (name,))?.is_truthy()?;
         if name.call_method0("isidentifier")?.is_truthy()? && !is_keyword && !self.like.slots().contains(&text.as_str()) {
             return Ok(Expr::Global(text));
         }
@@ -100,7 +100,7 @@ impl<'py> Scribe<'_, 'py> {
             Hop::Slot(name) => return Err(unwritable(&format!("the slot {name} of an object whose class hides it"))),
             Hop::Attribute(name) => base.attr(name),
             Hop::Raw(name) => {
-                let lookup = self.py.import("inspect")?.getattr("getattr_static")?;
+                let lookup = dynamlir_cpython_abi::import(self.py, "inspect")?.getattr("getattr_static")?;
                 self.object(&lookup)?.call(vec![base, Expr::Const(Const::Str(name.clone()))])
             }
             Hop::Type => self.builtin("type")?.call(vec![base]),
@@ -143,7 +143,7 @@ impl<'py> Scribe<'_, 'py> {
 
     fn is_identifier(&self, name: &str) -> PyResult<bool> {
         let text = PyString::new(self.py, name);
-        let is_keyword = self.py.import("keyword")?.call_method1("iskeyword", (&text,))?.is_truthy()?;
+        let is_keyword = dynamlir_cpython_abi::import(self.py, "keyword")?.call_method1("iskeyword", (&text,))?.is_truthy()?;
         Ok(!is_keyword && text.call_method0("isidentifier")?.is_truthy()?)
     }
 }
@@ -173,7 +173,7 @@ fn is_plain(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> {
 }
 
 fn is_native(method: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let types = method.py().import("types")?;
+    let types = dynamlir_cpython_abi::import(method.py(), "types")?;
     let natives = ["WrapperDescriptorType", "MethodDescriptorType"];
     natives.iter().try_fold(false, |found, name| Ok(found || method.get_type().is(types.getattr(*name)?)))
 }
@@ -193,14 +193,14 @@ fn finds_stored(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> 
 /// Whether `object.name` is what an object of the class has in its slot of that name.
 fn finds_slot(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> {
     let Some(class) = class else { return Ok(false) };
-    let member = class.py().import("types")?.getattr("MemberDescriptorType")?;
+    let member = dynamlir_cpython_abi::import(class.py(), "types")?.getattr("MemberDescriptorType")?;
     let found = raw(class, name)?.is_some_and(|found| found.get_type().is(&member));
     Ok(found && is_plain(Some(class), "__getattribute__")?)
 }
 
 /// Refuses classes whose `__dict__` is not what their objects store.
 pub(super) fn has_own_dict(class: &Bound<'_, PyAny>) -> PyResult<()> {
-    let types = class.py().import("types")?;
+    let types = dynamlir_cpython_abi::import(class.py(), "types")?;
     let is_native = |found: &Bound<'_, PyAny>| -> PyResult<bool> {
         let kind = found.get_type();
         Ok(kind.is(types.getattr("GetSetDescriptorType")?) || kind.is(types.getattr("MemberDescriptorType")?))

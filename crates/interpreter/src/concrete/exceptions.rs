@@ -83,7 +83,7 @@ pub fn exception_matches(raised: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) ->
 
 /// Shows the value of an expression statement at the prompt.
 pub fn print_expression<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    match super::calls::optional(value.py().import("sys")?.getattr("displayhook"))? {
+    match super::calls::optional(dynamlir_cpython_abi::import(value.py(), "sys")?.getattr("displayhook"))? {
         Some(hook) => hook.call1((value,)),
         None => Err(PyRuntimeError::new_err("lost sys.displayhook")),
     }

@@ -38,7 +38,7 @@ pub fn import_from<'py>(module: &Bound<'py, PyAny>, name: &Bound<'py, PyString>)
     // A circular import may have put the submodule into `sys.modules` only.
     let package = optional(module.getattr(names.name.bind(py)))?.and_then(|package| package.cast_into::<PyString>().ok());
     if let Some(package) = &package {
-        let modules = py.import("sys")?.getattr("modules")?;
+        let modules = dynamlir_cpython_abi::import(py, "sys")?.getattr("modules")?;
         if let Some(found) = lookup(&modules, &PyString::new(py, &format!("{package}.{name}")))? {
             return Ok(found);
         }

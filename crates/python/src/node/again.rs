@@ -37,7 +37,7 @@ pub struct Again {
 
 impl Again {
     pub fn new(py: Python<'_>) -> PyResult<Self> {
-        let keeps = py.import("torch._C._autograd")?.getattr_opt("_get_current_graph_task_keep_graph")?;
+        let keeps = dynamlir_cpython_abi::import(py, "torch._C._autograd")?.getattr_opt("_get_current_graph_task_keep_graph")?;
         Ok(Self { function: OnceLock::new(), keeps: keeps.map(Bound::unbind) })
     }
 
@@ -57,7 +57,7 @@ impl Again {
         if self.function.get().is_none() || !training.draws_by_state() {
             return Ok(None);
         }
-        let generator = py.import(intern!(py, "torch"))?.getattr(intern!(py, "default_generator"))?;
+        let generator = dynamlir_cpython_abi::import(py, "torch")?.getattr(intern!(py, "default_generator"))?;
         generator.call_method0(intern!(py, "get_state")).map(Some)
     }
 

@@ -31,7 +31,7 @@ pub struct Backward {
 
 impl Backward {
     pub fn new(py: Python<'_>, training: Arc<Differentiable>, again: Arc<Again>) -> PyResult<Self> {
-        Ok(Self { training, again, method: py.import("types")?.getattr("MethodType")?.unbind() })
+        Ok(Self { training, again, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
     }
 
     fn run<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
@@ -120,7 +120,7 @@ fn any_is_strange(calls: &Calls<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<boo
     static KIND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     for object in given {
         if torch::is_tensor(object)? && calls.unwrap(object)?.is_plain() == Some(false) {
-            let kind = KIND.import(calls.py, "dynamlir.higher_order", "foreign_kind")?;
+            let kind = dynamlir_cpython_abi::import_once(calls.py, &KIND, "dynamlir.higher_order", "foreign_kind")?;
             if !torch::untraced(calls.py, || kind.call1((object,)))?.is_none() {
                 return Ok(true);
             }

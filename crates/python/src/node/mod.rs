@@ -59,7 +59,7 @@ impl Node {
     /// Makes the class.
     pub fn new(py: Python<'_>, training: Differentiable) -> PyResult<Self> {
         let training = Arc::new(training);
-        let module = py.import("torch.autograd.function")?;
+        let module = dynamlir_cpython_abi::import(py, "torch.autograd.function")?;
         let function = module.getattr("Function")?;
         let again = Arc::new(again::Again::new(py)?);
         let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(&training), Arc::clone(&again))?)?;
@@ -70,7 +70,7 @@ impl Node {
         members.set_item("backward", &backward)?;
         let class = module.getattr("FunctionMeta")?.call1((NAME, (&function,), members))?;
         class.getattr("_backward_cls")?.setattr("apply", backward)?;
-        let apply = py.import("builtins")?.getattr("super")?.call1((function, class))?.getattr("apply")?;
+        let apply = dynamlir_cpython_abi::import(py, "builtins")?.getattr("super")?.call1((function, class))?.getattr("apply")?;
         Ok(Self { training, apply: apply.unbind(), again })
     }
 
