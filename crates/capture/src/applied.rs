@@ -49,7 +49,7 @@ impl<'py> Capture<'py> {
         let graph = self.graph.borrow().checkpoint();
         let inputs = self.tensors.inputs.borrow().len();
         let written = self.writes.now();
-        self.backward(&class, &application, context, &tangents)?;
+        self.writes.later(|| self.backward(&class, &application, context, &tangents))?;
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "the backward of a torch.autograd.Function writes");
         }
@@ -100,7 +100,7 @@ impl<'py> Capture<'py> {
         self.layers.note_unrepeatable();
         let before = self.ask("enter_checkpoint", ())?;
         let written = self.writes.now();
-        let result = self.call(function, args, &own);
+        let result = self.writes.later(|| self.call(function, args, &own));
         self.ask("leave_checkpoint", (before,))?;
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "what is checkpointed writes, and is computed again");

@@ -47,9 +47,7 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Tracked<'py>> {
-        if self.writes.is_closed() {
-            return self.refuse_change(source, " after what backward runs later, a torch.autograd.Function or a checkpoint");
-        }
+        self.refuse_change_of_looked_at(container, source)?;
         let is_attributes = matches!(self.guards.get(source), Source::GetAttr(_, name) if &*name == "__dict__");
         if is_attributes || self.written_in(container).is_some() {
             return self.refuse_change(source, ", which holds attributes");
@@ -79,6 +77,14 @@ impl<'py> Capture<'py> {
             return Ok(result.unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))));
         }
         self.change_copy(container, source, method, args, kwargs)
+    }
+
+    /// Ends the capture where what is to be changed decides on what `backward` does later.
+    fn refuse_change_of_looked_at(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        if self.writes.is_looked_at(container.as_ptr() as usize, None) {
+            return self.refuse_change(source, ", which backward reads later, in a torch.autograd.Function or a checkpoint");
+        }
+        Ok(())
     }
 
     fn refuse_change<T>(&self, source: SourceId, why: &str) -> Outcome<T> {

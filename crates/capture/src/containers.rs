@@ -250,6 +250,7 @@ impl<'py> Capture<'py> {
         self.refuse_numbers("`in` looks for", [&item.object])?;
         let item = &if self.source_of(&container.object).is_some() { self.settle_size(item)? } else { item.clone() };
         self.guard_value(item)?;
+        self.note_looks_within([&item.object]);
         self.refuse_changed(&item.object)?;
         self.refuse_nan(&container.object, &item.object)?;
         if let Some(dict) = self.keys_viewed(&container.object)? {
@@ -335,6 +336,7 @@ impl<'py> Capture<'py> {
         }
         for found in container.try_iter()? {
             let found = found?;
+            self.note_looks_within([&found]);
             self.refuse_changed(&found)?;
             self.guard_inside([&found, item], consulted::COMPARED)?;
             self.refuse_nans([&found, item], true)?;

@@ -57,6 +57,7 @@ impl<'py> Capture<'py> {
         if self.is_written(object) && !apart()? {
             return self.break_graph(reason::SIDE_EFFECT, format!("looks into a {} after writing to it", type_name(object)));
         }
+        self.note_looks_within([object]);
         Ok(())
     }
 

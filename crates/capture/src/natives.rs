@@ -92,7 +92,7 @@ impl<'py> Capture<'py> {
         let settled = self.settle_for_c(&callable.object, effect, args, kwargs)?;
         let (args, kwargs) = settled.as_ref().map_or((args, kwargs), |(args, kwargs)| (&args[..], kwargs));
         let name = || callable.object.getattr("__name__").and_then(|name| name.extract::<String>()).unwrap_or_default();
-        if self.writes.has_changes() && !NOT_LOOKING.contains(&name().as_str()) {
+        if (self.writes.has_changes() || self.writes.is_recording()) && !NOT_LOOKING.contains(&name().as_str()) {
             let bound = receiver(&callable.object);
             self.refuse_changed_within(args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object).chain(&bound))?;
         }

@@ -40,6 +40,7 @@ impl<'py> Capture<'py> {
     /// The guarded copy of an existing container; of one that the frame has changed the copy that stands for it.
     pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_written(container)?;
+        self.note_looks_within([container]);
         let Some(copy) = self.changed(container)? else { return self.snapshot_as_it_was(container, source) };
         if copy.is_exact_instance_of::<PySet>() {
             // Its order is that in which it was filled.

@@ -109,7 +109,7 @@ impl<'py> Capture<'py> {
 
     /// What the frame has written to an attribute of a tensor's own, of a tensor that existed before it.
     pub(crate) fn written_to_tensor(&self, real: &Bound<'py, PyAny>, key: &str) -> Option<Tracked<'py>> {
-        if self.writes.is_empty() {
+        if self.writes.is_quiet() {
             return None;
         }
         match self.written_at(real.as_ptr() as usize, if key == "_grad" { "grad" } else { key }) {

@@ -163,8 +163,8 @@ impl<'py> Capture<'py> {
     /// Notes a write.
     pub(crate) fn note(&self, place: Place<'_, 'py>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         let Place { kind, owner, source, stored, storage, name, now } = place;
-        if self.writes.is_closed() {
-            return self.refuse_place(stored, " after what backward runs later, a torch.autograd.Function or a checkpoint");
+        if self.writes.is_looked_at(storage, Some(&name)) {
+            return self.refuse_place(stored, ", which backward reads later, in a torch.autograd.Function or a checkpoint");
         }
         if let (Overlay::Untouched, Some(value)) = (self.written_at(storage, &name), value)
             && value.source.is_none()
@@ -241,8 +241,12 @@ impl<'py> Capture<'py> {
 
     /// Whether the frame has written to an existing object, which itself is not touched.
     pub(crate) fn is_written(&self, owner: &Bound<'py, PyAny>) -> bool {
+        let storage = || instance_dict(owner).map(|dict| dict.as_ptr() as usize);
+        if self.writes.is_recording() {
+            storage().into_iter().chain([owner.as_ptr() as usize]).for_each(|storage| self.writes.look(storage, None));
+        }
         !self.writes.is_empty() && {
-            let storage = instance_dict(owner).map(|dict| dict.as_ptr() as usize);
+            let storage = storage();
             let is_it = |entry: &Written| entry.owner.is(owner) || storage == Some(entry.storage);
             self.writes.find_map(|entry| is_it(entry).then_some(())).is_some()
         }
@@ -251,6 +255,7 @@ impl<'py> Capture<'py> {
     /// The existing object that the frame has written to and whose `__dict__` this is.
     pub(crate) fn written_in(&self, dict: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let storage = dict.as_ptr() as usize;
+        self.writes.look(storage, None);
         self.writes.find_map(|entry| (entry.storage == storage).then(|| entry.owner.bind(self.py).clone()))
     }
 
@@ -264,7 +269,7 @@ impl<'py> Capture<'py> {
 
     /// What the frame has written to an attribute of an existing object, if it has.
     pub(crate) fn written_attr(&self, owner: &Bound<'py, PyAny>, key: &str) -> Overlay<'py> {
-        if self.writes.is_empty() {
+        if self.writes.is_quiet() {
             return Overlay::Untouched;
         }
         let dict = instance_dict(owner).map(|dict| dict.as_ptr() as usize);

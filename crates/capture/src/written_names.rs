@@ -84,7 +84,7 @@ impl<'py> Capture<'py> {
 
     /// What the frame has written to a global name, if it has.
     pub(crate) fn written_global(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Option<Tracked<'py>>> {
-        if self.writes.is_empty() {
+        if self.writes.is_quiet() {
             return Ok(None);
         }
         match self.written_at(frame.globals().as_ptr() as usize, &text(name)?) {

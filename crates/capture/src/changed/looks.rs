@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyList},
+    types::{PyDict, PyList, PyTuple},
 };
 
 use super::{Item, has_index};
@@ -31,12 +31,37 @@ impl<'py> Capture<'py> {
 
     /// Whether the frame has changed an existing container.
     pub(crate) fn is_changed(&self, container: &Bound<'py, PyAny>) -> bool {
+        self.writes.look(container.as_ptr() as usize, None);
         !self.writes.is_empty() && self.writes.has_changed(container.as_ptr() as usize)
+    }
+
+    /// Notes that C code may look at all that is in these values, if it may do so later, when the frame has ended.
+    pub(crate) fn note_looks_within<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>)
+    where
+        'py: 'a,
+    {
+        if !self.writes.is_recording() {
+            return;
+        }
+        let (mut seen, mut waiting) = (HashSet::new(), values.into_iter().cloned().collect::<Vec<_>>());
+        while let Some(value) = waiting.pop() {
+            if self.torch.is_primitive(&value) || self.torch.is_tensor(&value) || !seen.insert(value.as_ptr() as usize) {
+                continue;
+            }
+            self.writes.look(value.as_ptr() as usize, None);
+            if let Ok(dict) = value.cast::<PyDict>() {
+                waiting.extend(dict.iter().flat_map(|(key, value)| [key, value]));
+            } else if let Ok(items) = value.cast::<PyList>() {
+                waiting.extend(items.iter());
+            } else if let Ok(items) = value.cast::<PyTuple>() {
+                waiting.extend(items.iter());
+            }
+        }
     }
 
     /// Ends the capture where a container is looked into without its copy, and the frame has changed it.
     pub(crate) fn refuse_changed(&self, container: &Bound<'py, PyAny>) -> Outcome<()> {
-        if self.is_changed(container) {
+        if self.writes.has_changed(container.as_ptr() as usize) {
             return self.break_graph(reason::SIDE_EFFECT, format!("looks into a {} that was changed", type_name(container)));
         }
         Ok(())
@@ -103,6 +128,8 @@ impl<'py> Capture<'py> {
     where
         'py: 'a,
     {
+        let values: Vec<_> = values.into_iter().collect();
+        self.note_looks_within(values.iter().copied());
         if !self.writes.has_changes() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashSet,
     rc::Rc,
 };
 
@@ -63,6 +64,10 @@ pub struct Writes {
     noted: Cell<usize>,
     /// The captured frame's instruction that has recorded a `backward`, which runs later and may read what is written from now on.
     closed: Cell<Option<usize>>,
+    /// Whether what runs later is being recorded.
+    recording: Cell<bool>,
+    /// What that has looked at: what is stored at an address under a name, or without one all that is stored there.
+    looked_at: RefCell<HashSet<(usize, Option<String>)>>,
 }
 
 /// Writes as they are now, to be compared with what they are later: how often anything was noted, and owners, names and values.
@@ -71,6 +76,7 @@ pub(crate) type WritesNow = (usize, Vec<(usize, String, usize)>);
 impl Writes {
     /// Looks at the latest write to what is stored at this address under a name, if there was one.
     pub(crate) fn find<R>(&self, storage: usize, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
+        self.look(storage, Some(name));
         let list = self.list.borrow();
         list.iter().rev().find(|entry| entry.kind.is_named() && entry.storage == storage && entry.name == name).map(|entry| look(entry))
     }
@@ -85,9 +91,36 @@ impl Writes {
         self.closed.set(self.closed.get().or(Some(step)));
     }
 
-    /// Whether a `backward` was recorded.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.get().is_some()
+    /// Records what runs later, such as a `backward`: it may run after what is written from then on.
+    pub(crate) fn later<R>(&self, record: impl FnOnce() -> R) -> R {
+        let outer = self.recording.replace(true);
+        let result = record();
+        self.recording.set(outer);
+        result
+    }
+
+    /// Whether what runs later is being recorded.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording.get()
+    }
+
+    /// Notes that something is looked at which is stored at an address: under a name, or else all of it.
+    pub(crate) fn look(&self, storage: usize, name: Option<&str>) {
+        if self.recording.get() {
+            self.looked_at.borrow_mut().insert((storage, name.map(str::to_owned)));
+        }
+    }
+
+    /// Whether what runs later has looked at what is stored at an address, under a name if there is one.
+    pub(crate) fn is_looked_at(&self, storage: usize, name: Option<&str>) -> bool {
+        let looked_at = self.looked_at.borrow();
+        !looked_at.is_empty()
+            && (looked_at.contains(&(storage, None)) || name.is_some_and(|name| looked_at.contains(&(storage, Some(name.to_owned())))))
+    }
+
+    /// Whether nothing was written, nor needs to be noted that somebody looks.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_empty() && !self.recording.get()
     }
 
     /// At which instruction the first `backward` was recorded.
@@ -107,6 +140,7 @@ impl Writes {
 
     /// What was done to the container at this address, in order.
     pub(crate) fn changes(&self, container: usize) -> Vec<Rc<Written>> {
+        self.look(container, None);
         if !self.has_changes() {
             return Vec::new();
         }
