@@ -6,7 +6,7 @@ use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception, kind, types};
 use pyo3::{
     exceptions::PyGeneratorExit,
     prelude::*,
-    types::{PyInt, PyTuple},
+    types::{PyDict, PyInt, PyList, PyString, PyTuple},
 };
 
 use crate::{
@@ -35,7 +35,9 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
         frame.take_stack().for_each(drop);
         return give_up(frame, thrown);
     }
-    if from_c && (handles_signal(&frame) || evaluator.policy.is_foreign(frame.function().as_ref(), first_argument(&frame).as_ref())) {
+    // Who imports is asked first: what the policy needs to answer may be imported itself, once, by whoever waits for it here.
+    let is_foreign = || evaluator.policy.is_foreign(frame.function().as_ref(), first_argument(&frame).as_ref());
+    if from_c && (handles_signal(&frame) || imports(&frame) || is_foreign()) {
         return evaluator::suspended(|| {
             if let Some(error) = thrown {
                 error.restore(frame.py());
@@ -75,6 +77,29 @@ fn handles_signal(frame: &Frame<'_>) -> bool {
             Ok(items) => items.len() == 2 && items.get_item(1).is_ok_and(|item| kind::is_frame(&item)),
             Err(_) => kind::is_frame(&object),
         })
+}
+
+/// Returns true if C code, this crate's own included, imports by this frame: somebody has put a function of Python's in the place of
+/// `__import__`. C code passes the same namespace twice, as globals and as locals, and an empty list of names, which no `import`
+/// statement does. Nothing here may need an import.
+fn imports(frame: &Frame<'_>) -> bool {
+    if frame.next_unit() != 0 {
+        return false;
+    }
+    // The function may be a method, and may take what it is given as `*args`.
+    let mut given = Vec::with_capacity(6);
+    for object in (0..frame.locals_count().min(6)).filter_map(|slot| frame.local(slot)) {
+        match object.cast_exact::<PyTuple>() {
+            Ok(items) => given.extend(items.iter().take(6)),
+            Err(_) => given.push(object),
+        }
+    }
+    given.windows(4).any(|args| {
+        args[0].is_exact_instance_of::<PyString>()
+            && args[1].is_exact_instance_of::<PyDict>()
+            && args[2].is(&args[1])
+            && args[3].cast_exact::<PyList>().is_ok_and(PyListMethods::is_empty)
+    })
 }
 
 /// Leaves a frame that is not to run. What C code closes, a generator or an object that dies, is left in silence: an exception would
