@@ -139,3 +139,53 @@ def test_what_is_within_the_own_containers_is_guarded(made: Callable[[Any], Any]
     agrees(lambda x, v: x * (hash((v, 1)) % 1009), made)
     agrees(lambda x, v: x * len(json.dumps({"k": [v]})) + float(json.dumps([v]).strip("[]").split(",")[0]), made)
     agrees(lambda x, v: x + operator.countOf([v, 1], (3, 1)) + len(frozenset([v, made(3)])), made)
+
+
+def by_default(x, scale=2):
+    return x * scale
+
+
+def by_keyword(x, *, scale=2):
+    return x * scale
+
+
+class ByDefault:
+    def __init__(self, x, scale=2):
+        self.made = x * scale
+
+    def times(self, x, scale=2):
+        return x * scale + self.made
+
+
+def set_default(function, value):
+    function.__defaults__ = (value,)
+
+
+def set_keyword(function, value):
+    function.__kwdefaults__["scale"] = value
+
+
+def set_keywords(function, value):
+    function.__kwdefaults__ = {"scale": value}
+
+
+DEFAULTS = {
+    "default": (lambda x: by_default(x), by_default, set_default),
+    "keyword": (lambda x: by_keyword(x), by_keyword, set_keyword),
+    "all keywords": (lambda x: by_keyword(x), by_keyword, set_keywords),
+    "constructor": (lambda x: ByDefault(x).made, ByDefault.__init__, set_default),
+    "method": (lambda x: ByDefault(x, 3).times(x), ByDefault.times, set_default),
+    "called by C code": (lambda x: next(map(by_default, [x])), by_default, set_default),
+    "partial": (lambda x: functools.partial(by_keyword, x)(), by_keyword, set_keyword),
+    "read beside": (lambda x: by_default(x) + by_default.__defaults__[0], by_default, set_default),
+}
+
+
+@pytest.mark.parametrize("way", DEFAULTS)
+@pytest.mark.parametrize("numbers", [(2, 3, 4, 5, 3), (0.5, 1.5, 2.5, 0.5)], ids=["ints", "floats"])
+def test_defaults_of_callees(way: str, numbers: tuple[Any, ...]) -> None:
+    function, callee, change = DEFAULTS[way]
+    compiled, x = dynamlir.compile(function), torch.ones(3)
+    for number in numbers:
+        change(callee, number)
+        assert torch.equal(compiled(x), function(x)), number

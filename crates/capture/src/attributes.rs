@@ -214,6 +214,9 @@ impl<'py> Capture<'py> {
                 }
             }
         }
+        if let Some(value) = self.by_getattr_of_c(owner, name)? {
+            return Ok(value);
+        }
         self.wrap_untracked(types::attribute_past_python(owner, name)?)
     }
 
@@ -231,7 +234,7 @@ impl<'py> Capture<'py> {
         let key = text(name)?;
         let at = self.guards.type_attr(source, &key);
         if let Some(found) = lookup(class, &key)? {
-            return self.pin_class_attr(at, &found);
+            return if self.pin_unseen(&key, &found, at)? { Ok(()) } else { self.pin_class_attr(at, &found) };
         }
         self.guards.absent(at);
         Ok(())

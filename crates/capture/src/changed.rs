@@ -172,9 +172,10 @@ impl<'py> Capture<'py> {
                     .cast::<PyDict>()
                     .map_err(PyErr::from)?
                     .iter()
-                    .find(|(known, _)| real.as_ref().is_some_and(|real| known.is(real)));
-                if let Some((_, now)) = held {
-                    self.refuse_watched(source, &now)?;
+                    .enumerate()
+                    .find(|(_, (known, _))| real.as_ref().is_some_and(|real| known.is(real)));
+                if let Some((at, (_, now))) = held {
+                    self.refuse_watched(source, self.guards.source(Source::DictValue(source, at as u32)), Some(&now))?;
                 }
                 self.note_change((container, source), source, method, Some(key), Some(value))?;
             }
@@ -182,7 +183,7 @@ impl<'py> Capture<'py> {
                 let index: u32 = key.object.extract()?;
                 let stored = self.guards.source(Source::Index(source, index));
                 self.guards.present(stored);
-                self.refuse_watched(source, &container.get_item(index)?)?;
+                self.refuse_watched(source, stored, Some(&container.get_item(index)?))?;
                 self.note_change((container, source), stored, method, Some(key), Some(value))?;
             }
             ("__delitem__" | "pop", [key]) | ("pop", [key, _]) if dict && known(key) => {
@@ -193,7 +194,7 @@ impl<'py> Capture<'py> {
                     };
                 }
                 let value = self.get_item(&this, key)?;
-                self.refuse_watched(source, &value.object)?;
+                self.refuse_watched(source, self.guarded(self.guards.item(source, &key.object))?, Some(&value.object))?;
                 self.note_change((container, source), source, "__delitem__", Some(key), None)?;
                 return Ok(Some(if method == "pop" { value } else { none() }));
             }
@@ -236,28 +237,28 @@ impl<'py> Capture<'py> {
             Some(Item::Set(_) | Item::Gone) => None,
         };
         let now = holder.map(|holder| holder.cast::<PyDict>()?.get_item(&key.object)).transpose()?.flatten();
-        if let Some(now) = now {
+        if let Some(now) = &now {
             let is_same = changed.is_none() && value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
             if is_same && self.guarded(self.guards.equals(stored, &value.object))? {
                 // It is there already.
                 return Ok(());
             }
-            self.refuse_watched(source, &now)?;
         }
+        self.refuse_watched(source, stored, now.as_ref())?;
         self.note_change((&dict.object, source), stored, "__setitem__", Some(key), Some(value))
     }
 
-    fn refuse_watched(&self, container: SourceId, value: &Bound<'py, PyAny>) -> Outcome<()> {
-        if self.is_watched(value)? { self.refuse_change(container, ", and somebody notices when what it held is gone") } else { Ok(()) }
+    /// Ends the capture where somebody notices when what a container holds at a place is gone.
+    fn refuse_watched(&self, container: SourceId, stored: SourceId, value: Option<&Bound<'py, PyAny>>) -> Outcome<()> {
+        if self.is_watched(value, stored)? {
+            return self.refuse_change(container, ", and somebody notices when what it held is gone");
+        }
+        Ok(())
     }
 
     /// As [`Self::refuse_watched`], of all that a container holds.
     fn refuse_watched_in(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let held = if let Ok(dict) = container.cast::<PyDict>() { dict.values().into_any() } else { container.clone() };
-        for value in held.try_iter()? {
-            self.refuse_watched(source, &value?)?;
-        }
-        Ok(())
+        self.refuse_watched(source, source, Some(container))
     }
 
     /// The same of what a deque of limited length drops when something is added.

@@ -78,6 +78,8 @@ pub enum Special {
     Ignored,
     /// `isinstance`
     IsInstance,
+    /// `type.__instancecheck__`, beneath `isinstance` of a class whose metaclass has one of its own
+    PlainInstance,
     /// `issubclass`
     IsSubclass,
     /// `_abc._abc_instancecheck` and `_abc._abc_subclasscheck`, beneath `isinstance` of an abstract base class
@@ -357,6 +359,10 @@ impl Effects {
         }
         // A class method of a type, such as dict.fromkeys or tuple.__new__, or a method of an object.
         let name = callable.getattr("__name__").ok()?;
+        if owner.is_instance_of::<PyType>() && name.eq("__instancecheck__").ok()? {
+            // Bound to a class of tensors, whose methods are torch's.
+            return Some(Effect::Special(Special::PlainInstance));
+        }
         if !owner.is_instance_of::<PyType>() {
             return self.method(&owner.get_type().into_any(), &name);
         }

@@ -15,6 +15,7 @@ use pyo3::{
 
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
+    graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked},
     written::Overlay,
 };
@@ -103,6 +104,10 @@ impl<'py> Capture<'py> {
                 self.wrap(getter, self.guards.source(Source::GetAttr(at, "fget".into())))?;
             }
             return self.wrap_untracked(types::attribute_past_python(owner, name)?);
+        }
+        if kind::is_property(descriptor) && !self.writes.is_empty() {
+            let place = self.guards.expression(self.guards.attr(source, &key));
+            return self.break_graph(reason::SIDE_EFFECT, format!("C code is asked for {place} after something was written"));
         }
         self.bound_attr(owner, source, name, descriptor)
     }

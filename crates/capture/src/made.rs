@@ -93,6 +93,7 @@ impl<'py> Capture<'py> {
         let raw = classify(class, key)?;
         if let Some(at) = at {
             match &raw {
+                ClassAttr::Plain(found) | ClassAttr::Descriptor(found) if self.pin_unseen(key, found, at)? => {}
                 ClassAttr::Missing => self.guards.absent(at),
                 ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) => {
                     self.pin_descriptor(class, found, at)?;

@@ -152,7 +152,9 @@ impl<'py> Capture<'py> {
             Effect::Pure => self.call_pure(object, args, kwargs),
             Effect::Numbers => {
                 let (given, keywords) = self.looked_into(args, kwargs)?;
-                if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value)) {
+                // Of nothing, numpy warns in Python.
+                let empty = |value: &Bound<'py, PyAny>| value.len().is_ok_and(|length| length == 0);
+                if !given.iter().chain(keywords.values().iter()).all(|value| self.torch.is_plain(&value) && !empty(&value)) {
                     return self.break_graph(reason::C_FUNCTION, describe(object));
                 }
                 let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;

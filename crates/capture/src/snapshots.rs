@@ -19,6 +19,7 @@ impl<'py> Capture<'py> {
         if let Some(view) = self.readable_view(&value.object)? {
             return Ok(view);
         }
+        self.pin_all_unseen(&value.object)?;
         match self.source_of(&value.object) {
             Some(source) if self.torch.is_container(&value.object) => {
                 let given = self.snapshot(&value.object, source)?;

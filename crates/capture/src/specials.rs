@@ -11,6 +11,7 @@ use crate::{
     consulted,
     effects::Special,
     graph_break::reason,
+    operands::methods_of,
     state::{Capture, Halt, Outcome, Tracked},
     tensors::rows,
 };
@@ -81,32 +82,8 @@ impl<'py> Capture<'py> {
                 }
                 Ok(Tracked::new(py.None().into_bound(py)))
             }
-            (Special::IsInstance, [value, class]) => {
-                let class = self.classes(class)?;
-                let value = &self.instance_of_size(value, &class)?;
-                if self.torch.is_number(&value.object) {
-                    return Ok(boolean(self.number_is_instance(&value.object, &class)?));
-                }
-                if self.torch.is_fake(&value.object) {
-                    let builtins = dynamlir_cpython_abi::import(py, "builtins")?;
-                    let answer = match self.real_of(&value.object) {
-                        Some((real, _)) => dynamlir_interpreter::suspended(|| builtins.call_method1("isinstance", (real, &class)))?,
-                        None => self.tensor_is_instance(&value.object, &class)?,
-                    };
-                    self.registered_tensor(&value.object, &class)?;
-                    return Ok(Tracked::new(answer));
-                }
-                // Of a number that is computed the type is known.
-                if let Some(source) = value.source.or_else(|| self.source_of(&value.object)) {
-                    self.pin_type(&value.object, source)?;
-                }
-                if let Some(source) = self.class_at(&value.object)? {
-                    let kind = value.object.get_type();
-                    self.pin_mro(kind.as_any(), source)?;
-                    self.pin_entry(&kind, source, intern!(py, "__class__"))?;
-                }
-                self.returned(callable.object.call1((&value.object, class)))
-            }
+            (Special::IsInstance, [value, class]) => self.is_instance(&callable.object, value, class),
+            (Special::PlainInstance, args) => self.plain_instance(&callable.object, args),
             (Special::IsSubclass, [value, class]) => {
                 let (value, class) = (self.readable(value)?, self.classes(class)?);
                 if let Some(source) = self.source_of(&value).filter(|_| value.is_instance_of::<PyType>()) {
@@ -288,6 +265,9 @@ impl<'py> Capture<'py> {
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, found).to_owned().into_any()))
             }
             _ => {
+                for arg in args {
+                    self.pin_specials(&arg.object, methods_of(name))?;
+                }
                 let (given, keywords) = self.looked_into(args, kwargs)?;
                 self.returned(self.natively(name, || function.call(given, Some(&keywords))))
             }

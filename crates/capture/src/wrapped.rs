@@ -10,6 +10,7 @@ use pyo3::{
 use crate::{
     calls::{Keywords, describe},
     graph_break::reason,
+    places::Want,
     state::{Capture, Outcome, Tracked, type_name},
 };
 
@@ -165,9 +166,7 @@ impl<'py> Capture<'py> {
 
     /// Takes in a default that Python's own binding of arguments puts in the place of what is missing, as it is.
     fn settle_default(&self, value: Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let value = self.wrap(value, source)?;
-        self.refuse_numbers("a default is", [&value.object])?;
-        self.guard_value(&value)
+        self.take(value, source, Want::Exact).map(drop)
     }
 
     /// Guards the defaults that a call uses, and where it gives too few arguments, how many there are.

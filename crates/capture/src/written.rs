@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_graph::Line;
-use dynamlir_guards::{Relation, Source, SourceId};
+use dynamlir_guards::{Guard, Relation, Source, SourceId, is_watched};
 use pyo3::{
     intern,
     prelude::*,
@@ -175,9 +175,7 @@ impl<'py> Capture<'py> {
             // It is there already.
             return Ok(());
         }
-        if let Some(now) = now
-            && self.is_watched(&now)?
-        {
+        if self.is_watched(now.as_ref(), stored)? {
             return self.refuse_place(stored, ", of which somebody notices when it is gone");
         }
         let value = value.map(|value| (value.object.clone().unbind(), value.source));
@@ -204,19 +202,11 @@ impl<'py> Capture<'py> {
         self.break_graph(reason::SIDE_EFFECT, format!("{shown} may read what was written before it"))
     }
 
-    /// Whether the death of an object may be noticed, which would come later than in plain Python: by a finalizer or a weak reference.
-    /// Torch itself refers to tensors.
-    pub(crate) fn is_watched(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
-        if self.torch.is_primitive(object) || self.torch.is_tensor(object) {
-            return Ok(false);
-        }
-        if lookup(&object.get_type(), "__del__")?.is_some() {
-            return Ok(true);
-        }
-        let count = dynamlir_interpreter::suspended(|| {
-            dynamlir_cpython_abi::import(self.py, "weakref")?.call_method1("getweakrefcount", (object,))
-        })?;
-        Ok(count.extract::<usize>()? > 0)
+    /// Guards that nobody notices when what is stored at a place is gone, or that there is nothing: it goes later than in plain Python.
+    /// Returns true if somebody notices now.
+    pub(crate) fn is_watched(&self, object: Option<&Bound<'py, PyAny>>, stored: SourceId) -> Outcome<bool> {
+        self.guards.add(stored, Guard::Unwatched);
+        Ok(object.map_or(Ok(false), |object| dynamlir_interpreter::suspended(|| is_watched(object)))?)
     }
 
     /// Whether attributes of an existing object are stored in its dict, and looked up there: what reads them consults what was written.

@@ -68,7 +68,7 @@ impl State {
     fn drop_implied(&mut self) {
         let mut reached = HashSet::new();
         for (id, guard) in &self.guards {
-            if matches!(guard, Guard::Absent) {
+            if matches!(guard, Guard::Absent | Guard::Unwatched) {
                 // What is not reached lacks everything.
                 continue;
             }

@@ -20,6 +20,7 @@ use crate::{
     Constant, DictKey, GuardSet, Inputs,
     memo::{Leaf, Memos, Record},
     tree::{Check, FUNCTION, Node, Step},
+    watched::is_watched,
 };
 
 /// One check.
@@ -199,7 +200,7 @@ impl<'a, 'py> Run<'a, 'py> {
         self.inputs.disturbed |= !quiet || !self.checks(node).all(Check::is_pure);
         let Some(mut spot) = reached.spot() else {
             // Nothing is here, so nothing is below.
-            if description.output.is_some() || !self.checks(node).all(|check| matches!(check, Check::Absent)) {
+            if description.output.is_some() || !self.checks(node).all(|check| matches!(check, Check::Absent | Check::Unwatched)) {
                 return Ok(false);
             }
             for &child in &description.children {
@@ -358,6 +359,7 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
         Check::Compares(comparison) => Ok(object.cast_exact::<PyFloat>().is_ok_and(|float| comparison.holds(float.value()))),
         Check::Present => Ok(true),
         Check::Absent => Ok(false),
+        Check::Unwatched => Ok(!is_watched(object)?),
         Check::Length(length) => Ok(length_of(object)? == *length),
         Check::DictKeys(keys) => dict_keys(keys, object),
         Check::SetElements(elements) => set_elements(elements, object),
@@ -410,7 +412,7 @@ fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut R
             }
             recorded
         }
-        Check::Absent => false,
+        Check::Absent | Check::Unwatched => false,
     })
 }
 

@@ -64,7 +64,7 @@ impl<'a> Cover<'a> {
         let mut reached = HashSet::new();
         for (source, guard) in &narrow.guards {
             said.entry(*source).or_default().push(guard);
-            let mut at = if matches!(guard, Said::Absent) { None } else { Some(*source) };
+            let mut at = if matches!(guard, Said::Absent | Said::Unwatched) { None } else { Some(*source) };
             while let Some(id) = at.filter(|id| reached.insert(*id)) {
                 at = narrow.sources.get(id).base();
             }
@@ -197,7 +197,7 @@ fn follows(guard: &Said, known: &Said) -> bool {
         (Said::Equals(constant), Said::Equals(other)) => constant == other,
         (Said::Type(class, _), Said::Equals(constant)) => constant.class_address() == *class,
         (Said::Tensor(tensor), Said::Tensor(other)) => is_wider(tensor, other),
-        (Said::Absent, Said::Absent) => true,
+        (Said::Absent, Said::Absent) | (Said::Unwatched, Said::Unwatched) => true,
         (Said::Length(length), Said::Length(other)) => length == other,
         (Said::DictKeys(keys), Said::DictKeys(other)) => keys == other,
         (Said::SetElements(elements), Said::SetElements(other)) | (Said::SetOrder(elements), Said::SetOrder(other)) => elements == other,

@@ -63,6 +63,7 @@ pub(crate) enum Said {
     SetOrder(Arc<[Constant]>),
     Code(usize, Arc<str>),
     Compares(Comparison),
+    Unwatched,
 }
 
 struct Listed {
@@ -99,6 +100,7 @@ impl Texts {
             Guard::Absent => Said::Absent,
             Guard::Length(length) => Said::Length(*length),
             Guard::Compares(comparison) => Said::Compares(*comparison),
+            Guard::Unwatched => Said::Unwatched,
             Guard::DictKeys(keys) => Said::DictKeys(keys.clone()),
             Guard::SetElements(elements) => Said::SetElements(elements.clone()),
             Guard::SetOrder(elements) => Said::SetOrder(elements.clone()),
@@ -279,6 +281,7 @@ fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> 
         Said::SetOrder(elements) => format!("list({value}) == [{}]", list(elements)),
         Said::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
         Said::Compares(comparison) => comparison.text(&value),
+        Said::Unwatched => format!("not ___is_watched({value})"),
     }]
 }
 
@@ -304,6 +307,7 @@ fn expectation(guard: &Said) -> String {
         Said::Type(_, text) | Said::Identity(_, text) | Said::Code(_, text) => text.to_string(),
         Said::Equals(constant) => constant.to_string(),
         Said::Compares(comparison) => comparison.text("a float"),
+        Said::Unwatched => "what nobody misses".to_owned(),
         Said::Present => "something".to_owned(),
         Said::Absent => "nothing".to_owned(),
         Said::Length(length) => format!("{length} elements"),

@@ -33,6 +33,8 @@ pub enum Guard {
     Code(Py<PyAny>),
     /// A float that compares so.
     Compares(Comparison),
+    /// Nobody notices when it is gone, or there is nothing; see [`crate::is_watched`].
+    Unwatched,
 }
 
 /// What comparing a float with a constant gives.
@@ -85,6 +87,7 @@ impl Guard {
             Self::SetOrder(elements) => Self::SetOrder(elements.clone()),
             Self::Code(code) => Self::Code(code.clone_ref(py)),
             Self::Compares(comparison) => Self::Compares(*comparison),
+            Self::Unwatched => Self::Unwatched,
         }
     }
 
@@ -103,6 +106,7 @@ impl Guard {
             Self::SetOrder(_) => "order".to_owned(),
             Self::Code(code) => format!("code {}", code.as_ptr() as usize),
             Self::Compares(comparison) => format!("compares {comparison:?}"),
+            Self::Unwatched => "unwatched".to_owned(),
         }
     }
 }

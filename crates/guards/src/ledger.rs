@@ -151,7 +151,7 @@ impl<'a> Check<'a> {
                     at.keys = number as u32;
                 }
                 Guard::SetElements(_) | Guard::SetOrder(_) => at.says |= KEYED,
-                Guard::Present | Guard::Code(_) | Guard::Compares(_) => {}
+                Guard::Present | Guard::Code(_) | Guard::Compares(_) | Guard::Unwatched => {}
             }
         }
         Self { state, covered, twins: twins(state), known: [vec![0; count], vec![0; count]] }

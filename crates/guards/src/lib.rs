@@ -29,6 +29,7 @@ mod sizes;
 mod source;
 mod tensor;
 mod tree;
+mod watched;
 
 pub use builder::{Checkpoint, GuardBuilder};
 pub use computed::{Computed, Operand, Predicate, compare};
@@ -44,3 +45,4 @@ pub use set::{Checked, GuardSet, Inputs, Roots};
 pub use sizes::{Extent, LARGEST_SIZE, SizeRelation, size_in};
 pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};
 pub use tensor::{DYNAMIC_MARKS, TensorMatch};
+pub use watched::is_watched;

@@ -12,7 +12,7 @@ mod tensor;
 mod trail;
 
 pub use learn::learn_tensors;
-pub use pins::{Pin, Pins};
+pub use pins::{Pin, Pins, is_pin};
 pub use recorder::{Proof, Reached, Recorder, Spot};
 pub use tensor::{TensorClass, tensor_of};
 pub use trail::Trail;

@@ -1,14 +1,32 @@
 //! Weakly held objects that share one fate: when the first of them dies, all who rely on them are told.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    ffi::CStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use pyo3::{
+    intern,
     prelude::*,
     types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference},
 };
+
+/// The name of what the references of pins call.
+const CALLBACK: &CStr = c"dynamlir_pin";
+
+/// Returns true if a weak reference is that of a pin.
+///
+/// # Errors
+/// What Python raised.
+pub fn is_pin(reference: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = reference.py();
+    let callback = reference.getattr(intern!(py, "__callback__"))?;
+    Ok(callback.is_exact_instance_of::<PyCFunction>()
+        && callback.getattr(intern!(py, "__name__"))?.extract::<&str>()?.as_bytes() == CALLBACK.to_bytes())
+}
 
 /// A group of weakly held objects.
 pub struct Pins {
@@ -33,7 +51,7 @@ impl Pins {
         let alive = Arc::new(AtomicBool::new(true));
         let flag = alive.clone();
         let closure = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| flag.store(false, Ordering::Relaxed);
-        Ok(Self { alive, callback: PyCFunction::new_closure(py, None, None, closure)?.unbind() })
+        Ok(Self { alive, callback: PyCFunction::new_closure(py, Some(CALLBACK), None, closure)?.unbind() })
     }
 
     /// Whether all its objects are.

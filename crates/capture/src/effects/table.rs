@@ -183,6 +183,7 @@ pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
     ("itertools", "chain", "from_iterable", Special::ChainOf),
     ("builtins", "type", "__subclasses__", Special::Subclasses),
+    ("builtins", "type", "__instancecheck__", Special::PlainInstance),
     ("types", "GetSetDescriptorType", "__get__", Special::Binds),
     ("types", "MemberDescriptorType", "__get__", Special::Binds),
     // Ranges for a profiler: there are none within a graph.

@@ -1,9 +1,12 @@
 //! Objects that existed before the frame: where they were reached, and what was looked into.
 
-use std::cell::{OnceCell, RefCell};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+};
 
 use dynamlir_guards::SourceId;
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyType};
 
 use super::{
     Capture, Tracked,
@@ -35,6 +38,8 @@ pub struct Existing {
     compared: RefCell<Set<SourceId>>,
     /// The addresses of cells of existing functions, which keep them alive, by where their contents are reached.
     pub(crate) cells: RefCell<Journal<SourceId, usize>>,
+    /// Classes whose special methods are all seen, by address, kept alive.
+    pub(crate) seen_classes: RefCell<HashMap<usize, Py<PyType>>>,
     /// The globals of the captured function, once one of them was looked up.
     pub(crate) globals: OnceCell<Py<PyAny>>,
 }

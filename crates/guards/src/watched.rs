@@ -1,0 +1,87 @@
+//! Tells if somebody notices when an object is gone: by a finalizer, or through a weak reference.
+//!
+//! A call that puts something in the place of an object does so once its graph has run. Where nobody notices, that is as good as before.
+
+use dynamlir_cpython_abi::{import, types};
+use dynamlir_trails::is_pin;
+use pyo3::{
+    intern,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyNone, PySet, PyString, PyTuple},
+};
+
+/// How many objects are looked at within containers that go.
+const MOST: usize = 4096;
+
+/// Returns true if the death of an object, or of what a container holds that goes with it, may be noticed. Torch itself refers to tensors.
+///
+/// # Errors
+/// What Python raised.
+pub fn is_watched(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static DEQUE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let mut waiting = vec![object.clone()];
+    let mut seen = 0;
+    while let Some(object) = waiting.pop() {
+        if is_leaf(&object) {
+            continue;
+        }
+        seen += 1;
+        if seen > MOST {
+            return Ok(true);
+        }
+        if let Ok(items) = object.cast_exact::<PyList>() {
+            waiting.extend(items.iter());
+        } else if let Ok(items) = object.cast_exact::<PyTuple>() {
+            waiting.extend(items.iter());
+        } else if let Ok(items) = object.cast_exact::<PyDict>() {
+            waiting.extend(items.values().iter());
+        } else if object.get_type().is(&found(&DEQUE, object.py(), "collections", "deque")?) {
+            waiting.extend(object.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+        } else if is_noticed(&object)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
+    object.is_exact_instance_of::<PyNone>()
+        || object.is_exact_instance_of::<PyBool>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyComplex>()
+        || object.is_exact_instance_of::<PyString>()
+        || object.is_exact_instance_of::<PyBytes>()
+}
+
+/// Of the object alone.
+fn is_noticed(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static TENSOR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static COUNT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static LIST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    let class = object.get_type();
+    let is_set = object.is_exact_instance_of::<PySet>() || object.is_exact_instance_of::<PyFrozenSet>();
+    if !is_set && class.is_subclass(&found(&TENSOR, py, "torch", "Tensor")?)? {
+        return Ok(false);
+    }
+    for base in types::mro(&class)? {
+        if types::dict(&base)?.contains(intern!(py, "__del__"))? {
+            return Ok(true);
+        }
+    }
+    if found(&COUNT, py, "_weakref", "getweakrefcount")?.call1((object,))?.extract::<usize>()? == 0 {
+        return Ok(false);
+    }
+    for reference in found(&LIST, py, "_weakref", "getweakrefs")?.call1((object,))?.cast::<PyList>()? {
+        if !is_pin(&reference)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn found<'py>(kept: &PyOnceLock<Py<PyAny>>, py: Python<'py>, module: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    Ok(kept.get_or_try_init(py, || import(py, module)?.getattr(name).map(Bound::unbind))?.bind(py).clone())
+}
