@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch._functorch import eager_transforms
 from torch.utils import _device
 
 from .capture import forward_mode
+from .choices import CHOICES
 
 
 def _knows_autocast(device: str) -> bool:
@@ -74,6 +75,7 @@ class ThreadState:
         self.random = torch.get_rng_state()
         self.function_modes = _function_modes()
         self.device = _device.CURRENT_DEVICE
+        self.choices = [get() for get, _ in CHOICES]
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -107,6 +109,9 @@ class ThreadState:
             torch.autocast_decrement_nesting()
         for _ in range(self.nesting - _autocast_nesting()):
             torch.autocast_increment_nesting()
+        for (get, put), before in zip(CHOICES, self.choices, strict=True):
+            if get() != before:
+                put(before)
         torch._C._set_grad_enabled(self.grad)
         torch.set_rng_state(self.random)
 
@@ -114,6 +119,16 @@ class ThreadState:
         """Whether the same function modes are active."""
         now = _function_modes()
         return len(now) == len(self.function_modes) and all(map(operator.is_, now, self.function_modes))
+
+    def chooses_otherwise(self) -> bool:
+        """Whether other kernels of attention may be called now."""
+        return any(get() != before for (get, _), before in zip(CHOICES, self.choices, strict=True))
+
+    def answered(self, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What a function that reads a part of the state answered, as a tuple of one; empty for other functions."""
+        if function is torch.get_autocast_dtype and args and args[0] in self.autocast:
+            return (self.autocast[args[0]][1],)
+        return tuple(before for (get, _), before in zip(CHOICES, self.choices, strict=True) if get is function)
 
     def changed(self) -> list[str]:
         """What is set otherwise now, in words."""
@@ -129,4 +144,6 @@ class ThreadState:
             found.append("a transform of torch.func")
         if torch._C._is_fwd_grad_enabled() != self.forward_grad:
             found.append("forward grad mode")
+        if self.chooses_otherwise():
+            found.append("which kernels of attention are called")
         return found

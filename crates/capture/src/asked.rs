@@ -2,8 +2,11 @@
 //! addresses of objects.
 
 use dynamlir_cpython_abi::Thread;
-use dynamlir_guards::{Constant, Source};
-use pyo3::{prelude::*, types::PyTuple};
+use dynamlir_guards::{Constant, Source, SourceId};
+use pyo3::{
+    prelude::*,
+    types::{PyList, PyTuple},
+};
 
 use crate::{
     attributes::lookup,
@@ -26,15 +29,35 @@ impl<'py> Capture<'py> {
         };
         // The guard asks about these very values.
         self.guard_inside([given.as_any()], &[])?;
-        let answer = self.outside(|| function.call1(given))?;
+        let answer = self.outside(|| function.call1(&given))?;
+        // What the frame has set is asked of what was there before it.
+        let before = self.ask("answered_before", (function, &given))?.cast_into::<PyTuple>().map_err(PyErr::from)?;
+        let guarded = if before.is_empty() { answer.clone() } else { before.get_item(0)? };
         let module: String = function.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
         let label = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };
         let held = self.guarded(self.guards.hold(function, &label))?;
         let source = self.guards.source(Source::Answer(held, arguments));
-        if !self.guarded(self.guards.equals(source, &answer))? {
+        if !self.guards_answer(source, &guarded)? {
             return self.break_graph(reason::UNGUARDABLE, format!("the {} that {name} answers", type_name(&answer)));
         }
-        Ok(Tracked::new(answer))
+        // What was made outside is not the frame's.
+        Ok(Tracked::new(match answer.cast_exact::<PyList>() {
+            Ok(list) => PyList::new(self.py, list)?.into_any(),
+            Err(_) => answer,
+        }))
+    }
+
+    /// Guards that a setting has this value, which may be a list of such; false if that cannot be.
+    fn guards_answer(&self, source: SourceId, value: &Bound<'py, PyAny>) -> Outcome<bool> {
+        let Ok(list) = value.cast_exact::<PyList>() else { return self.guarded(self.guards.equals(source, value)) };
+        self.pin_type(value, source)?;
+        self.guards.length(source, list.len());
+        for (at, item) in list.iter().enumerate() {
+            if !self.guarded(self.guards.equals(self.guards.source(Source::Index(source, at as u32)), &item))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Guards the default device of the thread, which is a function mode around the call: others of those are not followed, so that none

@@ -49,6 +49,7 @@ impl<'py> Capture<'py> {
             // The one that is captured stands elsewhere meanwhile.
             return self.break_graph(reason::UNGUARDABLE, format!("{name} of a frame"));
         }
+        self.refuse_token(&owner.object)?;
         if owner.object.is_exact_instance_of::<PySuper>() {
             self.refuse_filling(&owner.object, "looks behind")?;
             return self.super_attr(&owner.object, name);

@@ -125,6 +125,10 @@ pub enum Special {
     Reached,
     /// `ContextVar.get`
     ContextVarGet,
+    /// `ContextVar.set`
+    ContextVarSet,
+    /// `ContextVar.reset`
+    ContextVarReset,
     /// `itertools.chain.from_iterable`
     ChainOf,
     /// `type.__subclasses__`

@@ -7,7 +7,7 @@ use pyo3::{prelude::*, types::PyString};
 use crate::{
     sizes::{is_size, node_of},
     state::{Capture, Tracked, Written, WrittenKind, type_name},
-    written::is_set_back,
+    written::{is_set_back, is_set_later},
 };
 
 /// Longer text is not shown.
@@ -34,9 +34,9 @@ impl<'py> Capture<'py> {
     /// As [`Capture::effects_in_words`], with the objects that are concerned.
     pub(crate) fn effects_seen(&self) -> Vec<SeenEffect> {
         let writes = self.writes.all();
-        let done = writes.iter().filter(|written| !is_set_back(written, &writes));
+        let done = writes.iter().filter(|written| !is_set_back(written, &writes) && !is_set_later(written, &writes));
         done.map(|written| {
-            let named = matches!(written.kind, WrittenKind::Attribute | WrittenKind::Global);
+            let named = written.kind.is_named();
             let name = || PyString::new(self.py, &written.name).into_any().unbind();
             let holds = written.kind == WrittenKind::Contents;
             SeenEffect {
@@ -62,7 +62,7 @@ impl<'py> Capture<'py> {
     /// All that the call does once the graph has run, in order, each with the lines that ask for it.
     pub(crate) fn effects_in_words(&self) -> Vec<(String, Vec<Line>)> {
         let writes = self.writes.all();
-        let done = writes.iter().filter(|written| !is_set_back(written, &writes));
+        let done = writes.iter().filter(|written| !is_set_back(written, &writes) && !is_set_later(written, &writes));
         done.map(|written| (self.in_words(written), written.location.clone())).collect()
     }
 
@@ -70,7 +70,7 @@ impl<'py> Capture<'py> {
         let owner = self.guards.expression(written.source);
         let value = written.tracked(self.py).map(|value| self.value_in_words(&value));
         let place = match written.kind {
-            WrittenKind::Attribute | WrittenKind::Global => self.guards.expression(written.stored),
+            WrittenKind::Attribute | WrittenKind::Global | WrittenKind::Context => self.guards.expression(written.stored),
             WrittenKind::Contents => return format!("{owner} holds what all changes have left in it"),
             WrittenKind::Call => match &written.key {
                 Some(key) => format!("{owner}[{}]", self.value_in_words(&Tracked::new(key.bind(self.py).clone()))),

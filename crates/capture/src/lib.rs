@@ -18,6 +18,7 @@ mod computed;
 mod consulted;
 mod containers;
 mod contents;
+mod contexts;
 pub mod effects;
 mod effects_told;
 mod entered;

@@ -192,6 +192,8 @@ impl<'py> Capture<'py> {
             (Special::Unlock, _) if self.fills_a_cache() => Ok(Tracked::new(py.None().into_bound(py))),
             (Special::Lock | Special::Unlock, _) => self.stop_at_unknown(&callable.object),
             (Special::ContextVarGet, _) => self.context_value(&callable.object, args),
+            (Special::ContextVarSet, _) => self.set_context(&callable.object, args),
+            (Special::ContextVarReset, _) => self.reset_context(&callable.object, args),
             _ => {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
                 let returned = self.returned(callable.object.call(given, Some(&keywords)));

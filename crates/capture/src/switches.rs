@@ -38,6 +38,8 @@ enum Switch<'py> {
     OfTorch,
     /// It is a module that `torch.compile` or `dynamlir.compile` has made: the one that it was made of, by these attributes, is called.
     Module(&'static [&'static str]),
+    /// It sets Dynamo's own configuration around what these variables of it hold: the setting, and the function that is looked into.
+    Configured([(u32, &'static str, Bound<'py, PyAny>); 2]),
     /// It does nothing here.
     Nothing,
 }
@@ -59,6 +61,24 @@ fn disabled(what: &Bound<'_, PyAny>, why: Option<Bound<'_, PyAny>>) -> PyResult<
         Some(why) => format!("{by}: {}", why.str()?),
         None => by,
     })
+}
+
+/// What `torch._dynamo.patch_dynamo_config`, or `dont_skip_tracing`, has made a function of. How Dynamo traces is nothing to this capture.
+fn configured<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<[(u32, &'static str, Bound<'py, PyAny>); 2]>> {
+    let py = function.py();
+    let (Some(code), Some(utils)) = (code(function), imported(py, intern!(py, "torch._dynamo.external_utils"))?) else { return Ok(None) };
+    let is_its = code.getattr(intern!(py, "co_name"))?.eq("inner")?
+        && code.getattr(intern!(py, "co_filename"))?.eq(utils.getattr(intern!(py, "__file__"))?)?;
+    let (true, Some(decorators)) = (is_its, imported(py, intern!(py, "torch._dynamo.decorators"))?) else { return Ok(None) };
+    let names = code.getattr(intern!(py, "co_freevars"))?;
+    let held = |name: &'static str| -> PyResult<_> {
+        let index: usize = names.call_method1(intern!(py, "index"), (name,))?.extract()?;
+        let cell = function.getattr(intern!(py, "__closure__"))?.get_item(index)?;
+        Ok((index as u32, name, cell.getattr(intern!(py, "cell_contents"))?))
+    };
+    let parts = [held("self")?, held("func")?];
+    let patch = decorators.getattr_opt(intern!(py, "DynamoConfigPatchProxy"))?;
+    Ok(patch.is_some_and(|patch| parts[0].2.get_type().is(&patch)).then_some(parts))
 }
 
 /// Whether an object's address is in one of the tables of `torch._dynamo.trace_rules`.
@@ -105,6 +125,17 @@ impl<'py> Capture<'py> {
                     own = self.load_attr(&own, &PyString::intern(self.py, name))?;
                 }
                 self.call(&own, args, kwargs).map(Some)
+            }
+            Switch::Configured(parts) => {
+                let [setting, own] = parts.map(|(index, name, held)| match self.source(callable) {
+                    Some(base) => self.wrap(held, self.guards.source(Source::Closure { base, index, name: name.into() })),
+                    None => Ok(Tracked::new(held)),
+                });
+                let setting = setting?;
+                if let Some(source) = self.source(&setting) {
+                    self.pin_type(&setting.object, source)?;
+                }
+                self.call(&own?, args, kwargs).map(Some)
             }
             Switch::Out(_) | Switch::Nothing => Ok(Some(Tracked::new(self.py.None().into_bound(self.py)))),
         }
@@ -157,6 +188,9 @@ impl<'py> Capture<'py> {
         }
         if is_function && self.is_compiled_by_torch(object)? {
             return Ok(Some(Switch::OfTorch));
+        }
+        if is_function && let Some(parts) = configured(object)? {
+            return Ok(Some(Switch::Configured(parts)));
         }
         if let Some(path) = self.module_within(object)? {
             return Ok(Some(Switch::Module(path)));

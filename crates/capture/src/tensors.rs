@@ -199,7 +199,9 @@ impl<'py> Capture<'py> {
         kwargs: &[(String, Tracked<'py>)],
     ) -> Outcome<Tracked<'py>> {
         let name: String = callable.getattr("__name__")?.extract()?;
-        self.named_call(callable, &name, args, kwargs, Form::State)
+        let result = self.named_call(callable, &name, args, kwargs, Form::State);
+        self.progress.chooses.set(self.ask("chooses_otherwise", ())?.is_truthy()?);
+        result
     }
 
     /// A call of a function that is one node, without looking into it.

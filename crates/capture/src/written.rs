@@ -280,7 +280,7 @@ impl<'py> Capture<'py> {
         let writes = self.writes.all();
         let mut steps = Vec::with_capacity(writes.len() + 1);
         for written in &writes {
-            if is_set_back(written, &writes) {
+            if is_set_back(written, &writes) || is_set_later(written, &writes) {
                 continue;
             }
             let stored = written.stored;
@@ -295,6 +295,10 @@ impl<'py> Capture<'py> {
             self.guards.written(written.source);
             if matches!(written.kind, WrittenKind::Call | WrittenKind::Contents) {
                 steps.extend(self.change_steps(written, outputs).map_err(|halt| at(halt, &written.location))?);
+                continue;
+            }
+            if written.kind == WrittenKind::Context {
+                steps.extend(self.context_step(written, outputs).map_err(|halt| at(halt, &written.location))?);
                 continue;
             }
             let owner = Recipe::Input(self.guards.collect(written.source));
@@ -334,6 +338,10 @@ impl<'py> Capture<'py> {
             }
             if kind::is_cell(written.owner.bind(self.py)) {
                 self.tell_cells_apart(written);
+                continue;
+            }
+            if written.kind == WrittenKind::Context {
+                self.tell_variables_apart(written);
                 continue;
             }
             let (owner, of_module) = (written.owner.bind(self.py), is_module(written.owner.bind(self.py)));
@@ -400,6 +408,12 @@ pub(crate) fn is_set_back(written: &Written, writes: &[Rc<Written>]) -> bool {
     let same = |other: &&Rc<Written>| other.storage == written.storage && (other.name == written.name || other.key.is_some());
     let is_place = written.kind != WrittenKind::Call || written.key.is_some();
     is_place && written.value.as_ref().is_some_and(|(_, source)| *source == Some(written.stored)) && writes.iter().filter(same).count() == 1
+}
+
+/// Whether a context variable is set once more: its latest value is what others see.
+pub(crate) fn is_set_later(written: &Written, writes: &[Rc<Written>]) -> bool {
+    let latest = |other: &&Rc<Written>| other.kind == WrittenKind::Context && other.storage == written.storage;
+    written.kind == WrittenKind::Context && writes.iter().rev().find(latest).is_some_and(|latest| !std::ptr::eq(&**latest, written))
 }
 
 /// The same end of a capture, at these lines.

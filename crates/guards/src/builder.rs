@@ -7,6 +7,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
+use dynamlir_cpython_abi::{kind, types};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
     intern,
@@ -79,6 +80,16 @@ impl State {
         }
         self.guards.retain(|(id, guard)| !matches!(guard, Guard::Present) || !reached.contains(id));
     }
+}
+
+/// The class that a method or an attribute of C's belongs to, if it is found there, and its name.
+fn class_member<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyType>, String)>> {
+    if !kind::is_class_member(object) {
+        return Ok(None);
+    }
+    let (class, name) = (object.getattr("__objclass__")?.cast_into::<PyType>()?, object.getattr("__name__")?);
+    let found = types::dict(&class)?.get_item(&name).ok().filter(|found| found.is(object));
+    found.map(|_| Ok((class, name.extract()?))).transpose()
 }
 
 impl GuardBuilder {
@@ -193,6 +204,11 @@ impl GuardBuilder {
     /// # Errors
     /// When it takes no weak references.
     pub fn hold(&self, object: &Bound<'_, PyAny>, name: &str) -> Result<SourceId, GuardError> {
+        if let Some((class, name)) = class_member(object)? {
+            // It may take no weak references. Its class does, and has it.
+            let label = class.fully_qualified_name()?.to_string();
+            return Ok(self.type_attr(self.hold(&class, &label)?, &name));
+        }
         Held::possible(object)?;
         let mut state = self.state.borrow_mut();
         let address = object.as_ptr() as usize;

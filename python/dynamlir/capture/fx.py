@@ -16,6 +16,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import expressions, places
+from ..choices import CHOICES
 from ..reasons import Fallback
 from . import uncut
 
@@ -230,7 +231,7 @@ def _alike(example: FakeTensor) -> torch.Tensor:
     return FakeTensor(example.fake_mode, memory, example.device)
 
 
-# What autocast's context is made of: passes of fx must not drop it because nobody uses what it returns.
+# What sets state of the thread: passes of fx must not drop it because nobody uses what it returns.
 for _switch in (
     torch.set_autocast_enabled,
     torch.set_autocast_dtype,
@@ -238,6 +239,7 @@ for _switch in (
     torch.clear_autocast_cache,
     torch.autocast_increment_nesting,
     torch.autocast_decrement_nesting,
+    *(put for _, put in CHOICES),
 ):
     torch.fx.node.has_side_effect(_switch)
 

@@ -293,6 +293,14 @@ class Session:
         """Whether the frame sets state of the thread."""
         return bool(self._setter)
 
+    def chooses_otherwise(self) -> bool:
+        """Whether the frame has set which kernels are called, and not set it back."""
+        return self._state.chooses_otherwise()
+
+    def answered_before(self, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What a function answered before the frame, as a tuple of one, if that is known and the frame sets state."""
+        return self._state.answered(function, args) if self._setter else ()
+
     def note_repeated(self, module: torch.nn.Module) -> None:
         """Say of which module a call was not interpreted."""
         self.repeated.append(type(module).__name__)

@@ -181,6 +181,8 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
 /// Methods that the policy does itself, by the class that has them.
 pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
+    ("_contextvars", "ContextVar", "set", Special::ContextVarSet),
+    ("_contextvars", "ContextVar", "reset", Special::ContextVarReset),
     ("itertools", "chain", "from_iterable", Special::ChainOf),
     ("builtins", "type", "__subclasses__", Special::Subclasses),
     ("builtins", "type", "__instancecheck__", Special::PlainInstance),

@@ -10,6 +10,7 @@ use super::{
     Capture,
     journal::{Journal, Mark},
 };
+use crate::contexts::Token;
 
 /// By the address of a function.
 type Functions = Journal<usize, (Py<PyAny>, Option<SourceId>)>;
@@ -23,6 +24,8 @@ pub struct Own {
     functions: RefCell<Functions>,
     /// Cells of existing functions that were handed to functions of the frame's, by address, kept alive.
     cells: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
+    /// What it has got for setting context variables, and has not used yet.
+    pub(crate) tokens: RefCell<Vec<Token>>,
 }
 
 /// How far [`Own`] is.

@@ -111,6 +111,8 @@ pub struct Progress {
     pub(crate) born: RefCell<HashMap<usize, usize>>,
     /// The thread's state before the first instruction, and the one that has changed it.
     pub(crate) torch: Cell<Option<TorchState>>,
+    /// Whether what chooses torch's kernels is set otherwise than then.
+    pub(crate) chooses: Cell<bool>,
     /// How many function modes were active then: `with torch.device(…)` is one.
     pub(crate) modes: Cell<usize>,
     /// See [`Progress::torch`].

@@ -24,12 +24,14 @@ pub(crate) enum Kind {
     Call,
     /// All that a container holds, which its copy has.
     Contents,
+    /// As the value of a context variable.
+    Context,
 }
 
 impl Kind {
     /// Whether something is stored under a name.
-    fn is_named(self) -> bool {
-        matches!(self, Self::Attribute | Self::Global)
+    pub(crate) fn is_named(self) -> bool {
+        matches!(self, Self::Attribute | Self::Global | Self::Context)
     }
 }
 
