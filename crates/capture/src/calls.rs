@@ -4,18 +4,21 @@ use dynamlir_cpython_abi::{function, kind, types};
 use dynamlir_guards::Source;
 use dynamlir_interpreter::{Value, semantics};
 use pyo3::{
+    exceptions::PyBaseException,
     prelude::*,
     types::{PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PySet, PyString, PyTuple, PyType},
 };
 
 use crate::{
     attributes::lookup,
+    consulted,
     effects::{Effect, NODES},
     graph_break::{GraphBreak, reason},
     kinds::{self, Kind, Known},
     lookups::is_immutable,
     operands::methods_of,
     places::Want,
+    reduce::Layout,
     state::{Capture, Halt, Outcome, Tracked, type_name},
 };
 
@@ -319,7 +322,25 @@ impl<'py> Capture<'py> {
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             return self.returned(object.call(given, Some(&keywords)));
         }
+        if self.makes_a_value(kind)? {
+            // A number or text by what C code finds in what it is given, which an `__init__` in Python gets as well.
+            let given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
+            self.guard_values(given.clone(), consulted::METHODS, true, Want::Exact)?;
+            given.into_iter().try_for_each(|value| self.guard_digits_in(value))?;
+            if !lookup(kind, "__init__")?.is_some_and(|found| kind::is_function(&found)) {
+                let (given, keywords) = self.native_arguments(args, kwargs)?;
+                return self.returned(object.call(given, Some(&keywords)));
+            }
+        }
         self.enter(object, args, kwargs)
+    }
+
+    /// Returns true if C code makes the instances of a class of what it finds in its arguments, and does not just keep them.
+    fn makes_a_value(&self, kind: &Bound<'py, PyType>) -> Outcome<bool> {
+        let made_by_c = lookup(kind, "__new__")?.is_some_and(|found| kind::is_c_function(&found));
+        let base = Layout::of(kind)?.base;
+        let keeps = base.is(self.py.get_type::<PyAny>()) || kind.is_subclass_of::<PyBaseException>()? || kind.is_subclass_of::<PyType>()?;
+        Ok(made_by_c && !keeps && !base.module()?.to_str()?.starts_with("torch"))
     }
 
     /// A binary operator by its name in `operator`.

@@ -11,6 +11,7 @@ use crate::{
     attributes::lookup,
     graph_break::reason,
     operands::methods_of,
+    places::Want,
     sizes::{is_size, node_of},
     state::{Capture, Outcome, Tracked, type_name},
 };
@@ -96,6 +97,16 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(false)
+    }
+
+    /// Guards what existed and is in something of the frame's own that an operation is given: `x.new_tensor([v])`. Ends the capture where the
+    /// frame has changed it.
+    pub(crate) fn guard_given<'a>(&self, values: impl Iterator<Item = &'a Bound<'py, PyAny>> + Clone) -> Outcome<()>
+    where
+        'py: 'a,
+    {
+        self.refuse_changed_within(values.clone())?;
+        self.guard_values(values.filter(|value| self.source_of(value).is_none()), &[], true, Want::Exact)
     }
 
     /// A Python value as an argument of a node.

@@ -111,6 +111,7 @@ const OPERATORS: &[&str] = &["and_", "iand", "ior", "isub", "ixor", "or_", "sub"
 const OF_RECEIVER: &[&str] = &[
     "__contains__",
     "__eq__",
+    "__format__",
     "__ge__",
     "__gt__",
     "__hash__",
@@ -198,11 +199,20 @@ impl<'py> Capture<'py> {
         'py: 'a,
     {
         let mut seen = HashSet::new();
-        let given: Vec<_> = values.into_iter().filter(|value| !self.torch.is_primitive(value)).cloned().collect();
+        let is_text = specials.contains(&"__repr__");
+        let mut given = Vec::new();
+        for value in values {
+            if !self.torch.is_primitive(value) {
+                given.push(value.clone());
+            } else {
+                self.guard_text_of(value, is_text)?;
+            }
+        }
         self.refuse_changed_within(&given)?;
         let mut waiting: Vec<_> = given.into_iter().map(|value| (value, want)).collect();
         let exactly = |values: Vec<Bound<'py, PyAny>>| values.into_iter().map(|value| (value, Want::Exact));
         while let Some((value, want)) = waiting.pop() {
+            self.guard_text_of(&value, is_text)?;
             if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert((value.as_ptr() as usize, want)) {
                 continue;
             }

@@ -68,6 +68,7 @@ mod suspend;
 mod switches;
 mod tensor_writes;
 mod tensors;
+mod texts;
 pub mod torch;
 mod unpacked;
 mod unproven;

@@ -186,6 +186,7 @@ impl<'py> Capture<'py> {
     /// A call of a function that looks at nothing but data: what it returns is new.
     pub(crate) fn call_on_data(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let (given, keywords) = self.looked_into(args, kwargs)?;
+        given.iter().chain(keywords.values().iter()).try_for_each(|value| self.guard_digits_in(&value))?;
         let result = dynamlir_interpreter::suspended(|| object.call(given, Some(&keywords)))?;
         let mut waiting = vec![result.clone()];
         while let Some(value) = waiting.pop() {
@@ -287,6 +288,9 @@ impl<'py> Capture<'py> {
             return self.call(&self.load_attr(&dict, &PyString::new(self.py, &name))?, args, kwargs);
         }
         self.refuse_lookups_in_fields(object, &name, args)?;
+        if name == "int" {
+            args.iter().try_for_each(|arg| self.guard_digits_in(&arg.object))?;
+        }
         self.guard_beneath(object, &name, args, false, Want::Flexible)?;
         for (_, value) in kwargs {
             self.guard_beneath(object, &name, std::slice::from_ref(value), false, Want::Flexible)?;

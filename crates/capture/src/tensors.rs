@@ -289,7 +289,7 @@ impl<'py> Capture<'py> {
             let operation = if form == Form::Method { format!("Tensor.{}", target.base) } else { target.qualified.clone() };
             self.refuse_called(&target.base, &operation, args.iter().chain(kwargs.iter().map(|(_, value)| value)))?;
         }
-        self.refuse_changed_within(args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object))?;
+        self.guard_given(args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object))?;
         let mut objects = Vec::with_capacity(args.len());
         let mut arguments = Vec::with_capacity(args.len());
         for arg in args {
