@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import types
 
 import dynamlir
@@ -109,3 +110,50 @@ def test_objects_of_which_there_is_one_have_no_further_guard():
     compiled = dynamlir.compile(choose, fullgraph=True)
     for given in ((None, False, torch.float64), (3, True, torch.float32), (3, False, torch.float64)):
         assert torch.equal(compiled(X, *given), choose(X, *given))
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+
+def in_a_list(x, value):
+    held = [value, value]
+    time.perf_counter()
+    return x, held[0] is value, held == [value, value], held[0] is held[1]
+
+
+def in_a_dict(x, value):
+    held = {"a": value}
+    time.perf_counter()
+    return x, held["a"] is value, held == {"a": value}
+
+
+def in_a_tuple(x, value):
+    held = ((value, 1), value)
+    time.perf_counter()
+    return x, held[0][0] is held[1], held[0] == (value, 1)
+
+
+def in_an_object(x, value):
+    held = Holder([value])
+    time.perf_counter()
+    return x, held.value == [value]
+
+
+def of_two(x, value):
+    held, first = [value, NAN], NAN
+    time.perf_counter()
+    return x, held[0] is held[1], held[1] is first, held == [first, value]
+
+
+@pytest.mark.parametrize("function", [in_a_list, in_a_dict, in_a_tuple, in_an_object, of_two])
+def test_nan_that_is_kept_over_a_break(function):
+    agree(function, (NAN,), (OTHER,), (float("nan"),), (NAN,))
+
+
+def test_nan_of_an_attribute_is_the_one_that_is_returned():
+    compiled = dynamlir.compile(lambda x, held: (x * 2, [held.value, held.value]))
+    for value in (NAN, OTHER):
+        made = compiled(X, Holder(value))[1]
+        assert made[0] is value and made == [value, value]

@@ -85,6 +85,9 @@ impl<'py> Capture<'py> {
         if let Some(recipe) = self.size_recipe(object, outputs)? {
             return Ok(recipe);
         }
+        if let Some(source) = self.nan_at(object) {
+            return Ok(Recipe::Input(self.guards.collect(source)));
+        }
         if self.torch.is_primitive(object) && !self.torch.any_fake(object) {
             return Ok(Recipe::Constant(object.clone().unbind()));
         }

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use dynamlir_guards::{Constant, Guard, Relation};
+use dynamlir_guards::{Constant, Guard, Relation, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyTuple},
@@ -109,6 +109,27 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         self.break_graph(reason::UNGUARDABLE, "a look for nan, which is found by what object it is")
+    }
+
+    /// Notes where a `nan` was reached: any other has an equal value, and is told apart where it comes out of a container again.
+    pub(crate) fn note_nan(&self, value: &Bound<'py, PyAny>, source: SourceId) {
+        if !self.is_one_nan(value) {
+            return;
+        }
+        let address = value.as_ptr() as usize;
+        let known = self.existing.nans.borrow().get(&address).map(|(_, known)| *known);
+        match known {
+            None => {
+                self.existing.nans.borrow_mut().insert(address, (value.clone().unbind(), source));
+            }
+            Some(known) if known != source => self.guards.relate(Relation::Same(known, source)),
+            Some(_) => {}
+        }
+    }
+
+    /// Where a `nan` was reached, if it existed before the frame.
+    pub(crate) fn nan_at(&self, value: &Bound<'py, PyAny>) -> Option<SourceId> {
+        self.existing.nans.borrow().get(&(value.as_ptr() as usize)).map(|(_, source)| *source)
     }
 
     /// Ends the capture where C code compares values in which there is more than one `nan`: within containers those are equal if they are

@@ -38,6 +38,8 @@ pub struct Existing {
     compared: RefCell<Set<SourceId>>,
     /// The addresses of cells of existing functions, which keep them alive, by where their contents are reached.
     pub(crate) cells: RefCell<Journal<SourceId, usize>>,
+    /// Where each `nan` that existed was reached, by address, kept alive.
+    pub(crate) nans: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
     /// Classes whose special methods are all seen, by address, kept alive.
     pub(crate) seen_classes: RefCell<HashMap<usize, Py<PyType>>>,
     /// The globals of the captured function, once one of them was looked up.
@@ -56,6 +58,7 @@ pub(super) struct ExistingMark {
     specials: Mark,
     compared: Mark,
     cells: Mark,
+    nans: Mark,
 }
 
 impl Existing {
@@ -70,6 +73,7 @@ impl Existing {
             specials: self.specials.borrow().mark(),
             compared: self.compared.borrow().mark(),
             cells: self.cells.borrow().mark(),
+            nans: self.nans.borrow().mark(),
         }
     }
 
@@ -83,7 +87,8 @@ impl Existing {
         let _ = self.specials.borrow_mut().roll_back(to.specials);
         let _ = self.compared.borrow_mut().roll_back(to.compared);
         let _ = self.cells.borrow_mut().roll_back(to.cells);
-        drop((known, snapshots, originals, changed));
+        let nans = self.nans.borrow_mut().roll_back(to.nans);
+        drop((known, snapshots, originals, changed, nans));
     }
 
     /// Says that C code has compared an object with others by identity.

@@ -21,6 +21,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
         }
         self.guards.demand(source, Facet::Value);
+        self.note_nan(&value.object, source);
         Ok(())
     }
 
