@@ -29,6 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
     # Tests that are about something else run much of this plain, and on purpose; `pytest.warns` sees it all the same.
     config.addinivalue_line("filterwarnings", "ignore::dynamlir.PlainRunWarning")
+    if config.getoption("--long"):
+        # What tests draw is decided where they are defined, in each process.
+        os.environ["DYNAMLIR_LONG_TESTS"] = "1"
     import registration
 
     registration.ensure()

@@ -1,7 +1,9 @@
-"""Parametrizations of which every run takes a part, and a run with --long all."""
+"""Parametrizations and random programs of which every run takes a part, and a run with --long all."""
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,4 +12,23 @@ import pytest
 
 def one_in(step: int, values: Iterable[Any]) -> list[Any]:
     """These parameters, with every `step`-th for each run, the first among them, and the others marked `long`."""
-    return [value if at % step == 0 else pytest.param(value, marks=pytest.mark.long) for at, value in enumerate(values)]
+    return [_marked(at % step, value) for at, value in enumerate(values)]
+
+
+def one_in_product(step: int, *parameters: Iterable[Any]) -> list[Any]:
+    """As `one_in`, for all combinations of several parameters. A step that has no divisor in common with the length of
+    the last of them takes each of its values."""
+    return [_marked(at % step, pytest.param(*values)) for at, values in enumerate(itertools.product(*parameters))]
+
+
+def _marked(is_long: int, value: Any) -> Any:
+    if not is_long:
+        return value
+    # A `pytest.param` keeps its name and its other marks.
+    values, marks, name = value if isinstance(value, type(pytest.param())) else ((value,), (), None)
+    return pytest.param(*values, marks=[*marks, pytest.mark.long], id=name)
+
+
+def examples(usually: int, long: int) -> int:
+    """How many random programs a test draws."""
+    return long if os.environ.get("DYNAMLIR_LONG_TESTS") else usually

@@ -13,7 +13,8 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from test_products import SCHEDULE, compiled, generated, planned, run_text, wide_vectors
+from sampled import one_in_product
+from test_products import SCHEDULE, compiled, generated, planned, program, run_text, wide_vectors
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -48,8 +49,10 @@ def heads(*shape: int) -> Tensor:
     return torch.randn(batch, lines, number, length).transpose(1, 2)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("lines", [(2, 1), (5, 7), (16, 16), (33, 50), (130, 97), (7, 300), (300, 48)])
+LINES = [(2, 1), (5, 7), (16, 16), (33, 50), (130, 97), (7, 300), (300, 48)]
+
+
+@pytest.mark.parametrize(("lines", "causal"), one_in_product(3, LINES, [False, True]))
 def test_sizes(lines: tuple[int, int], causal: bool, tmp_path: Path) -> None:
     queries, keys = lines
     for outer, depth, length in (((1, 1), 8, 8), ((2, 3), 33, 33), ((1, 2), 64, 64)):
@@ -65,8 +68,10 @@ def test_layouts(tmp_path: Path) -> None:
         "gaps": lambda: torch.randn(2, 3, 20, 30)[..., 3:27],
         "repeated": lambda: torch.randn(2, 1, 20, 24).expand(2, 3, 20, 24),
     }
-    for (first, q), (second, v) in itertools.product(made.items(), repeat=2):
-        check(tmp_path / first / second, attend(), q(), v(), v())
+    names = [*made]
+    for first, second in zip(names, names[1:] + names[:1], strict=True):
+        q, v = made[first], made[second]
+        check(tmp_path / first, attend(), q(), v(), v())
     x = heads(2, 3, 20, 24)
     check(tmp_path / "same", lambda x: attend()(x, x, x), x)
 
@@ -98,22 +103,22 @@ def test_masks(tmp_path: Path) -> None:
         "one": torch.randn(1, 1, 1, 1).expand(2, 3, 37, 45),
     }
     for name, mask in masks.items():
-        check(tmp_path / name, attend(), q, k, v, mask)
-        check(tmp_path / f"{name} scaled", attend(scale=0.7), q, k, v, mask)
-        some = torch.where(torch.rand_like(mask) < 0.4, -INF, mask)
-        check(tmp_path / f"{name} partly", attend(), q, k, v, some)
+        run = program(attend(), tmp_path / name)
+        for some in (mask, torch.where(torch.rand_like(mask) < 0.4, -INF, mask)):
+            close(run(q, k, v, some), attend(), q, k, v, some)
+        assert generated(tmp_path / name) or not wide_vectors(tmp_path / name)
+    check(tmp_path / "scaled", attend(scale=0.7), q, k, v, masks["all"])
     boolean: Callable[..., Tensor] = lambda q, k, v, mask: attend()(q, k, v, mask > 0)  # noqa: E731
     close(compiled(boolean, tmp_path / "bool", q, k, v, masks["all"]), boolean, q, k, v, masks["all"])
 
 
 def check_odd_numbers(folder: Path, operands: tuple[Tensor, ...], line: int) -> None:
     """Eager's results where one of the operands has NaN, an infinity or a large number in this line."""
-    for name, number in (("nan", float("nan")), ("inf", INF), ("minus", -INF), ("far", 3e3)):
-        for which in range(len(operands)):
-            args = [x.clone() for x in operands]
-            args[which][0, 0, line, 9] = number
-            got, want = compiled(attend(), folder / f"{name}{which}", *args), attend()(*args)
-            torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+    run = program(attend(), folder / "odd")
+    for number, which in itertools.product((float("nan"), INF, -INF, 3e3), range(len(operands))):
+        args = [x.clone() for x in operands]
+        args[which][0, 0, line, 9] = number
+        torch.testing.assert_close(run(*args), attend()(*args), rtol=2e-5, atol=2e-5, equal_nan=True)
 
 
 def test_what_is_no_number(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from sampled import one_in, one_in_product
 from test_products import SCHEDULE, close, compiled, exact, generated, planned, run_text, wide_vectors
 from torch import Tensor
 from torch.nn import functional as F
@@ -33,18 +34,20 @@ def check(fn: Callable[..., Tensor], x: Tensor, w: Tensor, folder: Path) -> None
 
 
 WINDOWS = [(1, 1), (3, 3), (1, 5), (7, 2)]
+STRIDES = [1, 2, (3, 1), (1, 3)]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("stride", [1, 2, (3, 1), (1, 3)])
+@pytest.mark.parametrize(("window", "stride"), one_in_product(3, WINDOWS, STRIDES))
 def test_windows_and_strides(window: tuple[int, int], stride: Any, tmp_path: Path) -> None:
     for padding, dilation in itertools.product((0, 1, (0, 3)), (1, (1, 2))):
         x, w = torch.randn(2, 5, 13, 21), torch.randn(19, 5, *window)
         check(conv(stride=stride, padding=padding, dilation=dilation), x, w, tmp_path / f"{padding}{dilation}")
 
 
-@pytest.mark.parametrize("size", [(1, 1), (7, 7), (9, 16), (5, 33), (40, 40), (1, 50), (50, 1)])
-@pytest.mark.parametrize("images", [1, 3])
+SIZES = [(1, 1), (7, 7), (9, 16), (5, 33), (40, 40), (1, 50), (50, 1)]
+
+
+@pytest.mark.parametrize(("size", "images"), one_in_product(3, SIZES, [1, 3]))
 def test_sizes(size: tuple[int, int], images: int, tmp_path: Path) -> None:
     for window in (1, 3):
         x, w = torch.randn(images, 8, *size), torch.randn(21, 8, window, window)
@@ -58,8 +61,7 @@ def test_groups(groups: int, tmp_path: Path) -> None:
     check(conv(padding=1, stride=2, groups=groups), x, w, tmp_path / "stride")
 
 
-@pytest.mark.parametrize("window", [*WINDOWS, (6, 6)])
-@pytest.mark.parametrize("stride", [1, 2, (3, 1), (1, 3)])
+@pytest.mark.parametrize(("window", "stride"), one_in_product(3, [*WINDOWS, (6, 6)], STRIDES))
 def test_a_window_for_each_channel(window: tuple[int, int], stride: Any, tmp_path: Path) -> None:
     for padding, dilation in itertools.product((0, (2, 3)), (1, (1, 2))):
         x, w = torch.randn(2, 7, 13, 21), torch.randn(7, 1, *window)
@@ -73,8 +75,7 @@ def pool(**options: Any) -> Callable[..., Tensor]:
     return lambda x, w, b: F.max_pool2d(x, **options) + b[: x.shape[1], None, None]
 
 
-@pytest.mark.parametrize("window", [*WINDOWS, (2, 2), (6, 6)])
-@pytest.mark.parametrize("stride", [1, 2, (3, 1), (1, 3)])
+@pytest.mark.parametrize(("window", "stride"), one_in_product(3, [*WINDOWS, (2, 2), (6, 6)], STRIDES))
 def test_largest_of_windows(window: tuple[int, int], stride: Any, tmp_path: Path) -> None:
     x, unused, b = torch.randn(2, 7, 13, 21), torch.zeros(1), torch.randn(7)
     for padding, dilation in itertools.product((0, tuple(k // 2 for k in window)), (1, (1, 2))):
@@ -103,7 +104,7 @@ def test_largest_of_what_is_no_number(tmp_path: Path) -> None:
             torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (7, 7), (1, 40), (40, 1), (90, 130), (2, 3000), (300, 2)])
+@pytest.mark.parametrize("size", one_in(2, [(1, 1), (7, 7), (1, 40), (40, 1), (90, 130), (2, 3000), (300, 2)]))
 def test_bands_of_rows(size: tuple[int, int], tmp_path: Path) -> None:
     """Images that are cut into bands, the last of them smaller; windows that lie in the padding alone."""
     x, w = torch.randn(2, 3, *size), torch.randn(3, 1, 3, 3)

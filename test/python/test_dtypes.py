@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from harness import check
+from sampled import one_in_product
 from torch import Tensor
 
 FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -20,8 +21,7 @@ def values(dtype: torch.dtype, *shape: int) -> Tensor:
     return (base > 0) if dtype is torch.bool else base.abs().to(dtype) if dtype is torch.uint8 else base.to(dtype)
 
 
-@pytest.mark.parametrize("right", ALL, ids=str)
-@pytest.mark.parametrize("left", ALL, ids=str)
+@pytest.mark.parametrize(("left", "right"), one_in_product(3, ALL, ALL))
 def test_promotion(left: torch.dtype, right: torch.dtype) -> None:
     def fn(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return x + y, x * y, x > y, torch.maximum(x, y), torch.where(x > y, x, y)
@@ -29,8 +29,7 @@ def test_promotion(left: torch.dtype, right: torch.dtype) -> None:
     check(fn, values(left, 5, 3), values(right, 3), expect="compiled", calls=1, dispatch=False)
 
 
-@pytest.mark.parametrize("target", ALL, ids=str)
-@pytest.mark.parametrize("source", ALL, ids=str)
+@pytest.mark.parametrize(("source", "target"), one_in_product(3, ALL, ALL))
 def test_cast(source: torch.dtype, target: torch.dtype) -> None:
     if source.is_floating_point and not target.is_floating_point:
         source_values = values(source, 7).abs()  # a negative float to an unsigned integer has no defined value

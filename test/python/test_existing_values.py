@@ -436,7 +436,7 @@ def quiet():
         yield
 
 
-@pytest.mark.parametrize("kind", sampled.one_in(2, KINDS))
+@pytest.mark.parametrize("kind", sampled.one_in(4, KINDS))
 def test_what_the_language_does_with_it(kind):
     wrong = [f"{name}: {line}" for name, use in USES.items() for line in agree(use, kind)]
     assert not wrong, "\n".join(wrong)
@@ -456,7 +456,7 @@ def has(value: object, name: str) -> bool:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("kind", sampled.one_in(5, KINDS))
+@pytest.mark.parametrize("kind", sampled.one_in(8, KINDS))
 def test_its_attributes_and_methods(kind):
     wrong = []
     for name in members(kind):

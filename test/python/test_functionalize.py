@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from harness import check
+from sampled import one_in_product
 from torch import Tensor
 
 
@@ -255,8 +256,7 @@ LAYOUTS: dict[str, Callable[[], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("fn", ON_ONE, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(("fn", "layout"), one_in_product(3, ON_ONE, LAYOUTS))
 def test_one_input(fn: Callable[[Tensor], Any], layout: str) -> None:
     reshaped = fn in (returns_view_of_mutated_input, returns_equal_views, unfold_read_after_write)
     if reshaped and layout in ("transposed", "strided"):

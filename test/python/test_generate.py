@@ -8,6 +8,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
+from sampled import one_in_product
 
 pytestmark = pytest.mark.native
 transformers = pytest.importorskip("transformers")
@@ -44,9 +45,10 @@ def mixtral() -> Any:
     return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, **HEADS, num_local_experts=4))
 
 
-@pytest.mark.parametrize("sample", [False, True], ids=["greedy", "sample"])
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("make", [llama, gpt2, qwen3, t5, mixtral])
+MODELS = [llama, gpt2, qwen3, t5, mixtral]
+
+
+@pytest.mark.parametrize(("make", "cache", "sample"), one_in_product(3, MODELS, ["dynamic", "static"], [False, True]))
 def test_the_tokens_are_those_of_eager(make: Callable[[], Any], cache: str, sample: bool) -> None:
     dynamlir.reset()
     torch.manual_seed(0)

@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness import check
+from sampled import one_in_product
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -99,8 +100,7 @@ for kind in ("sum", "prod", "mean", "amax", "amin"):
 
 
 @pytest.mark.filterwarnings("ignore:index_reduce")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize(("name", "dtype"), one_in_product(3, WRITES, DTYPES))
 def test_dtypes(name: str, dtype: torch.dtype) -> None:
     fn, args = WRITES[name](dtype)
     check(fn, *args)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sampled
 import torch
 from dynamlir import memo
 from dynamlir.fakes import Faker
@@ -319,11 +320,11 @@ def test_random_programs(start: int) -> None:
 
 
 def test_operators() -> None:
-    """Every OpInfo: a sample, called twice in one recording."""
+    """Every OpInfo, or every third: a sample, called twice in one recording."""
     import opinfo_runner
 
-    recalled = 0
-    for op in opinfo_runner.forward_ops(opinfo_runner.Samples()):
+    recalled, step = 0, sampled.examples(3, 1)
+    for op in itertools.islice(opinfo_runner.forward_ops(opinfo_runner.Samples()), 0, None, step):
         torch.manual_seed(0)
         for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), 1):
             with torch.no_grad():
@@ -331,4 +332,4 @@ def test_operators() -> None:
                     recalled += hits(op.op, sample.input, *sample.args, **sample.kwargs)
                 except (AssertionError, memo.Difference) as error:
                     raise AssertionError(f"{opinfo_runner.op_name(op)}: {error}") from error
-    assert recalled > 1000
+    assert recalled * step > 1000

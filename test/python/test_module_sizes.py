@@ -97,7 +97,7 @@ def outcome_raises(module: torch.nn.Module, arguments: Any, training: bool) -> b
 
 @pytest.mark.native
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("name", sampled.one_in(3, INFOS))
+@pytest.mark.parametrize("name", sampled.one_in(6, INFOS))
 def test_modules_with_any_batch(name: str, training: bool) -> None:
     with dynamlir.config.patch(on_plain="ignore"):
         assert not check_module(INFOS[name], training, 1).wrong

@@ -10,6 +10,7 @@ import dynamlir
 import pytest
 import torch
 from numbers_in_graphs import NUMBERS
+from sampled import one_in_product
 
 pytestmark = pytest.mark.native
 
@@ -95,8 +96,7 @@ def run(pair: Pair, step: Callable[[], Any], change: Callable[[int], dict[str, A
     return graphs
 
 
-@pytest.mark.parametrize("foreach", [False, True], ids=["plain", "foreach"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(("name", "foreach"), one_in_product(3, OPTIMIZERS, [False, True]))
 def test_torch_compile_follows_a_schedule(name: str, foreach: bool) -> None:
     """The first change of the rate makes it an input of a second graph, which takes all others."""
     kind, settings = OPTIMIZERS[name]
@@ -107,8 +107,7 @@ def test_torch_compile_follows_a_schedule(name: str, foreach: bool) -> None:
     assert graphs[2:] == [graphs[2]] * (STEPS - 2), graphs
 
 
-@pytest.mark.parametrize("foreach", [False, True], ids=["plain", "foreach"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(("name", "foreach"), one_in_product(3, OPTIMIZERS, [False, True]))
 def test_our_door_compiles_a_step_whole(name: str, foreach: bool) -> None:
     """A first step, which makes the state, may run plain."""
     kind, settings = OPTIMIZERS[name]
@@ -122,8 +121,7 @@ def test_our_door_compiles_a_step_whole(name: str, foreach: bool) -> None:
     assert graphs[0] >= 1
 
 
-@pytest.mark.parametrize("foreach", [False, True], ids=["plain", "foreach"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(("name", "foreach"), one_in_product(3, OPTIMIZERS, [False, True]))
 def test_our_door_computes_with_doubles_where_eager_does(name: str, foreach: bool) -> None:
     """Steps are counted in ``f32`` tensors. Eager reads them, and computes bias corrections with Python's numbers."""
     kind, settings = OPTIMIZERS[name]
@@ -188,8 +186,7 @@ def compiled(step: Callable[[], Any], door: str) -> Callable[[], Any]:
     return dynamlir.compile(step) if door == "ours" else torch.compile(step, backend="dynamlir")
 
 
-@pytest.mark.parametrize("foreach", [False, True], ids=["plain", "foreach"])
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(("name", "foreach"), one_in_product(3, EVERY, [False, True]))
 def test_our_door_follows_a_schedule(name: str, foreach: bool) -> None:
     """As through torch.compile. The first step makes the state, which has to run plain: graphs do not store tensors."""
     kind, settings = EVERY[name]
@@ -201,9 +198,10 @@ def test_our_door_follows_a_schedule(name: str, foreach: bool) -> None:
     assert graphs[4:] == [graphs[4]] * (STEPS - 4), graphs
 
 
-@pytest.mark.parametrize("door", ["ours", "torch"])
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", ["sgd-momentum", "sgd-nesterov", "adam", "adamw", "adagrad", "rmsprop-centered"])
+MOVING = ["sgd-momentum", "sgd-nesterov", "adam", "adamw", "adagrad", "rmsprop-centered"]
+
+
+@pytest.mark.parametrize(("name", "schedule", "door"), one_in_product(5, MOVING, SCHEDULES, ["ours", "torch"]))
 def test_schedules_of_torch(name: str, schedule: str, door: str) -> None:
     kind, settings = EVERY[name]
     if schedule == "one cycle" and kind is torch.optim.Adagrad:

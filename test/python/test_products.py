@@ -16,6 +16,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
+from sampled import one_in, one_in_product
 from test_replay import dynamlir_opt
 from torch import Tensor
 from torch.nn import functional as F
@@ -44,14 +45,27 @@ def generated(folder: Path) -> bool:
     return "dynamo.matmul" in text
 
 
-def compiled(fn: Callable[..., Any], folder: Path, *args: Tensor) -> Tensor:
-    """The result of the function, compiled anew with a dump."""
+def program(fn: Callable[..., Any], folder: Path) -> Callable[..., Tensor]:
+    """The function, compiled anew with a dump when it is first called."""
     torch._dynamo.reset()
     dynamlir.reset()
-    with torch.no_grad():
-        result = torch.compile(fn, backend="dynamlir", options={"dump": str(folder), "no_cache": True})(*args)
-    assert not dynamlir.fallbacks()
-    return result
+    made = torch.compile(fn, backend="dynamlir", options={"dump": str(folder), "no_cache": True})
+
+    def run(*args: Tensor) -> Tensor:
+        with torch.no_grad():
+            result = made(*args)
+        assert not dynamlir.fallbacks()
+        return result
+
+    return run
+
+
+def compiled(fn: Callable[..., Any], folder: Path, *args: Tensor) -> Tensor:
+    """The result of the function, compiled anew with a dump."""
+    return program(fn, folder)(*args)
+
+
+LINES, DEPTHS = [1, 2, 3, 5, 8, 15, 16, 17, 33, 50], [8, 17, 64, 100]
 
 
 def wide_vectors(tmp_path: Path) -> bool:
@@ -60,15 +74,14 @@ def wide_vectors(tmp_path: Path) -> bool:
     return generated(tmp_path / "probe")
 
 
-@pytest.mark.parametrize("k", [8, 17, 64, 100])
-@pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 15, 16, 17, 33, 50])
+@pytest.mark.parametrize(("m", "k"), one_in_product(3, LINES, DEPTHS))
 def test_layers_of_any_size(m: int, k: int, tmp_path: Path) -> None:
     for n in (1, 7, 16, 61):
         x, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
         close(compiled(F.linear, tmp_path / str(n), x, w, b), exact(F.linear, x, w, b), k)
 
 
-@pytest.mark.parametrize("m", [1, 3, 8, 15])
+@pytest.mark.parametrize("m", one_in(2, [1, 3, 8, 15]))
 def test_columns_side_by_side(m: int, tmp_path: Path) -> None:
     for n, k in ((16, 8), (100, 33), (513, 64)):
         x, w = torch.randn(m, k), torch.randn(k, n)

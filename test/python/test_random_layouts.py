@@ -10,6 +10,7 @@ import dynamlir
 import pytest
 import torch
 from both import DOORS, run_seeded
+from sampled import one_in_product
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -54,8 +55,7 @@ RESULTS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", [*IN_PLACE, *RESULTS])
+@pytest.mark.parametrize(("name", "layout"), one_in_product(5, [*IN_PLACE, *RESULTS], LAYOUTS))
 def test_numbers_of_a_seed(name: str, layout: str) -> None:
     fn = (IN_PLACE | RESULTS)[name]
     given: list[Tensor] = []

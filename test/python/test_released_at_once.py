@@ -9,6 +9,7 @@ import weakref
 import dynamlir
 import pytest
 import torch
+from sampled import one_in_product
 from torch import nn
 
 X = torch.ones(2, 4)
@@ -67,9 +68,9 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("backend", ["dynamlir", "eager"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "backend", "grad"), one_in_product(3, FUNCTIONS, ["dynamlir", "eager"], [False, True])
+)
 def test_modules_and_tensors_are_freed_without_a_collection(name, backend, grad):
     compiled = dynamlir.compile(FUNCTIONS[name], backend=backend)
     module, x = nn.Linear(4, 4), X.clone()

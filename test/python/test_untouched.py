@@ -18,6 +18,7 @@ import dynamlir
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
+from sampled import examples, one_in
 from untouched import compare, known, programs, watch
 
 pytestmark = pytest.mark.native
@@ -25,10 +26,10 @@ pytestmark = pytest.mark.native
 HERE = Path(__file__).parent
 
 
-def drawn(examples: int) -> Any:
+def drawn(count: int) -> Any:
     """The settings of a test of random programs, the same at each run."""
     checks = [HealthCheck.function_scoped_fixture]
-    return settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=checks)
+    return settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=checks)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,42 +70,45 @@ def cases(expressions: list[str], expected: dict[str, str]) -> list[Any]:
     return [pytest.param(each, marks=marks.get(each, ())) for each in expressions]
 
 
+ALIKE = [each for each in programs.WRITES if each not in known.TOUCHED]
+
+
 @pytest.mark.whole
-@pytest.mark.parametrize("read", programs.entries("reads.txt"))
+@pytest.mark.parametrize("read", one_in(3, programs.entries("reads.txt")))
 def test_what_is_read_is_not_touched(read: str, silent: None) -> None:
     assert touched(f"y = y * ({read})") == []
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("write", cases(programs.WRITES, known.TOUCHED))
+@pytest.mark.parametrize("write", one_in(3, cases(programs.WRITES, known.TOUCHED)))
 def test_what_would_be_written_is_not(write: str, silent: None) -> None:
     assert touched(f"y = y + 1\n{write}") == []
 
 
 @pytest.mark.whole
-@drawn(60)
+@drawn(examples(10, 60))
 @given(programs.bodies())
 def test_programs_that_read(silent: None, body: str) -> None:
     assert touched(body) == []
 
 
 @pytest.mark.whole
-@drawn(40)
+@drawn(examples(8, 40))
 @given(programs.writing())
 def test_programs_that_write(silent: None, body: str) -> None:
     assert touched(body) == []
 
 
-@pytest.mark.parametrize("write", cases([each for each in programs.WRITES if each not in known.TOUCHED], known.UNLIKE))
+@pytest.mark.parametrize("write", one_in(3, cases(ALIKE, known.UNLIKE)))
 def test_effects_are_those_of_plain_python(write: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert compare.unlike(f"y = y + 1\n{write}", capfd.readouterr) == []
 
 
-@pytest.mark.parametrize("backend, examples", [("eager", 25), ("dynamlir", 10)])
-def test_what_was_called_and_forgotten_leaves_nothing(backend: str, examples: int) -> None:
+@pytest.mark.parametrize("backend, count", [("eager", examples(8, 25)), ("dynamlir", examples(4, 10))])
+def test_what_was_called_and_forgotten_leaves_nothing(backend: str, count: int) -> None:
     """Compared with what another plain call changes, as random numbers do."""
 
-    @drawn(examples)
+    @drawn(count)
     @given(programs.bodies())
     def check(body: str) -> None:
         world = programs.world(body)

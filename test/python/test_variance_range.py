@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from both import check_both
+from sampled import one_in_product
 from torch import Tensor
 
 SCALES = (1e20, 3e30, 1e-25, 1.0)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("shape", [(3,), (300, 3), (2, 5000), (7, 1, 33)])
+DTYPES, SHAPES = [torch.float32, torch.bfloat16, torch.float64], [(3,), (300, 3), (2, 5000), (7, 1, 33)]
+
+
+@pytest.mark.parametrize(("dtype", "shape", "scale"), one_in_product(3, DTYPES, SHAPES, SCALES))
 def test_spread(scale: float, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     def fn(x: Tensor) -> list[Tensor]:
         rows = x.std(-1), x.std(0), x.std(0, correction=0), x.var(-1, keepdim=True)

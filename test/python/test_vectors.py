@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from harness import check
+from sampled import one_in_product
 from torch import Tensor
 
 pytestmark = pytest.mark.native
@@ -85,22 +86,22 @@ def test_in_place(tmp_path: Path) -> None:
     check_scheduled(lambda x, y: x.mul_(2).add_(y), torch.randn(70_000), torch.randn(70_000), folder=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape"),
-    [(torch.float32, shape) for shape in [(600, 1024), (600, 1000), (64, 8192), (4096, 64), (2000, 300), (9, 31)]]
-    + [(torch.float64, (600, 768)), (torch.bfloat16, (600, 768))],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "fn",
-    [
-        lambda x: x.softmax(-1), lambda x: x.mean(0), lambda x: x.amax(-1), lambda x: x.mean(), lambda x: x.amax(0),
-        lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), lambda x: x.softmax(0), lambda x: x.cumsum(-1),
-        lambda x: (x.amin(), x.amax()),
-    ],
-)  # fmt: skip
-def test_rows_and_columns(fn: Function, shape: tuple[int, int], dtype: torch.dtype, tmp_path: Path) -> None:
+ROWS = [
+    *((torch.float32, shape) for shape in [(600, 1024), (600, 1000), (64, 8192), (4096, 64), (2000, 300), (9, 31)]),
+    (torch.float64, (600, 768)),
+    (torch.bfloat16, (600, 768)),
+]
+OVER_ROWS: list[Function] = [
+    lambda x: x.softmax(-1), lambda x: x.mean(0), lambda x: x.amax(-1), lambda x: x.mean(), lambda x: x.amax(0),
+    lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), lambda x: x.softmax(0), lambda x: x.cumsum(-1),
+    lambda x: (x.amin(), x.amax()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "rows"), one_in_product(3, OVER_ROWS, ROWS))
+def test_rows_and_columns(fn: Function, rows: tuple[torch.dtype, tuple[int, int]], tmp_path: Path) -> None:
     """Strips, blocks of columns and pieces of a whole, with prefetches in them."""
+    dtype, shape = rows
     check_scheduled(fn, values(dtype, *shape), folder=tmp_path)
 
 
