@@ -160,6 +160,25 @@ def test_sizes_that_were_equal_by_chance_stay_two() -> None:
     assert dynamlir.audits().same >= 2
 
 
+@pytest.mark.parametrize("first", [2, 3])
+def test_a_write_of_what_is_there_already_is_no_difference(first: int) -> None:
+    """A capture that finds the value there leaves the write out, under a guard; one that does not find it writes."""
+    table, kept = {"k": 0}, 0
+
+    def sets(x: torch.Tensor) -> torch.Tensor:
+        nonlocal kept
+        table["k"] = kept = 3
+        return x + 1
+
+    compiled = dynamlir.compile(sets, backend="eager", fullgraph=True)
+    for count in (first, 3, 5, 3):
+        table["k"] = kept = count
+        compiled(ones())
+        assert table["k"] == kept == 3
+    found = dynamlir.audits()
+    assert not found.differences and not found.skipped and found.same == {2: 3, 3: 2}[first]
+
+
 def test_training_and_modules_are_audited() -> None:
     model = torch.nn.Sequential(
         *[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)) for _ in range(3)]

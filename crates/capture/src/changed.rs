@@ -238,9 +238,7 @@ impl<'py> Capture<'py> {
         };
         let now = holder.map(|holder| holder.cast::<PyDict>()?.get_item(&key.object)).transpose()?.flatten();
         if let Some(now) = &now {
-            let is_same = changed.is_none() && value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
-            if is_same && self.guarded(self.guards.equals(stored, &value.object))? {
-                // It is there already.
+            if changed.is_none() && self.holds_already(stored, &now, value)? {
                 return Ok(());
             }
         }

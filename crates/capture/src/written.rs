@@ -166,13 +166,9 @@ impl<'py> Capture<'py> {
         if self.writes.is_looked_at(storage, Some(&name)) {
             return self.refuse_place(stored, ", which backward reads later, in a torch.autograd.Function or a checkpoint");
         }
-        if let (Overlay::Untouched, Some(value)) = (self.written_at(storage, &name), value)
-            && value.source.is_none()
-            && self.torch.is_primitive(&value.object)
-            && now.as_ref().is_some_and(|now| now.is(&value.object))
-            && self.guarded(self.guards.equals(stored, &value.object))?
+        if let (Overlay::Untouched, Some(value), Some(now)) = (self.written_at(storage, &name), value, &now)
+            && self.holds_already(stored, now, value)?
         {
-            // It is there already.
             return Ok(());
         }
         if self.is_watched(now.as_ref(), stored)? {
@@ -182,6 +178,19 @@ impl<'py> Capture<'py> {
         let (owner, location) = (owner.clone().unbind(), self.location());
         self.writes.push(Written { kind, owner, storage, source, stored, name, key: None, value, location });
         Ok(())
+    }
+
+    /// Returns true if a place holds the primitive that is written there, and will whenever the guards pass: there is nothing to do.
+    pub(crate) fn holds_already(&self, stored: SourceId, now: &Bound<'py, PyAny>, value: &Tracked<'py>) -> Outcome<bool> {
+        let is_same = value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
+        if !is_same || !self.varying.may_leave_out(|| self.guards.expression(stored)) {
+            return Ok(false);
+        }
+        let holds = self.guarded(self.guards.equals(stored, &value.object))?;
+        if holds {
+            self.varying.leave_out(stored);
+        }
+        Ok(holds)
     }
 
     /// Ends the capture at an operator of the user's, whose code runs before what the frame has written is.

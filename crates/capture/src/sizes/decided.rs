@@ -1,4 +1,4 @@
-//! Which symbols a capture gave to which sizes, for one that is to do the same with other sizes.
+//! Which symbols a capture gave to which sizes, and which writes it left out, for one that is to do the same with other values.
 
 use dynamlir_shapes::{Interval, Predicate, Symbol};
 
@@ -15,7 +15,7 @@ pub(crate) struct DecidedSize {
     pub marked: bool,
 }
 
-/// What a capture has decided of sizes. All that else depends on them is guarded.
+/// What a capture has decided. All that else depends on the values is guarded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decided {
     /// The sizes of tensors that vary.
@@ -24,6 +24,8 @@ pub(crate) struct Decided {
     pub marked: Vec<String>,
     /// What was assumed because it was so, for the sake of faster code.
     pub expected: Vec<Predicate>,
+    /// The places that held already what the program writes there, under a guard that they do: the write is left out.
+    pub left_out: Vec<String>,
 }
 
 impl Decided {

@@ -90,6 +90,8 @@ pub(crate) struct Varying {
     replays: Option<Arc<Decided>>,
     /// The numbers that vary, by their places, with what they are now.
     values: RefCell<Vec<(String, String)>>,
+    /// The places whose writes are left out.
+    left_out: RefCell<Vec<SourceId>>,
 }
 
 impl Varying {
@@ -103,7 +105,19 @@ impl Varying {
             sizes: self.decided.borrow().clone(),
             marked: self.marked.borrow().iter().map(|source| expression(*source)).collect(),
             expected: self.sizes().map(|sizes| sizes.get().with(|known| known.expected.clone())).unwrap_or_default(),
+            left_out: self.left_out.borrow().iter().map(|source| expression(*source)).collect(),
         }
+    }
+
+    /// Returns true if a write may be left out where the place holds the value already: not if an earlier capture, which is done again,
+    /// has not left it out.
+    pub(crate) fn may_leave_out(&self, expression: impl FnOnce() -> String) -> bool {
+        self.replays.as_ref().is_none_or(|decided| decided.left_out.contains(&expression()))
+    }
+
+    /// Notes that a write is left out.
+    pub(crate) fn leave_out(&self, stored: SourceId) {
+        self.left_out.borrow_mut().push(stored);
     }
 
     /// Says what a number that varies is now.
