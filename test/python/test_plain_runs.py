@@ -16,7 +16,7 @@ import forked
 import pytest
 import torch
 from dynamlir import PlainRunWarning, config, native, reasons
-from plain_world import CASES, DOORS, OURS, Case, X, complex_numbers, heard, prints
+from plain_world import CASES, DOORS, OURS, Case, X, complex_numbers, heard
 from torch import Tensor
 
 pytestmark = [pytest.mark.native, pytest.mark.whole]
@@ -449,28 +449,6 @@ def test_capture_that_is_switched_off(tmp_path: Path) -> None:
 
 
 # ---- reasons that no entry has
-
-
-def test_a_function_that_is_given_other_code() -> None:
-    def function(x: Tensor) -> Tensor:
-        return x + 1
-
-    def other(x: Tensor) -> Tensor:
-        return x + 2
-
-    compiled = dynamlir.compile(function)
-    assert torch.equal(compiled(X), X + 1)
-    function.__code__ = other.__code__
-    (warning,) = heard(compiled, X)
-    assert "code-changed" in str(warning.message) and "Compile the function again." in str(warning.message)
-    assert heard(compiled, X) == [] and torch.equal(compiled(X), X + 2)
-    assert reasons.counts() == {"code-changed": 1}
-    with config.patch(on_plain="error"), pytest.raises(dynamlir.Unsupported, match="code-changed"):
-        compiled(X)
-    with pytest.raises(dynamlir.Unsupported, match="code-changed"):
-        strict = dynamlir.compile(other, fullgraph=True)
-        other.__code__ = prints.__code__
-        strict(X)
 
 
 def test_calls_while_another_thread_compiles_are_counted() -> None:

@@ -29,6 +29,7 @@ use crate::{
     graph::{Failed, Objects},
     settings,
     stance::Stance,
+    successors::Successors,
     turn::Turns,
 };
 
@@ -61,8 +62,6 @@ pub enum Next<'py> {
 /// Why a call runs as plain Python, where no entry says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unforeseen {
-    /// Somebody has given the function another code.
-    Changed,
     /// Another thread is compiling.
     Compiling,
     /// Somebody sees what the thread runs.
@@ -87,6 +86,9 @@ pub trait Compiler: Send + Sync {
     /// # Errors
     /// When there is no such backend.
     fn under<'py>(&self, callable: &Callable, backend: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>;
+
+    /// The compiler of a callable that takes the place of this one's.
+    fn again(&self, py: Python<'_>) -> Box<dyn Compiler>;
 
     /// The entries are being forgotten: what was made besides them goes as well.
     fn reset(&self, py: Python<'_>);
@@ -161,7 +163,8 @@ pub struct Callable {
     /// The Python function whose frame is captured.
     function: Py<PyAny>,
     /// Its code when it was compiled: another one is another function.
-    code: usize,
+    code: Py<PyAny>,
+    pub(crate) successors: Successors,
     /// Arguments that it is bound to.
     bound: Vec<Py<PyAny>>,
     /// The view of a module that is bound already, which is the first argument of a call and not for the function.
@@ -227,7 +230,8 @@ impl Callable {
         Ok(Self {
             is_itself,
             signature: Signature::of(&function)?,
-            code: code.as_ptr() as usize,
+            code: code.unbind(),
+            successors: Successors::default(),
             function: function.unbind(),
             bound: bound.into_iter().map(Bound::unbind).collect(),
             method,
@@ -270,6 +274,7 @@ impl Callable {
     /// Forgets its entries.
     pub fn reset(&self, py: Python<'_>) {
         self.cache().forget(self.key());
+        self.successors.all().iter().for_each(|successor| successor.cache().forget(successor.key()));
         self.delayed.store(NEVER, Ordering::Relaxed);
         self.compiler.reset(py);
     }
@@ -418,6 +423,16 @@ impl Callable {
         self.is_itself
     }
 
+    /// Whether it is the one that stands for another under a forced backend.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.forced
+    }
+
+    /// The address of its code.
+    pub(crate) fn code_address(&self) -> usize {
+        self.code.as_ptr() as usize
+    }
+
     /// The entries that it uses.
     pub fn share(&self) -> &Share {
         &self.share
@@ -436,43 +451,6 @@ impl Callable {
     /// The interpreter.
     pub(crate) fn abi(&self) -> &'static Abi {
         self.abi
-    }
-
-    /// Whether plain Python may run under an entry that says so; tells the user.
-    ///
-    /// # Errors
-    /// What the call raises instead.
-    pub(crate) fn tell_plain(&self, py: Python<'_>, entry: &Entry) -> PyResult<()> {
-        let Run::Plain(plain) = &entry.run else { return Ok(()) };
-        if settings::breaks_are_errors(py) {
-            self.compiler.forbidden(py, plain.why())?;
-        }
-        if plain.is_due(settings::refuses_plain()) {
-            self.compiler.plain(py, plain.why())?;
-            plain.told();
-        }
-        Ok(())
-    }
-
-    fn call_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        arguments.forward(self.plain.bind(arguments.py()))
-    }
-
-    /// As an entry has it, unless the user does not want that.
-    fn call_plain_under<'py>(&self, entry: &Entry, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.tell_plain(arguments.py(), entry)?;
-        let result = self.call_plain(arguments)?;
-        if let Run::Plain(plain) = &entry.run {
-            plain.returned();
-        }
-        Ok(result)
-    }
-
-    /// After a graph has failed: plain Python raises what it raises, or there was no need to fail.
-    fn repeat_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        let result = self.call_plain(arguments)?;
-        self.compiler.repeated(arguments.py())?;
-        Ok(result)
     }
 }
 
@@ -500,9 +478,9 @@ impl Compiled {
             _ => {}
         }
         let function = callable.function.bind(py);
-        if code_address(function) != Some(callable.code) {
-            callable.compiler.unforeseen(py, Unforeseen::Changed)?;
-            return in_program(away, || callable.call_plain(arguments));
+        if code_address(function) != Some(callable.code_address()) {
+            let successor = Self(callable.successor(function)?);
+            return in_program(away, || successor.answer(arguments));
         }
         let bound = callable.bound(py);
         let (mut owned, mut slots) = (Owned::new(), Slots::new());
@@ -562,6 +540,7 @@ impl Callee for Compiled {
 
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>)) {
         visit(&self.0.function);
+        visit(&self.0.code);
         visit(&self.0.plain);
         self.0.bound.iter().for_each(&mut *visit);
         if let Some(method) = &self.0.method {

@@ -19,11 +19,13 @@ mod entry_code;
 mod epilogue;
 mod floats;
 mod graph;
+mod plainly;
 mod point;
 mod recipe;
 mod room;
 pub mod settings;
 mod stance;
+mod successors;
 mod told;
 mod turn;
 

@@ -44,8 +44,6 @@ struct PythonCompiler {
     object: Py<PyAny>,
     /// Whether it was told that there is no room.
     full: AtomicBool,
-    /// Whether it was told that the function has other code than when it was compiled.
-    changed: AtomicBool,
     /// How often in a row there was no room for a call that was looked at, and how many of the next ones are not looked at.
     crowded: AtomicU32,
     unseen: AtomicU32,
@@ -59,8 +57,7 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 
 impl PythonCompiler {
     fn new(object: Py<PyAny>) -> Self {
-        let (full, changed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { object, full, changed, crowded: AtomicU32::new(0), unseen: AtomicU32::new(0) }
+        Self { object, full: AtomicBool::new(false), crowded: AtomicU32::new(0), unseen: AtomicU32::new(0) }
     }
 
     /// Whether one more entry is within the limits. The longer there is no room, the fewer calls are looked at.
@@ -216,6 +213,10 @@ impl Compiler for PythonCompiler {
         Ok(made)
     }
 
+    fn again(&self, py: Python<'_>) -> Box<dyn Compiler> {
+        Box::new(Self::new(self.object.clone_ref(py)))
+    }
+
     fn reset(&self, py: Python<'_>) {
         if let Err(error) = self.object.bind(py).call_method0("reset") {
             error.write_unraisable(py, Some(self.object.bind(py)));
@@ -258,15 +259,11 @@ impl Compiler for PythonCompiler {
 
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
         let (reason, message) = match why {
-            Unforeseen::Changed if self.changed.load(Ordering::Relaxed) && !settings::refuses_plain() => return Ok(()),
-            Unforeseen::Changed => (reason::CODE_CHANGED, "its __code__ is not the one that was compiled"),
             Unforeseen::Compiling => (reason::COMPILING, ""),
             Unforeseen::Observed(by) => (reason::OBSERVED, by),
             Unforeseen::Unsteady => (reason::UNGUARDABLE, "what the call looks at changed while it was compiled"),
         };
-        self.object.bind(py).call_method1("unforeseen", (reason, message))?;
-        self.changed.fetch_or(why == Unforeseen::Changed, Ordering::Relaxed);
-        Ok(())
+        self.object.bind(py).call_method1("unforeseen", (reason, message)).map(drop)
     }
 
     fn audit(&self, py: Python<'_>, replay: &dyn Fn() -> PyResult<Verdict>) -> PyResult<Verdict> {
