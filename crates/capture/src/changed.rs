@@ -329,6 +329,7 @@ impl<'py> Capture<'py> {
             return self.refuse_change(source, &format!(" by {method}, which depends on what is in it"));
         }
         let copy = self.copy_to_change(container, source)?;
+        self.refuse_watched_in(container, source)?;
         self.refuse_watched_in(&copy, source)?;
         // What is called back sees the copy.
         self.settle(container, source);

@@ -153,8 +153,8 @@ pub enum Special {
     AutocastCache,
     /// `torch._C._InferenceMode`, beneath `torch.inference_mode`
     InferenceMode,
-    /// A call whose answer while capturing is `True`.
-    True,
+    /// `torch.compiler.is_compiling()`
+    Compiling,
     /// A call whose answer while capturing is `False`.
     False,
     /// A call whose answer while capturing is `None`.

@@ -4,13 +4,26 @@
 //! at some later time, for all calls together; plain Python runs it for each. Such a frame is not captured, and what a capture leaves
 //! behind that is given up, before the frame runs again, dies in silence.
 
-use pyo3::prelude::*;
+use std::rc::Rc;
+
+use dynamlir_cpython_abi::object::references;
+use dynamlir_guards::{Guard, SourceId, is_watched};
+use dynamlir_interpreter::Activation;
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
 
 use crate::{
-    attributes::lookup,
+    attributes::{instance_dict, lookup},
     graph_break::reason,
-    state::{Capture, Outcome, Tracked, type_name},
+    identity::is_named,
+    state::{Capture, Held, Outcome, Tracked, type_name},
 };
+
+/// Containers are looked into for what is watched within, at so many objects.
+const MOST_ITEMS: usize = 64;
 
 impl<'py> Capture<'py> {
     /// After the frame: nothing of its own that is still alive may run code when it dies. That is seen to in any case; where there
@@ -40,7 +53,7 @@ impl<'py> Capture<'py> {
         let class = object.get_type();
         if class.is(&types.getattr("GeneratorType")?) {
             // One that has not begun, or that has ended, has nothing to clean up.
-            return inspect.call_method1("getgeneratorstate", (object,))?.eq("GEN_SUSPENDED");
+            return dynamlir_interpreter::suspended(|| inspect.call_method1("getgeneratorstate", (object,)))?.eq("GEN_SUSPENDED");
         }
         for (kind, frame) in [("CoroutineType", "cr_frame"), ("AsyncGeneratorType", "ag_frame")] {
             if class.is(&types.getattr(kind)?) {
@@ -54,8 +67,101 @@ impl<'py> Capture<'py> {
         Ok(lookup(&class, "__del__")?.is_some())
     }
 
-    /// Ends the capture where a weak reference is made that calls back: nobody knows when.
-    pub(crate) fn refuse_callback(&self, args: &[Tracked<'py>]) -> Outcome<()> {
+    /// A frame goes on, and a variable of it holds this: Python's frame does until the call is over.
+    pub(crate) fn note_standing(&self, frame: &Activation<'py>, slot: usize, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        let watched = self.death_is_noticed(object)?;
+        let place = Rc::as_ptr(frame.place()) as usize;
+        self.progress.standing.borrow_mut().insert((place, slot), Held { object: object.clone().unbind(), source, watched });
+        Ok(())
+    }
+
+    /// Such a variable is assigned anew or deleted: Python itself does so where the death of what it holds may be noticed.
+    pub(crate) fn lets_go(&self, frame: &Activation<'py>, slot: usize) -> Outcome<()> {
+        if self.progress.standing.borrow().is_empty() {
+            return Ok(());
+        }
+        let place = Rc::as_ptr(frame.place()) as usize;
+        let Some(held) = self.progress.standing.borrow_mut().remove(&(place, slot)) else { return Ok(()) };
+        let object = held.object.bind(self.py);
+        if held.watched {
+            let message = format!("lets go of a {}, and somebody notices when it, or what it holds, is gone", type_name(object));
+            return self.break_graph(reason::SIDE_EFFECT, message);
+        }
+        // Another call may hold something else there, or what it holds may be noticed by then.
+        if object.is_none() || self.torch.is_primitive(object) || self.torch.is_tensor(object) {
+            return self.pin_type(object, held.source);
+        }
+        self.guards.add(held.source, Guard::Unwatched);
+        Ok(())
+    }
+
+    /// Returns true if the death of an object, or of what it alone holds as an attribute or as an item of a builtin container, may be
+    /// noticed, which would come later than in plain Python: by a finalizer or by a weak reference. Guards ask less: not of tensors.
+    pub(crate) fn death_is_noticed(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
+        if dynamlir_interpreter::suspended(|| is_watched(object))? {
+            return Ok(true);
+        }
+        // With how many references each is shared with others: an attribute's value has the object's and ours.
+        let mut left = vec![(self.real_of(object).map_or_else(|| object.clone(), |(real, _)| real), isize::MAX)];
+        for _ in 0..MOST_ITEMS {
+            let Some((object, own)) = left.pop() else { return Ok(false) };
+            if references(&object) > own || self.torch.is_primitive(&object) || is_named(&object) {
+                continue;
+            }
+            if self.runs_code_when_it_dies(&object)? || self.is_referred_to_weakly(&object)? {
+                return Ok(true);
+            }
+            match () {
+                () if object.is_exact_instance_of::<PyDict>() => {
+                    left.extend(object.cast::<PyDict>().map_err(PyErr::from)?.values().iter().map(|item| (item, isize::MAX)));
+                }
+                () if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() => {
+                    for item in object.try_iter()?.take(MOST_ITEMS) {
+                        left.push((item?, isize::MAX));
+                    }
+                }
+                () if self.torch.is_module(&object) || self.torch.is_tensor(&object) => {}
+                () => {
+                    let values: Vec<_> = instance_dict(&object).into_iter().flat_map(|dict| dict.values()).collect();
+                    left.extend(values.into_iter().map(|value| (value, 2)));
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns true if weak references to an object are there beside those of guards, and torch's own, with which it knows tensors again.
+    fn is_referred_to_weakly(&self, object: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let references = dynamlir_interpreter::suspended(|| {
+            dynamlir_cpython_abi::import(self.py, "_weakref")?.call_method1(intern!(self.py, "getweakrefs"), (object,))
+        })?;
+        for reference in references.try_iter()? {
+            let reference = reference?;
+            let home = reference.get_type().getattr(intern!(self.py, "__module__"))?;
+            if !home.eq(intern!(self.py, "torch.utils.weak"))? && !dynamlir_guards::is_pin(&reference)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends the capture where a weak reference is made that nobody can answer for: one that calls back, nobody knows when; one to a tensor
+    /// of the frame's own, which the graph holds for longer than the program does; one to what a frame that goes on holds, which Python's
+    /// frame does for as long.
+    pub(crate) fn refuse_weak_reference(&self, args: &[Tracked<'py>]) -> Outcome<()> {
+        let stands = |object: &Bound<'py, PyAny>| {
+            let real = self.real_of(object).map_or_else(|| object.clone(), |(real, _)| real);
+            self.progress.standing.borrow().values().any(|held| held.object.is(&real))
+        };
+        if args.first().is_some_and(|referent| stands(&referent.object)) {
+            return self.break_graph(reason::SIDE_EFFECT, "a weak reference to what a variable has held since before the graph");
+        }
+        if let Some(referent) = args.first()
+            && self.torch.is_fake(&referent.object)
+            && self.real_of(&referent.object).is_none()
+        {
+            return self.break_graph(reason::SIDE_EFFECT, "a weak reference to a tensor that the call makes");
+        }
         if args.get(1).is_some_and(|callback| !callback.object.is_none()) {
             return self.break_graph(reason::SIDE_EFFECT, "a weak reference with a callback");
         }

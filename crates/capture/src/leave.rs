@@ -54,6 +54,7 @@ impl<'py> Capture<'py> {
             }
         }
         progress.at.borrow_mut().remove(&place);
+        progress.standing.borrow_mut().retain(|(of, _), _| *of != place);
         progress.calls.borrow_mut().pop_if(|entry| entry.place == place);
     }
 

@@ -223,7 +223,7 @@ impl<'py> Capture<'py> {
     pub(crate) fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
         if self.torch.is_weak_reference_class(object) {
-            self.refuse_callback(args)?;
+            self.refuse_weak_reference(args)?;
         }
         if name == "abs" && args.len() == 1 && self.torch.is_fake(&args[0].object) {
             return self.operator("abs", args);

@@ -169,6 +169,11 @@ impl Policy for CapturePolicy {
         Ok(())
     }
 
+    fn lets_go(&self, frame: &Activation<'_>, slot: usize) -> Run<()> {
+        let capture = self.at(frame.py());
+        capture.run(capture.lets_go(frame, slot))
+    }
+
     fn store_local<'py>(&self, frame: &Activation<'py>, slot: usize, value: &Value<'py>) {
         self.state.note_store(frame, slot, value);
     }
@@ -333,12 +338,9 @@ impl Policy for CapturePolicy {
         let capture = self.at(callable.get().py());
         let named = keywords.map_or(0, |names| names.as_any().len().unwrap_or(0));
         let positional: Vec<_> = args[..args.len() - named].iter().map(|arg| capture.tracked(arg)).collect();
-        let mut kwargs: Keywords<'py> = Vec::with_capacity(named);
-        if let Some(names) = keywords {
-            for (name, value) in names.iter().zip(&args[args.len() - named..]) {
-                kwargs.push((name.extract::<String>()?, capture.tracked(value)));
-            }
-        }
+        let pairs = keywords.into_iter().flat_map(|names| names.iter()).zip(&args[args.len() - named..]);
+        let kwargs = pairs.map(|(name, value)| PyResult::Ok((name.extract::<String>()?, capture.tracked(value))));
+        let kwargs = kwargs.collect::<PyResult<Keywords<'py>>>()?;
         capture.give(capture.call(&capture.tracked(callable), &positional, &kwargs))
     }
 
@@ -546,9 +548,7 @@ impl Policy for CapturePolicy {
 
     fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(subject.get().py());
-        let found = capture.match_class(&capture.tracked(subject), &capture.tracked(class), positional, names.get());
-        let found = capture.run(found)?;
-        Ok(found.into())
+        Ok(capture.run(capture.match_class(&capture.tracked(subject), &capture.tracked(class), positional, names.get()))?.into())
     }
 
     fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {

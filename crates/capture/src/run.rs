@@ -445,7 +445,7 @@ fn attempt<'py>(
     let capture = Capture::new(py, state.clone());
     if let Some(found) = state.graph_break.borrow().clone() {
         let _seen_to = dynamlir_interpreter::suspended(|| capture.outlived());
-        *step = state.progress.outset.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
+        *step = state.progress.stopping_step(found.reason == reason::RAISED);
         return Ok(Err(found));
     }
     if !state.progress.has_resumed() {
@@ -475,7 +475,7 @@ fn attempt<'py>(
         _ if !left.is_empty() => None,
         Ok(value) => Some(value),
         Err(error) => {
-            *step = state.progress.raising.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
+            *step = state.progress.raising_step();
             return Ok(Err(halt(capture.session_error(error))));
         }
     };

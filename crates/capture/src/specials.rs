@@ -39,7 +39,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::AUTOGRAD, format!("{} within a transform of torch.func", describe(&callable.object)));
         }
         match (special, args) {
-            (Special::True, []) => Ok(boolean(true)),
+            (Special::Compiling, []) => Ok(boolean(self.says_it_compiles())),
             (Special::False, []) => Ok(boolean(false)),
             (Special::None, [] | [_]) | (Special::Ignored, _) => Ok(Tracked::new(py.None().into_bound(py))),
             (Special::Annotates, [object]) => self.annotates(object),
@@ -319,7 +319,7 @@ fn takes_keywords(special: Special) -> bool {
     matches!(
         special,
         Special::Sum
-            | Special::True
+            | Special::Compiling
             | Special::False
             | Special::None
             | Special::Zero

@@ -35,7 +35,7 @@ pub use standing::{Instead, Progress};
 pub use tensors::Input;
 pub(crate) use {
     journal::{Journal, Mark},
-    standing::{Left, Slot},
+    standing::{Held, Left, Slot},
     writes::{Kind as WrittenKind, WritesNow, Written},
 };
 

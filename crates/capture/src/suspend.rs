@@ -126,6 +126,9 @@ impl<'py> Capture<'py> {
                 values.push(Value::NULL);
                 continue;
             };
+            if slot < first_free && !kind::is_cell(object) {
+                self.note_standing(frame, slot, object, self.guards.local(around + slot, &name(slot)))?;
+            }
             if slot < first_free && !kind::is_cell(object) && unread(slot as u32) {
                 // Nothing has to be known of it. Where the frame is left again, it is the same.
                 let instead = self.py.get_type::<PyAny>().call0()?;

@@ -25,6 +25,8 @@ pub struct Torch {
     wrapped: Py<PyAny>,
     transforms: Py<PyAny>,
     weak_reference: usize,
+    /// The code by which modules are called, with their hooks.
+    module_call: usize,
     file: Py<PyType>,
     logging: String,
     /// Torch's own folder, with the separator after it.
@@ -90,6 +92,7 @@ impl Torch {
             fake: dynamlir_cpython_abi::import(py, "torch._subclasses.fake_tensor")?.getattr("FakeTensor")?.cast_into::<PyType>()?.unbind(),
             number: dynamlir_cpython_abi::import(py, "dynamlir.scalars")?.getattr("Number")?.cast_into::<PyType>()?.unbind(),
             module_getattr: module.getattr("__getattr__")?.unbind(),
+            module_call: module.getattr("_call_impl")?.getattr("__code__")?.as_ptr() as usize,
             module: module.cast_into::<PyType>()?.unbind(),
             parameter: nn.getattr("Parameter")?.cast_into::<PyType>()?.unbind(),
             device_context: dynamlir_cpython_abi::import(py, "torch.utils._device")?.getattr("DeviceContext")?.unbind(),
@@ -202,6 +205,11 @@ impl Torch {
     /// Whether a value is exactly a `weakref.ref`.
     pub fn is_weak_reference(&self, value: &Bound<'_, PyAny>) -> bool {
         value.get_type_ptr() as usize == self.weak_reference
+    }
+
+    /// Returns true if this is the code by which modules are called, with their hooks.
+    pub fn is_module_call(&self, code: &Bound<'_, PyAny>) -> bool {
+        code.as_ptr() as usize == self.module_call
     }
 
     /// Whether this is the class `weakref.ref`.

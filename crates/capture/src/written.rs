@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_graph::Line;
-use dynamlir_guards::{Guard, Relation, Source, SourceId, is_watched};
+use dynamlir_guards::{Guard, Relation, Source, SourceId};
 use pyo3::{
     intern,
     prelude::*,
@@ -215,7 +215,7 @@ impl<'py> Capture<'py> {
     /// Returns true if somebody notices now.
     pub(crate) fn is_watched(&self, object: Option<&Bound<'py, PyAny>>, stored: SourceId) -> Outcome<bool> {
         self.guards.add(stored, Guard::Unwatched);
-        Ok(object.map_or(Ok(false), |object| dynamlir_interpreter::suspended(|| is_watched(object)))?)
+        object.map_or(Ok(false), |object| self.death_is_noticed(object))
     }
 
     /// Whether attributes of an existing object are stored in its dict, and looked up there: what reads them consults what was written.

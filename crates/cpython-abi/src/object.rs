@@ -16,6 +16,12 @@ pub fn attributes_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyD
     Ok(dict.cast_into::<PyDict>()?)
 }
 
+/// How many references to an object there are, the given one included.
+pub fn references(object: &Bound<'_, PyAny>) -> isize {
+    // SAFETY: the object is alive, and the lock is held.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) }
+}
+
 /// `object.__setattr__(object, name, value)`, or `object.__delattr__(object, name)` without a value. Borrows all.
 ///
 /// # Errors

@@ -34,6 +34,7 @@ mod watched;
 pub use builder::{Checkpoint, GuardBuilder};
 pub use computed::{Computed, Operand, Predicate, compare};
 pub use constant::Constant;
+pub use dynamlir_trails::is_pin;
 pub use explain::{Failure, Texts};
 pub use guard::{Comparison, DictKey, Guard, GuardError, Relation, StorageMember};
 pub use ledger::Facet;

@@ -136,6 +136,12 @@ pub trait Policy {
         Unwind::Raise(error)
     }
 
+    /// What a variable of the frame holds is about to be let go: it is assigned anew or deleted, or the frame returns to one that is
+    /// evaluated too. Not asked for cells that are assigned.
+    fn lets_go(&self, frame: &Activation<'_>, slot: usize) -> Outcome<()> {
+        Ok(())
+    }
+
     /// A value is about to be stored in a variable of the frame; not asked for cells, for which [`store_deref`](Self::store_deref) is.
     fn store_local<'py>(&self, frame: &Activation<'py>, slot: usize, value: &Value<'py>) {}
 

@@ -163,10 +163,10 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._C", "is_inference_mode_enabled", Special::IsInference),
     ("torch._C", "is_autocast_cache_enabled", Special::AutocastCache),
     ("torch._C", "_InferenceMode", Special::InferenceMode),
-    ("torch.compiler", "is_compiling", Special::True),
-    ("torch.compiler", "is_dynamo_compiling", Special::True),
+    ("torch.compiler", "is_compiling", Special::Compiling),
+    ("torch.compiler", "is_dynamo_compiling", Special::Compiling),
     ("torch.compiler", "is_exporting", Special::False),
-    ("torch._utils", "is_compiling", Special::True),
+    ("torch._utils", "is_compiling", Special::Compiling),
     // A call that torch.fx traces is not captured.
     ("torch.fx._symbolic_trace", "_get_is_fx_tracing", Special::False),
     ("torch.jit", "is_scripting", Special::False),

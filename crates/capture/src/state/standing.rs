@@ -29,6 +29,16 @@ pub(crate) struct Left {
     pub stack: Vec<Slot>,
 }
 
+/// What a variable of a frame holds where Python has left it.
+pub(crate) struct Held {
+    /// The object itself.
+    pub object: Py<PyAny>,
+    /// The variable.
+    pub source: SourceId,
+    /// Whether somebody notices when it is gone.
+    pub watched: bool,
+}
+
 /// The call of a frame.
 pub(crate) struct Entry {
     /// The address of its place.
@@ -126,11 +136,31 @@ pub struct Progress {
     pub(crate) raised: Cell<Option<usize>>,
     /// Whether code of the program's has run that is not looked into.
     pub(crate) opaque: Cell<bool>,
+    /// What variables of frames that go on have held since, by the frame's place and the slot.
+    pub(crate) standing: RefCell<HashMap<(usize, usize), Held>>,
+    /// The first instruction that has asked whether it is compiled.
+    pub(crate) asked: Cell<Option<usize>>,
     /// The first instruction that has made something which runs code when it dies, and has outlived the capture.
     pub(crate) doomed: Cell<Option<usize>>,
 }
 
 impl Progress {
+    /// The instruction that Python is to go on with where the capture stops, or because it `raises`.
+    pub(crate) fn stopping_step(&self, raises: bool) -> Option<usize> {
+        self.before_asking(self.outset.get().unwrap_or(self.step.get()), raises)
+    }
+
+    /// The same where an exception leaves the captured frame.
+    pub(crate) fn raising_step(&self) -> Option<usize> {
+        self.before_asking(self.raising.get().unwrap_or(self.step.get()), true)
+    }
+
+    /// What was told before that it is compiled may raise for that reason alone, and Python tells it otherwise.
+    fn before_asking(&self, step: usize, raises: bool) -> Option<usize> {
+        let asked = self.asked.get().filter(|_| raises);
+        Some(asked.map_or(step, |asked| asked.min(step))).filter(|step| *step > 0)
+    }
+
     /// Whether the frame is in a loop that is captured to its end.
     pub(crate) fn is_unrolling(&self) -> bool {
         self.advanced.borrow().values().any(Option::is_some)

@@ -76,10 +76,20 @@ pub(crate) fn if_false_or_pop<'py>(frame: &mut Activation<'py>, instruction: &In
     keep_if(frame, instruction, false)
 }
 
+/// A frame returns to one that is evaluated too: it lets go of its variables.
+fn let_go(frame: &Activation<'_>) -> Outcome<()> {
+    if frame.place().outer().is_none() {
+        return Ok(());
+    }
+    (0..frame.locals_count()).try_for_each(|slot| frame.policy().lets_go(frame, slot))
+}
+
 pub(crate) fn return_value<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let_go(frame)?;
     Ok(Flow::Return(frame.peek(0).clone()))
 }
 
 pub(crate) fn return_const<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let_go(frame)?;
     Ok(Flow::Return(frame.constant(instruction.arg).into()))
 }

@@ -16,10 +16,12 @@ fn load(frame: &mut Activation<'_>, slot: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn store(frame: &mut Activation<'_>, slot: usize) {
+fn store(frame: &mut Activation<'_>, slot: usize) -> Outcome<()> {
+    frame.policy().lets_go(frame, slot)?;
     let value = frame.pop();
     frame.policy().store_local(frame, slot, &value);
     drop(frame.set_local(slot, value));
+    Ok(())
 }
 
 /// The two slots of a paired instruction of 3.13.
@@ -41,12 +43,13 @@ pub(crate) fn load_fast_and_clear<'py>(frame: &mut Activation<'py>, instruction:
 }
 
 pub(crate) fn store_fast<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
-    store(frame, instruction.arg as usize);
+    store(frame, instruction.arg as usize)?;
     Ok(Flow::Next)
 }
 
 pub(crate) fn delete_fast<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let slot = instruction.arg as usize;
+    frame.policy().lets_go(frame, slot)?;
     match frame.set_local(slot, Value::NULL) {
         Some(former) => drop(former),
         None => return Err(frame.unbound(slot)),
@@ -63,15 +66,15 @@ pub(crate) fn load_fast_load_fast<'py>(frame: &mut Activation<'py>, instruction:
 
 pub(crate) fn store_fast_load_fast<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let (first, second) = pair(instruction);
-    store(frame, first);
+    store(frame, first)?;
     load(frame, second)?;
     Ok(Flow::Next)
 }
 
 pub(crate) fn store_fast_store_fast<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let (first, second) = pair(instruction);
-    store(frame, first);
-    store(frame, second);
+    store(frame, first)?;
+    store(frame, second)?;
     Ok(Flow::Next)
 }
 
