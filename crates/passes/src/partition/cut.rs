@@ -85,12 +85,12 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
     let mut graph: DiGraph<(), u64> = DiGraph::new();
     let (source, sink) = (graph.add_node(()), graph.add_node(()));
     let candidates: Vec<usize> = (0..joint.values.len()).filter(|&value| !joint.is_backward[value]).collect();
-    let inside = inside_checkpoints(joint);
+    let (inside, counts) = (inside_checkpoints(joint), counting(joint));
     let mut nodes: Vec<Option<(NodeIndex, NodeIndex)>> = vec![None; joint.values.len()];
     for &value in &candidates {
         let ends = (graph.add_node(()), graph.add_node(()));
         nodes[value] = Some(ends);
-        let (mut computing, mut saving) = (computing(joint, value, price), saving(joint, value, read[value], price));
+        let (mut computing, mut saving) = (computing(joint, value, &counts, price), saving(joint, value, read[value], price));
         if joint.def[value].is_some_and(|at| is_repeatable(joint.ops[at])) {
             computing = computing.min(ANYTHING);
         }
@@ -187,10 +187,10 @@ fn running_twice(joint: &Joint, value: usize) -> u64 {
 }
 
 /// What it costs backward to compute a value, when it has the operands.
-fn computing(joint: &Joint, value: usize, price: Price) -> u64 {
+fn computing(joint: &Joint, value: usize, counts: &[bool], price: Price) -> u64 {
     let Some(at) = joint.def[value] else { return INFINITE };
     let op = joint.ops[at];
-    if is_view(op) || counts(op) || joint.sides[at] == Side::Either {
+    if is_view(op) || counts[at] || joint.sides[at] == Side::Either {
         // Nothing is computed, or nothing that would not be computed anyway.
         return 0;
     }
@@ -248,9 +248,14 @@ fn is_constant(op: Op) -> bool {
     matches!(DynamoOp::of(op), Some(DynamoOp::Full(_) | DynamoOp::Iota(_)))
 }
 
-/// Whether an operation says only where an element is: constants, and what is computed of them.
-fn counts(op: Op) -> bool {
-    is_constant(op) || op.is_elementwise() && op.operands().into_iter().all(|value| value.def().is_some_and(counts))
+/// Of each operation, whether it says only where an element is: constants, and what is computed of them.
+fn counting(joint: &Joint) -> Vec<bool> {
+    let mut counts = vec![false; joint.ops.len()];
+    for (at, &op) in joint.ops.iter().enumerate() {
+        counts[at] =
+            is_constant(op) || op.is_elementwise() && joint.uses[at].iter().all(|&value| joint.def[value].is_some_and(|at| counts[at]));
+    }
+    counts
 }
 
 /// Whether an element takes about one instruction. Random numbers take some dozens, which is still less than to keep a mask, or the
