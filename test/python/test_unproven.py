@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import dynamlir
 import pytest
 import torch
+import used_places
 from dynamlir import native
 
 pytestmark = pytest.mark.native
@@ -65,3 +68,75 @@ def test_all_that_is_used_follows_from_the_guards() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.LayerNorm(4), torch.nn.Dropout(0.1)).eval()
     dynamlir.compile(model)(torch.ones(3, 2))
     assert native.module().unproven() == []
+
+
+@pytest.mark.parametrize("name", used_places.PROGRAMS)
+def test_whichever_guard_is_missing_is_found(name: str) -> None:
+    function, given = used_places.PROGRAMS[name]
+    module = native.module()
+
+    def captured(number: int | None) -> Any:
+        module.forget_guard(number)
+        found = module.capture(function, (used_places.X, *given))
+        module.forget_guard()
+        return found
+
+    assert not isinstance(captured(None), tuple) and not module.unproven()
+    unnoticed, count = [], 0
+    for number in itertools.count():
+        found = captured(number)
+        forgotten = module.forgotten_guard()
+        if forgotten is None:
+            break
+        guard, implied = forgotten
+        refused = isinstance(found, tuple) and found[0] == "unproven"
+        count += refused
+        if not refused and not implied:
+            unnoticed.append(guard)
+    assert not unnoticed and count
+
+
+def test_what_is_said_of_a_missing_guard_names_the_line_that_uses_the_place() -> None:
+    def scaled(x: torch.Tensor, box: Any) -> torch.Tensor:
+        y = x + 1
+        return y * box.n
+
+    box = used_places.Box(3)
+    told = [missed(scaled, (box,), number) for number in range(6)]
+    line = scaled.__code__.co_firstlineno + 2
+    of_box = [text for text in told if "L['box']" in text]
+    assert of_box and all(f"test_unproven.py:{line} in scaled" in text for text in of_box), told
+
+
+# What the ledger has found when it was made.
+
+
+def test_a_property_that_takes_the_place_of_a_default_is_seen_on_what_the_frame_makes() -> None:
+    class Result:
+        loss = None
+
+        def __init__(self, loss: Any) -> None:
+            self.__dict__["loss"] = loss
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return Result(x * 2).loss
+
+    compiled = dynamlir.compile(program)
+    assert torch.equal(compiled(X), X * 2)
+    Result.loss = property(lambda self: X * 5)  # type: ignore[assignment]
+    assert torch.equal(compiled(X), X * 5)
+
+
+def test_a_class_that_takes_the_place_of_another_is_told_from_the_class_of_a_number() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if type(len(x.shape)) is Kinds.kind else x - 1
+
+    compiled = dynamlir.compile(program)
+    assert torch.equal(compiled(X), X - 1)
+    with mock.patch.object(Kinds, "kind", int):
+        assert torch.equal(compiled(X), X + 1)
+    assert torch.equal(compiled(X), X - 1)
+
+
+class Kinds:
+    kind: Any = Pair

@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 
 use crate::{
     graph_break::{GraphBreak, reason},
-    run::{Before, Breaks, Broken, Captured, Ended, Manner, Subject, Tables, whole},
+    manner::Manner,
+    run::{Before, Breaks, Broken, Captured, Ended, Subject, Tables, whole},
     sizes::{Dynamic, Unbacked},
 };
 

@@ -5,7 +5,7 @@
 //! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
 
 use dynamlir_cpython_abi::{kind, types};
-use dynamlir_guards::{ModuleTable, Source, SourceId};
+use dynamlir_guards::{Facet, ModuleTable, Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
     intern,
@@ -278,6 +278,7 @@ impl<'py> Capture<'py> {
 
     /// Guards what a class holds under a name: which object it is, or of what cannot be told by that, all that C code may find in it.
     pub(crate) fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
+        self.uses(&Tracked { object: found.clone(), source: Some(source) }, Facet::Value);
         if self.guards.identity(source, found).is_ok() {
             return Ok(());
         }

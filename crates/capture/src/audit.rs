@@ -17,7 +17,8 @@ use dynamlir_guards::{Texts, sharing};
 use pyo3::prelude::*;
 
 use crate::{
-    run::{Breaks, Captured, Ended, Manner, Subject, Tables, whole},
+    manner::Manner,
+    run::{Breaks, Captured, Ended, Subject, Tables, whole},
     sizes::{Decided, Dynamic, Unbacked},
     state::{Instead, State},
 };

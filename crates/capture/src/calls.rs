@@ -1,7 +1,7 @@
 //! Calls: Python functions are interpreted, torch's functions become nodes, C functions go by the effect table.
 
 use dynamlir_cpython_abi::{function, kind, types};
-use dynamlir_guards::Source;
+use dynamlir_guards::{Facet, Source};
 use dynamlir_interpreter::{Value, semantics};
 use pyo3::{
     exceptions::PyBaseException,
@@ -134,6 +134,7 @@ impl<'py> Capture<'py> {
 
     fn call_function(&self, function: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let object = &function.object;
+        self.uses(function, Facet::Code);
         self.pin_function(function)?;
         match self.effects.of(object) {
             Some(Effect::Special(special)) => return self.call_special(function, special, args, kwargs),

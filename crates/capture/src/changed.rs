@@ -8,7 +8,7 @@ mod apart;
 mod looks;
 mod steps;
 
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
@@ -230,6 +230,7 @@ impl<'py> Capture<'py> {
     fn put(&self, dict: &Tracked<'py>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<()> {
         self.guard_value(key)?;
         let stored = self.guarded(self.guards.item(source, &key.object))?;
+        self.guards.demand(stored, Facet::Nothing);
         let changed = self.changed_item(&dict.object, key)?;
         let holder = match &changed {
             None => Some(&dict.object),

@@ -1,7 +1,7 @@
 //! Items, membership, truth, identity and iteration.
 
 use dynamlir_cpython_abi::kind;
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
     intern,
@@ -428,12 +428,14 @@ impl<'py> Capture<'py> {
             && !self.torch.is_container(&value.object)
             && let Some(items) = self.plain_items(&value.object, source)?
         {
+            self.guards.demand(source, Facet::Shape);
             return Ok(Tracked::new(items.try_iter()?.into_any()));
         }
         if let Some(source) = self.source_of(&value.object)
             && !self.torch.is_container(&value.object)
             && let Some(keys) = self.keys_of_subclass(&value.object, source)?
         {
+            self.guards.demand(source, Facet::Shape);
             return Ok(keys);
         }
         let readable = self.readable(value)?;

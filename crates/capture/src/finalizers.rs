@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use dynamlir_cpython_abi::object::references;
-use dynamlir_guards::{Guard, SourceId, is_watched};
+use dynamlir_guards::{Facet, Guard, SourceId, is_watched};
 use dynamlir_interpreter::Activation;
 use pyo3::{
     intern,
@@ -91,6 +91,7 @@ impl<'py> Capture<'py> {
         if object.is_none() || self.torch.is_primitive(object) || self.torch.is_tensor(object) {
             return self.pin_type(object, held.source);
         }
+        self.guards.demand(held.source, Facet::Unwatched);
         self.guards.add(held.source, Guard::Unwatched);
         Ok(())
     }

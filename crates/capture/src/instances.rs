@@ -3,6 +3,7 @@
 //! Of a tensor the frame has a fake, whose class is not that of the tensor: its answers are given here.
 
 use dynamlir_cpython_abi::types;
+use dynamlir_guards::Facet;
 use pyo3::{
     intern,
     prelude::*,
@@ -20,6 +21,8 @@ const ASKING_CLASSES: &[&str] = &["abc", "typing"];
 impl<'py> Capture<'py> {
     /// `isinstance(value, class)`, by this function.
     pub(crate) fn is_instance(&self, function: &Bound<'py, PyAny>, value: &Tracked<'py>, class: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        self.uses(value, Facet::Class);
+        self.uses(class, Facet::Itself);
         let class = self.classes(class)?;
         let value = &self.instance_of_size(value, &class)?;
         if self.torch.is_number(&value.object) {

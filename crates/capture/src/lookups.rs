@@ -64,7 +64,8 @@ impl<'py> Capture<'py> {
     /// Guards whether something that a class holds binds, and by which code.
     pub(crate) fn pin_binding(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
         if self.torch.is_tensor(found) || self.torch.is_primitive(found) {
-            return Ok(());
+            // It binds to nothing, but a property that takes its place does.
+            return self.pin_type(found, at);
         }
         // C code passes it to its `__get__` or `__set__`.
         self.wrap(found.clone(), at)?;

@@ -6,13 +6,13 @@
 use std::rc::Rc;
 
 use dynamlir_cpython_abi::{kind, shown};
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Guard, Source, SourceId};
 use dynamlir_interpreter::{Activation, Value, semantics};
 use pyo3::{
     exceptions::{PyAttributeError, PyImportError, PyNameError},
     intern,
     prelude::*,
-    types::{PyFunction, PyString, PyTuple, PyType},
+    types::{PyDict, PyFunction, PyString, PyTuple, PyType},
 };
 
 use crate::{
@@ -245,7 +245,9 @@ impl<'py> Capture<'py> {
     fn module_source(&self, name: &str) -> Outcome<SourceId> {
         let sys = self.guarded(self.guards.hold(dynamlir_cpython_abi::import(self.py, "sys")?.as_any(), "sys"))?;
         let key = PyString::new(self.py, name);
-        self.guarded(self.guards.item(self.guards.attr(sys, "modules"), key.as_any()))
+        let modules = self.guards.attr(sys, "modules");
+        self.guards.add(modules, Guard::Type(self.py.get_type::<PyDict>().into_any().unbind()));
+        self.guarded(self.guards.item(modules, key.as_any()))
     }
 
     /// A module, which must be what is found there.

@@ -1,6 +1,7 @@
 //! Calls of C functions, by what the effect table says that they do.
 
 use dynamlir_cpython_abi::kind;
+use dynamlir_guards::Facet;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFunction, PyInt, PyList, PySlice, PyString, PyTuple, PyType},
@@ -278,6 +279,7 @@ impl<'py> Capture<'py> {
             && let (Ok(dict), Some(source)) = (target.cast::<PyDict>(), self.source_of(&target))
             && !self.torch.is_container(dict)
         {
+            self.guards.demand(source, Facet::Shape);
             return self.call_pure(&self.plain_dict(dict, source)?.getattr(&name)?, args, kwargs);
         }
         if kwargs.is_empty()

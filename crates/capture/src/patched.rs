@@ -11,7 +11,7 @@ use std::{
 };
 
 use dynamlir_cpython_abi::kind;
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     intern,
     prelude::*,
@@ -185,7 +185,10 @@ impl<'py> Capture<'py> {
                 let held = value.getattr(attribute)?;
                 if !held.is_instance_of::<PyDict>() {
                     // What is not made of constants is not what anybody patches.
-                    self.guarded(self.guards.equals(self.guards.source(source), &held))?;
+                    let source = self.guards.source(source);
+                    if !self.guarded(self.guards.equals(source, &held))? {
+                        self.guards.demand(source, Facet::Nothing);
+                    }
                 }
             }
             return self.pin_reach(value, at);
@@ -206,7 +209,9 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         // Functions of C's, classes, numbers. Of what else a module holds nothing is known to be patched.
-        drop(self.guards.identity(at, value));
+        if self.guards.identity(at, value).is_err() {
+            self.guards.demand(at, Facet::Nothing);
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use dynamlir_guards::Facet;
 use dynamlir_interpreter::{
     Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Standing, UnaryOp, Unwind,
     Value, abort, comparison_name, escape_each, operator_name, semantics,
@@ -9,16 +10,14 @@ use dynamlir_interpreter::{
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
     prelude::*,
-    types::{PyDict, PyString, PySuper, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
+    types::{PyDict, PySet, PyString, PySuper, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
 };
 
 use crate::{
     calls::Keywords,
     consulted,
     graph_break::{GraphBreak, reason},
-    names::parameter_names,
     state::{Capture, Halt, State, Tracked},
-    values::number,
 };
 
 /// Interprets frames on fakes.
@@ -61,62 +60,7 @@ impl CapturePolicy {
 impl Policy for CapturePolicy {
     fn enter(&self, frame: &mut Activation<'_>) -> Run<()> {
         let capture = self.at(frame.py());
-        capture.note_entry(frame);
-        if let Some(function) = frame.function() {
-            capture.run(capture.refuse_dispatch(frame, &function))?;
-            capture.run(capture.refuse_disabled(&function))?;
-        }
-        capture.run(capture.pin_class_cell(frame))?;
-        if frame.place().outer().is_some() && frame.place().unit() == 0 && frame.place().prepared().takes_keywords() {
-            // An empty one is not known to the collector, nor has it a version from CPython 3.13 on.
-            let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
-            if let Some(keywords) = names.len().checked_sub(1).and_then(|last| frame.local(last).object) {
-                capture.note_new(&keywords);
-            }
-        }
-        if let Some(function) = frame.function().filter(|_| frame.place().unit() == 0) {
-            for (slot, source) in self.state.calling.take_carried(&function) {
-                frame.set_local_source(slot, number(source));
-            }
-        }
-        if let Some(stood) = capture.next_to_go_on(frame, &self.from) {
-            return capture.run(capture.go_on(frame, &self.from, stood));
-        }
-        // The frame that is captured: its parameters are where everything begins.
-        if frame.place().outer().is_none() {
-            let names = capture.run(parameter_names(frame).map_err(Halt::from))?;
-            for (slot, name) in names.iter().enumerate() {
-                let local = frame.local(slot);
-                let Some(object) = local.object else { continue };
-                let source = capture.guards.local(slot, name);
-                let wrapped = capture.run(capture.wrap(object.clone(), source))?;
-                if !wrapped.object.is(&object) {
-                    frame.replace_local(slot, Value::new(wrapped.object));
-                } else if capture.torch.is_primitive(&object) {
-                    let number = number(source);
-                    frame.set_local_source(slot, number);
-                }
-            }
-        } else if let Some(function) = frame.function()
-            && self.state.calling.called_back.take() == function.as_ptr() as usize
-        {
-            // C code found it somewhere.
-            capture.run(capture.pin_called(&function))?;
-            let first = if frame.locals_count() > 0 { frame.local(0).object } else { None };
-            let Some(first) = first else { return Ok(()) };
-            capture.run(capture.pin_special(&function, &first))?;
-            if frame.place().unit() == 0 {
-                // C code may have found these anywhere.
-                for slot in 0..frame.locals_count() {
-                    let Some(object) = frame.local(slot).object else { continue };
-                    let met = capture.run(capture.wrap_untracked(object.clone()))?;
-                    if !met.object.is(&object) {
-                        frame.replace_local(slot, Value::new(met.object));
-                    }
-                }
-            }
-        }
-        Ok(())
+        capture.run(capture.begin(frame, &self.from))
     }
 
     fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
@@ -160,6 +104,9 @@ impl Policy for CapturePolicy {
                 self.at(py).next_step(frame, instruction)?;
             }
         }
+        if let Some(marks) = &progress.marks {
+            self.at(py).mark(marks);
+        }
         let Some(steps) = &self.steps else { return Ok(()) };
         let capture = self.at(py);
         let stack: Vec<String> = frame.stack().iter().map(|value| capture.describe_value(value)).collect();
@@ -202,17 +149,17 @@ impl Policy for CapturePolicy {
             }
             return Ok(made.into());
         }
-        capture.give(capture.binary(name, &capture.tracked(lhs), &capture.tracked(rhs)))
+        capture.give(capture.computing([lhs, rhs], |[lhs, rhs]| capture.binary(name, lhs, rhs)))
     }
 
     fn unary_op<'py>(&self, op: UnaryOp, operand: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(operand.get().py());
-        let tracked = capture.tracked(operand);
-        match op {
-            UnaryOp::Negative => capture.give(capture.unary("neg", &tracked)),
-            UnaryOp::Positive => capture.give(capture.unary("pos", &tracked)),
-            UnaryOp::Invert => capture.give(capture.unary("invert", &tracked)),
-        }
+        let name = match op {
+            UnaryOp::Negative => "neg",
+            UnaryOp::Positive => "pos",
+            UnaryOp::Invert => "invert",
+        };
+        capture.give(capture.computing([operand], |[operand]| capture.unary(name, operand)))
     }
 
     fn compare<'py>(&self, op: Comparison, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<Value<'py>> {
@@ -226,38 +173,44 @@ impl Policy for CapturePolicy {
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
             return Ok(capture.run(semantics::compare(op, lhs.get(), rhs.get()).map_err(Halt::from))?.into());
         }
-        capture.give(capture.binary(name, &capture.tracked(lhs), &capture.tracked(rhs)))
+        capture.give(capture.computing([lhs, rhs], |[lhs, rhs]| capture.binary(name, lhs, rhs)))
     }
 
     fn contains<'py>(&self, container: &Value<'py>, item: &Value<'py>) -> Run<bool> {
         let capture = self.at(item.get().py());
-        capture.run(capture.contains(&capture.tracked(container), &capture.tracked(item)))
+        if container.get().is_instance_of::<PySet>() {
+            capture.uses(&capture.tracked(container), Facet::Items);
+        }
+        capture.run(capture.with([container, item], |[container, item]| capture.contains(container, item)))
     }
 
     fn is_same<'py>(&self, lhs: &Value<'py>, rhs: &Value<'py>) -> Run<bool> {
         let capture = self.at(lhs.get().py());
-        capture.run(capture.is_same(&capture.tracked(lhs), &capture.tracked(rhs)))
+        let values = [&capture.tracked(lhs), &capture.tracked(rhs)];
+        let same = capture.run(capture.is_same(values[0], values[1]))?;
+        capture.uses_sameness(values);
+        Ok(same)
     }
 
     fn truth(&self, value: &Value<'_>) -> Run<bool> {
         let capture = self.at(value.get().py());
-        capture.run(capture.truth(&capture.tracked(value)))
+        let facet = if capture.torch.is_primitive(value.get()) { Facet::Outcome } else { Facet::Shape };
+        capture.run(capture.using(value, facet, |value| capture.truth(value)))
     }
 
     fn length<'py>(&self, value: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
-        let readable = capture.run(capture.readable(&capture.tracked(value)))?;
+        let readable = capture.run(capture.using(value, Facet::Shape, |value| capture.readable(value)))?;
         Ok(semantics::length(&readable)?.into())
     }
 
     fn load_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
         let capture = self.at(name.py());
-        capture.give(capture.load_attr(&capture.tracked(owner), name))
+        capture.give(capture.using(owner, Facet::Itself, |owner| capture.load_attr(owner, name)))
     }
 
     fn load_method<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Method<'py>> {
         let capture = self.at(name.py());
-        let tracked = capture.tracked(owner);
         let builtin = || !crate::made::is_changeable(&owner.get().get_type());
         if !capture.concerns(owner)
             && !owner.get().is_exact_instance_of::<PySuper>()
@@ -266,7 +219,7 @@ impl Policy for CapturePolicy {
         {
             return semantics::load_method(owner, name);
         }
-        Ok(Method { callable: capture.give(capture.load_attr(&tracked, name))?, this: None })
+        Ok(Method { callable: self.load_attr(owner, name)?, this: None })
     }
 
     fn load_special<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Option<Value<'py>>> {
@@ -279,27 +232,29 @@ impl Policy for CapturePolicy {
 
     fn store_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>, value: &Value<'py>) -> Run<()> {
         let capture = self.at(name.py());
-        capture.run(capture.store_attr(&capture.tracked(owner), name, Some(&capture.tracked(value))))
+        let value = capture.tracked(value);
+        capture.run(capture.using(owner, Facet::Itself, |owner| capture.store_attr(owner, name, Some(&value))))
     }
 
     fn delete_attr<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<()> {
         let capture = self.at(name.py());
-        capture.run(capture.store_attr(&capture.tracked(owner), name, None))
+        capture.run(capture.using(owner, Facet::Itself, |owner| capture.store_attr(owner, name, None)))
     }
 
     fn get_item<'py>(&self, container: &Value<'py>, key: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(key.get().py());
-        capture.give(capture.get_item(&capture.tracked(container), &capture.tracked(key)))
+        capture.give(capture.with([container, key], |[container, key]| capture.get_item(container, key)))
     }
 
     fn set_item<'py>(&self, container: &Value<'py>, key: &Value<'py>, value: &Value<'py>) -> Run<()> {
         let capture = self.at(key.get().py());
-        capture.run(capture.set_item(&capture.tracked(container), &capture.tracked(key), Some(&capture.tracked(value))))
+        let value = capture.tracked(value);
+        capture.run(capture.with([container, key], |[container, key]| capture.set_item(container, key, Some(&value))))
     }
 
     fn delete_item<'py>(&self, container: &Value<'py>, key: &Value<'py>) -> Run<()> {
         let capture = self.at(key.get().py());
-        capture.run(capture.set_item(&capture.tracked(container), &capture.tracked(key), None))
+        capture.run(capture.with([container, key], |[container, key]| capture.set_item(container, key, None)))
     }
 
     fn load_global<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
@@ -341,7 +296,7 @@ impl Policy for CapturePolicy {
         let pairs = keywords.into_iter().flat_map(|names| names.iter()).zip(&args[args.len() - named..]);
         let kwargs = pairs.map(|(name, value)| PyResult::Ok((name.extract::<String>()?, capture.tracked(value))));
         let kwargs = kwargs.collect::<PyResult<Keywords<'py>>>()?;
-        capture.give(capture.call(&capture.tracked(callable), &positional, &kwargs))
+        capture.give(capture.using(callable, Facet::Code, |callable| capture.call(callable, &positional, &kwargs)))
     }
 
     fn call_ex<'py>(&self, callable: &Value<'py>, args: &Value<'py>, kwargs: Option<&Value<'py>>) -> Run<Value<'py>> {
@@ -361,7 +316,7 @@ impl Policy for CapturePolicy {
                 capture.run(capture.guarded(capture.guards.dict_keys(source, dict)))?;
             }
         }
-        capture.give(capture.call(&capture.tracked(callable), &positional, &named))
+        capture.give(capture.using(callable, Facet::Code, |callable| capture.call(callable, &positional, &named)))
     }
 
     fn spread<'py>(&self, callable: &Value<'py>, args: &Value<'py>) -> Run<Value<'py>> {
@@ -376,7 +331,8 @@ impl Policy for CapturePolicy {
 
     fn iter<'py>(&self, value: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
-        capture.give(capture.iter(&capture.tracked(value)))
+        let facet = if capture.torch.is_container(value.get()) { Facet::Shape } else { Facet::Value };
+        capture.give(capture.using(value, facet, |value| capture.iter(value)))
     }
 
     fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {
@@ -398,13 +354,13 @@ impl Policy for CapturePolicy {
 
     fn unpack<'py>(&self, value: &Value<'py>, count: usize) -> Run<Vec<Value<'py>>> {
         let capture = self.at(value.get().py());
-        let items = capture.run(capture.unpack(&capture.tracked(value), count))?;
+        let items = capture.run(capture.using(value, Facet::Shape, |value| capture.unpack(value, count)))?;
         Ok(items.into_iter().map(|item| capture.value(item)).collect())
     }
 
     fn unpack_ex<'py>(&self, value: &Value<'py>, before: usize, after: usize) -> Run<Vec<Value<'py>>> {
         let capture = self.at(value.get().py());
-        let readable = capture.run(capture.readable(&capture.tracked(value)))?;
+        let readable = capture.run(capture.using(value, Facet::Shape, |value| capture.readable(value)))?;
         Ok(semantics::unpack_ex(&readable, before, after)?)
     }
 
@@ -484,13 +440,13 @@ impl Policy for CapturePolicy {
 
     fn convert<'py>(&self, value: &Value<'py>, conversion: Conversion) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
-        let object = capture.run(capture.printable(&capture.tracked(value)))?;
+        let object = capture.run(capture.using(value, Facet::Value, |value| capture.printable(value)))?;
         Ok(semantics::convert(&object, conversion)?.into())
     }
 
     fn format<'py>(&self, value: &Value<'py>, spec: Option<&Value<'py>>) -> Run<Value<'py>> {
         let capture = self.at(value.get().py());
-        let object = capture.run(capture.printable(&capture.tracked(value)))?;
+        let object = capture.run(capture.using(value, Facet::Value, |value| capture.printable(value)))?;
         escape_each(self, spec)?;
         Ok(semantics::format(&object, spec.map(Value::get))?.into())
     }
@@ -503,6 +459,7 @@ impl Policy for CapturePolicy {
             let (message, location) = ("raises KeyboardInterrupt".to_owned(), capture.location());
             return capture.unwind(Halt::Break(GraphBreak { reason: reason::RAISED, message, location }));
         }
+        capture.uses(&capture.tracked(exception), Facet::Itself);
         if let Err(halt) = capture.raises(&capture.tracked(exception), cause.map(|cause| capture.tracked(cause)).as_ref()) {
             return capture.unwind(halt);
         }
@@ -519,14 +476,14 @@ impl Policy for CapturePolicy {
 
     fn exception_matches<'py>(&self, exception: &Value<'py>, class: &Value<'py>) -> Run<bool> {
         let capture = self.at(exception.get().py());
-        let classes = capture.run(capture.classes(&capture.tracked(class)))?;
+        let classes = capture.run(capture.using(class, Facet::Itself, |class| capture.classes(class)))?;
         capture.run(capture.pin_bases(exception.get()))?;
         Ok(semantics::exception_matches(exception.get(), &classes)?)
     }
 
     fn group_match<'py>(&self, group: &Value<'py>, class: &Value<'py>) -> Run<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let capture = self.at(group.get().py());
-        let classes = capture.run(capture.classes(&capture.tracked(class)))?;
+        let classes = capture.run(capture.using(class, Facet::Itself, |class| capture.classes(class)))?;
         capture.run(capture.pin_bases(group.get()))?;
         Ok(semantics::group_match(group.get(), &classes)?)
     }
@@ -534,6 +491,7 @@ impl Policy for CapturePolicy {
     fn match_kind(&self, subject: &Value<'_>) -> Run<()> {
         let capture = self.at(subject.get().py());
         capture.run(capture.guard_value(&capture.tracked(subject)))?;
+        capture.uses(&capture.tracked(subject), Facet::Class);
         match capture.source_of(subject.get()) {
             Some(source) => capture.run(capture.pin_type(subject.get(), source)),
             None => Ok(()),
@@ -542,13 +500,14 @@ impl Policy for CapturePolicy {
 
     fn match_keys<'py>(&self, subject: &Value<'py>, keys: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(subject.get().py());
-        let readable = capture.run(capture.readable(&capture.tracked(subject)))?;
+        let readable = capture.run(capture.using(subject, Facet::Class, |subject| capture.readable(subject)))?;
         Ok(semantics::match_keys(&readable, keys.get())?.into())
     }
 
     fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(subject.get().py());
-        Ok(capture.run(capture.match_class(&capture.tracked(subject), &capture.tracked(class), positional, names.get()))?.into())
+        let asks = |[subject, class]: [&Tracked<'py>; 2]| capture.match_class(subject, class, positional, names.get());
+        Ok(capture.run(capture.with([subject, class], asks))?.into())
     }
 
     fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {

@@ -2,7 +2,7 @@
 //!
 //! The method reads its object, and nobody sees what of it. So all of it is guarded, as if it were an argument.
 
-use dynamlir_guards::{Source, SourceId};
+use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyString},
@@ -67,6 +67,7 @@ impl<'py> Capture<'py> {
             return self.get_item(&container, key);
         }
         let copy = self.snapshot(&target, source)?;
+        self.guards.demand(source, Facet::Shape);
         // Its elements are known now.
         self.note_compared(object, name, args)?;
         let (given, keywords) = self.native_arguments(args, kwargs)?;
@@ -79,10 +80,11 @@ impl<'py> Capture<'py> {
         if let Ok(dict) = target.cast::<PyDict>()
             && OF_KEYS.contains(&name)
         {
+            self.guards.demand(source, Facet::Shape);
             self.pin_type(target, source)?;
             return self.guarded(self.guards.dict_keys(source, dict));
         }
-        if self.guard_contents(target, source)? {
+        if self.all_contents(target, source)? {
             return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(target)));
         }
         Ok(())

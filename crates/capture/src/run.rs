@@ -23,6 +23,7 @@ use crate::{
     effects_told::SeenEffect,
     entered::Entered,
     graph_break::{GraphBreak, reason},
+    manner::Manner,
     outputs::Outputs,
     policy::CapturePolicy,
     refusals::interruption_behind,
@@ -30,6 +31,7 @@ use crate::{
     sizes::{self, Declared, Dynamic, Unbacked, Varying, follow},
     state::{Capture, Halt, Input, Instead, Progress, State, Tracked},
     torch::Torch,
+    unproven::Marks,
 };
 
 /// What is looked up once per process.
@@ -272,16 +274,6 @@ impl From<PyErr> for Ended {
     }
 }
 
-/// How a frame is captured. That it must be another way is seen on the way, so it is captured once more.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
-    /// Whether calls of modules that were seen before are interpreted nevertheless. What is repeated has results without the history
-    /// that the engine goes through for gradients.
-    interprets_all: bool,
-    /// Whether C code is given a copy of each container, since the frame changes one that C code has looked at.
-    copies_containers: bool,
-}
-
 /// Captures a frame once, if nothing is seen on the way by which it must be done another way.
 pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
     let Subject { function, steps, floats, reads, from, unrolls, stop, every, breaks, .. } = subject;
@@ -317,6 +309,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             every,
             chains: breaks == Breaks::Within,
             leaves_recurrent: !subject.recurrent,
+            marks: manner.tells_uses.then(Marks::default),
             ..Progress::default()
         },
     )?;
@@ -382,16 +375,11 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
                 decisions,
             }))
         }
-        Err(_) if !manner.interprets_all && session.getattr("wants_histories")?.is_truthy()? => {
-            state.graph.take();
-            whole(tables, subject, Manner { interprets_all: true, ..manner })
-        }
-        Err(_) if !manner.copies_containers && state.wants_copies.get() => {
-            state.graph.take();
-            whole(tables, subject, Manner { copies_containers: true, ..manner })
-        }
         Err(found) => {
             state.graph.take();
+            if let Some(manner) = manner.after(&found, session.getattr("wants_histories")?.is_truthy()?, state.wants_copies.get()) {
+                return whole(tables, subject, manner);
+            }
             let numbers =
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
             let mut blamed: Vec<String> = session.call_method0("blamed")?.extract()?;

@@ -15,6 +15,7 @@ use crate::{
     graph_break::reason,
     snapshots::is_deque,
     state::{Capture, Outcome, Tracked, type_name},
+    uses::has_name,
 };
 
 /// Ints of which there is one object each.
@@ -34,15 +35,22 @@ impl<'py> Capture<'py> {
         let source = |value: &Tracked<'py>| self.source(value).or_else(|| self.input_source(&value.object));
         match (source(lhs), source(rhs)) {
             (Some(left), Some(right)) if !self.torch.is_primitive(&lhs.object) && !self.torch.is_primitive(&rhs.object) => {
-                if left != right {
+                if left == right {
+                    // One of the two may have come from elsewhere: `type(3)` is the `int` that was found here.
+                    if has_name(&lhs.object) {
+                        self.pin(&lhs.object, left)?;
+                    }
+                } else {
                     self.guards.relate(if same { Relation::Same(left, right) } else { Relation::Distinct(vec![left, right]) });
                 }
             }
             _ => {
-                for value in [lhs, rhs] {
+                for (value, other) in [(lhs, rhs), (rhs, lhs)] {
                     match source(value) {
                         Some(_) if self.torch.is_fake(&value.object) => {}
                         Some(_) if self.torch.is_primitive(&value.object) => self.guard_value(value)?,
+                        // Another existing object may take its place, of the same class.
+                        Some(source) if self.may_be(value, other) => self.pin(&value.object, source)?,
                         // Against something the frame made, or a constant: only what it is counts.
                         Some(source) => self.guards.add(source, Guard::Type(value.object.get_type().into_any().unbind())),
                         None => {}
@@ -54,6 +62,12 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(same)
+    }
+
+    /// Returns true of an existing object in whose place there may be this other one at the next call, of which no place is known: a class, a
+    /// function.
+    fn may_be(&self, value: &Tracked<'py>, other: &Tracked<'py>) -> bool {
+        has_name(&value.object) && has_name(&other.object) && !self.is_young(&other.object)
     }
 
     /// Guards whether two values of which each is guarded to be what it is equal to are one object, where they may be one or two.

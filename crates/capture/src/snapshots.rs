@@ -16,6 +16,7 @@ impl<'py> Capture<'py> {
     /// Everything in them is guarded, since what the code looks at is not seen.
     pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.guard_value(value)?;
+        self.uses(value, Facet::Value);
         if let Some(view) = self.readable_view(&value.object)? {
             return Ok(view);
         }
@@ -23,9 +24,7 @@ impl<'py> Capture<'py> {
         match self.source_of(&value.object) {
             Some(source) if self.torch.is_container(&value.object) => {
                 let given = self.snapshot(&value.object, source)?;
-                if given.is(&value.object) {
-                    self.guards.demand(source, Facet::Items);
-                }
+                self.guards.demand(source, if given.is(&value.object) { Facet::Items } else { Facet::Shape });
                 Ok(given)
             }
             Some(source) if self.all_contents(&value.object, source)? => {
@@ -85,6 +84,7 @@ impl<'py> Capture<'py> {
         } else if is_deque(container)? {
             self.guards.length(source, container.len()?);
             let longest = self.guards.source(Source::GetAttr(source, "maxlen".into()));
+            self.guards.demand(longest, Facet::Value);
             self.guarded(self.guards.equals(longest, &container.getattr("maxlen")?))?;
             let copy = container.call_method0("copy")?;
             for (at, item) in container.try_iter()?.enumerate() {

@@ -1,5 +1,6 @@
 //! Builtins that the policy does itself, because they look inside objects or at fakes.
 
+use dynamlir_guards::Facet;
 use pyo3::{
     intern,
     prelude::*,
@@ -85,6 +86,7 @@ impl<'py> Capture<'py> {
             (Special::IsInstance, [value, class]) => self.is_instance(&callable.object, value, class),
             (Special::PlainInstance, args) => self.plain_instance(&callable.object, args),
             (Special::IsSubclass, [value, class]) => {
+                [value, class].into_iter().for_each(|value| self.uses(value, Facet::Itself));
                 let (value, class) = (self.readable(value)?, self.classes(class)?);
                 if let Some(source) = self.source_of(&value).filter(|_| value.is_instance_of::<PyType>()) {
                     self.pin_mro(&value, source)?;
@@ -92,7 +94,10 @@ impl<'py> Capture<'py> {
                 self.returned(callable.object.call1((value, class)))
             }
             (Special::Registered, [base, value]) => self.registered(&callable.object, base, value),
-            (Special::Type, [value]) => self.class_of(value),
+            (Special::Type, [value]) => {
+                self.uses(value, Facet::Class);
+                self.class_of(value)
+            }
             (Special::Iter, [_, _]) => {
                 let (args, kwargs) = self.called_back("iter", args, kwargs)?;
                 let (given, keywords) = self.native_arguments(&args, &kwargs)?;
@@ -108,6 +113,7 @@ impl<'py> Capture<'py> {
                 rows(&value.object)
             }
             (Special::Len, [value]) => {
+                self.uses(value, Facet::Shape);
                 if let Some(dict) = self.viewed(&value.object)? {
                     return self.call_special(callable, special, &[dict], kwargs);
                 }

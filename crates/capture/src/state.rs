@@ -21,7 +21,7 @@ use std::{
 
 use dynamlir_frame::Floats;
 use dynamlir_graph::Graph;
-use dynamlir_guards::{GuardBuilder, SourceId};
+use dynamlir_guards::{Facet, GuardBuilder, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyList, PyTuple},
@@ -231,6 +231,7 @@ impl<'py> Capture<'py> {
         }
         if object.cast_exact::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
             // There is one empty tuple: the frame's own is the same object.
+            self.guards.demand(source, Facet::Shape);
             self.pin_type(&object, source)?;
             self.guards.length(source, 0);
             return Ok(Tracked::new(object));

@@ -3,12 +3,16 @@
 //! Each use is noted where it happens, each guard where it is made, and neither looks at the other ([`Facet`]). So a place where the two
 //! do not agree is found here, whichever code has forgotten it, and not by a user who gets an old answer.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    cell::RefCell,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use dynamlir_guards::Facet;
+use dynamlir_graph::Line;
+use dynamlir_guards::{Facet, Forgotten, Open};
 use pyo3::prelude::*;
 
 use crate::{
@@ -22,6 +26,9 @@ const NONE: usize = usize::MAX;
 /// The number of the guard that captures forget.
 static FORGOTTEN: AtomicUsize = AtomicUsize::new(NONE);
 
+/// The guard that a capture has forgotten last.
+static LATEST: Mutex<Option<Forgotten>> = Mutex::new(None);
+
 /// How many demands that were left open are told.
 const MOST_TOLD: usize = 64;
 
@@ -33,24 +40,71 @@ pub fn forget_guard(number: Option<usize>) {
     FORGOTTEN.store(number.unwrap_or(NONE), Ordering::Relaxed);
 }
 
+/// The guard that a capture has forgotten since this was asked last: in words, and whether it follows from the others.
+pub fn forgotten_guard() -> Option<(String, bool)> {
+    let found = LATEST.lock().unwrap_or_else(PoisonError::into_inner).take();
+    found.map(|forgotten| (forgotten.text, forgotten.implied))
+}
+
 /// What captures have used since this was asked last that their guards do not say, in words: for tests, which find nothing.
 pub fn unproven() -> Vec<String> {
     std::mem::take(&mut TOLD.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Which instruction has made which sources and demands, for a capture that tells where it has used what no guard says.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(RefCell<Vec<Mark>>);
+
+#[derive(Debug)]
+struct Mark {
+    /// How many sources and demands there are once the instruction has run.
+    sources: usize,
+    demands: usize,
+    location: Vec<Line>,
+}
+
 impl Capture<'_> {
-    /// Why a capture must not become an entry: something stands for a number that was used itself. It is captured again, with a constant
-    /// there. None if all that was used follows from the guards.
+    /// An instruction is about to run, in a capture that tells where things are used.
+    pub(crate) fn mark(&self, marks: &Marks) {
+        let (sources, demands) = (self.guards.sources(), self.guards.demands());
+        let location = self.location();
+        let mut marks = marks.0.borrow_mut();
+        // What was rolled back is gone.
+        marks.retain(|mark| mark.sources <= sources && mark.demands <= demands);
+        if let Some(last) = marks.last_mut() {
+            (last.sources, last.demands) = (sources, demands);
+        }
+        marks.push(Mark { sources, demands, location });
+    }
+
+    /// Where something was used.
+    fn used_at(&self, open: &Open) -> Vec<Line> {
+        let Some(marks) = &self.progress.marks else { return Vec::new() };
+        let marks = marks.0.borrow();
+        let is_after = |mark: &&Mark| match open.demand {
+            Some(number) => mark.demands > number,
+            None => mark.sources > open.place.index(),
+        };
+        marks.iter().find(is_after).or(marks.last()).map(|mark| mark.location.clone()).unwrap_or_default()
+    }
+
+    /// Why a capture must not become an entry: something was used that no guard says. Where something stands for a number there, the frame
+    /// is captured again, with a constant. None if all that was used follows from the guards.
     pub(crate) fn unproven(&self) -> PyResult<Option<GraphBreak>> {
-        let forgotten = FORGOTTEN.load(Ordering::Relaxed);
-        let is_forgotten = forgotten != NONE && self.guards.forget(forgotten);
-        let open = self.guards.open(self.py);
-        let words = |facet: Facet| if facet == Facet::Value { "the value of" } else { "what is in" };
+        for input in self.tensors.inputs.borrow().iter().filter(|input| !input.number) {
+            self.guards.demand(input.source, Facet::Metadata);
+        }
+        let number = FORGOTTEN.load(Ordering::Relaxed);
+        let forgotten = if number == NONE { None } else { self.guards.forget(self.py, number) };
+        let is_forgotten = forgotten.is_some();
+        if is_forgotten {
+            *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = forgotten;
+        }
         let mut found = None;
-        for (place, facet) in open {
-            let message = format!("{} {}, which no guard says", words(facet), self.guards.expression(place));
-            if is_forgotten || self.blame_place(place)? {
-                found.get_or_insert(GraphBreak { reason: reason::UNPROVEN, message, location: Vec::new() });
+        for open in self.guards.open(self.py) {
+            let message = format!("{} {}, which no guard says", open.facet.text(), self.guards.expression(open.place));
+            if is_forgotten || self.blame_place(open.place)? {
+                found.get_or_insert_with(|| GraphBreak { reason: reason::UNPROVEN, message, location: self.used_at(&open) });
                 continue;
             }
             let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Callables around a Python function: what `functools.lru_cache` keeps, `functools.partial`, `torch.inference_mode`.
 
 use dynamlir_cpython_abi::remembered::remembered;
-use dynamlir_guards::{Constant, Source, SourceId};
+use dynamlir_guards::{Constant, Facet, Source, SourceId};
 use pyo3::{
     prelude::*,
     types::{PyBool, PyDict, PyFunction, PyTuple},
@@ -70,9 +70,11 @@ impl<'py> Capture<'py> {
         let function = self.part(object, "func")?;
         let given = self.part(object, "args")?;
         let mut all = self.unpack(&given, given.object.len()?)?;
+        self.uses(&given, Facet::Shape);
         all.extend_from_slice(args);
         let named = self.part(object, "keywords")?;
         let keywords = named.object.cast::<PyDict>().map_err(PyErr::from)?;
+        self.uses(&named, Facet::Shape);
         if let Some(source) = self.source_of(&named.object) {
             self.guarded(self.guards.dict_keys(source, keywords))?;
         }

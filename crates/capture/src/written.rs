@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_graph::Line;
-use dynamlir_guards::{Guard, Relation, Source, SourceId};
+use dynamlir_guards::{Facet, Guard, Relation, Source, SourceId};
 use pyo3::{
     intern,
     prelude::*,
@@ -163,6 +163,9 @@ impl<'py> Capture<'py> {
     /// Notes a write.
     pub(crate) fn note(&self, place: Place<'_, 'py>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         let Place { kind, owner, source, stored, storage, name, now } = place;
+        if value.is_some() {
+            self.guards.demand(stored, Facet::Nothing);
+        }
         if self.writes.is_looked_at(storage, Some(&name)) {
             return self.refuse_place(stored, ", which backward reads later, in a torch.autograd.Function or a checkpoint");
         }
@@ -214,6 +217,7 @@ impl<'py> Capture<'py> {
     /// Guards that nobody notices when what is stored at a place is gone, or that there is nothing: it goes later than in plain Python.
     /// Returns true if somebody notices now.
     pub(crate) fn is_watched(&self, object: Option<&Bound<'py, PyAny>>, stored: SourceId) -> Outcome<bool> {
+        self.guards.demand(stored, Facet::Unwatched);
         self.guards.add(stored, Guard::Unwatched);
         object.map_or(Ok(false), |object| self.death_is_noticed(object))
     }

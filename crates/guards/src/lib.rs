@@ -37,7 +37,7 @@ pub use constant::Constant;
 pub use dynamlir_trails::is_pin;
 pub use explain::{Failure, Texts};
 pub use guard::{Comparison, DictKey, Guard, GuardError, Relation, StorageMember};
-pub use ledger::Facet;
+pub use ledger::{Facet, Forgotten, Open};
 pub use memo::Remembered;
 pub use part::Part;
 pub use relation::sharing;

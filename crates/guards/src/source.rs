@@ -261,7 +261,7 @@ impl Sources {
     }
 
     /// All of them with their numbers, bases first.
-    pub(crate) fn numbered(&self) -> impl Iterator<Item = (SourceId, &Source)> {
+    pub(crate) fn numbered(&self) -> impl DoubleEndedIterator<Item = (SourceId, &Source)> {
         self.list.iter().enumerate().map(|(number, source)| (SourceId(number as u32), source))
     }
 

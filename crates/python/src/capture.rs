@@ -44,6 +44,12 @@ pub fn forget_guard(number: Option<usize>) {
     dynamlir_capture::forget_guard(number);
 }
 
+/// The guard that a capture has forgotten since this was asked last: in words, and whether it follows from the others; for tests.
+#[pyfunction]
+pub fn forgotten_guard() -> Option<(String, bool)> {
+    dynamlir_capture::forgotten_guard()
+}
+
 /// What captures have used since this was asked last that their guards do not say, in words: for tests.
 #[pyfunction]
 pub fn unproven() -> Vec<String> {

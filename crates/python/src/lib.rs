@@ -189,6 +189,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bytecode::disassemble, module)?)?;
     module.add_function(wrap_pyfunction!(capture::capture, module)?)?;
     module.add_function(wrap_pyfunction!(capture::forget_guard, module)?)?;
+    module.add_function(wrap_pyfunction!(capture::forgotten_guard, module)?)?;
     module.add_function(wrap_pyfunction!(capture::unproven, module)?)?;
     module.add_function(wrap_pyfunction!(capture::effect_claims, module)?)?;
     module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;

@@ -12,6 +12,8 @@ use dynamlir_interpreter::Site;
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
 
+use crate::unproven::Marks;
+
 /// What stands in a slot of the frame: an object with where it came from, or nothing.
 pub(crate) type Slot = Option<(Py<PyAny>, Option<SourceId>)>;
 
@@ -71,6 +73,8 @@ impl Instead {
 /// which they run, those that make one call together: a frame that is captured again comes to the same ones.
 #[derive(Default)]
 pub struct Progress {
+    /// Which instruction has used what, if that is noted.
+    pub(crate) marks: Option<Marks>,
     /// The number of the instruction that runs; 0 before the first.
     pub(crate) step: Cell<usize>,
     /// How many frames go on where Python has left them.
