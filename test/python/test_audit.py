@@ -6,6 +6,7 @@ import collections
 import ctypes
 import functools
 import itertools
+import operator
 import random
 import threading
 import types
@@ -177,6 +178,29 @@ def test_a_write_of_what_is_there_already_is_no_difference(first: int) -> None:
         assert table["k"] == kept == 3
     found = dynamlir.audits()
     assert not found.differences and not found.skipped and found.same == {2: 3, 3: 2}[first]
+
+
+MADE_ANEW: dict[str, Callable[[], Any]] = {
+    "itemgetter": lambda: operator.itemgetter(0, "k"),
+    "property": lambda: property(ones),
+    "method": lambda: BOX.held.index,
+    "slot": lambda: (2).__add__,
+    "class method": lambda: classmethod(ones),
+}
+
+
+@pytest.mark.parametrize("kind", MADE_ANEW)
+def test_objects_that_are_made_anew_are_the_same_by_their_parts(kind: str) -> None:
+    def asks(x: torch.Tensor, value: Any) -> Any:
+        return x + 1, callable(value)
+
+    compiled = dynamlir.compile(asks, backend="eager", fullgraph=True)
+    kept = [MADE_ANEW[kind]() for _ in range(3)]
+    for value in kept:
+        assert compiled(ones(), value)[1] is callable(value)
+    assert len(compiled._cache) == 1
+    found = dynamlir.audits()
+    assert found.same == 2 and not found.differences and not found.skipped
 
 
 def test_training_and_modules_are_audited() -> None:

@@ -7,6 +7,8 @@ the change is undone. The verdict also has to agree with the guards' own predica
 from __future__ import annotations
 
 import math
+import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -489,11 +491,30 @@ def namespace(world: World) -> dict[str, Any]:
         "___lookup": lookup,
         "___check_type_id": lambda value, number: id(type(value)) == number,
         "___check_obj_id": lambda value, number: id(value) == number,
+        "___made_of": made_of,
         "___all_different": lambda *values: len({id(value) for value in values}) == len(values),
         "___storages": storages,
         "___autocast": lambda: {"cpu": 15} if torch.is_autocast_enabled("cpu") else {},
         "___torch_state": lambda name: states.get(name, MISSING),
     }
+
+
+def made_of(value: Any) -> list[Any]:
+    """The class of an object that is often made anew, and its parts."""
+    if isinstance(value, property):
+        parts = [value.fget, value.fset, value.fdel]
+    elif isinstance(value, (staticmethod, classmethod)):
+        parts = [value.__func__]
+    elif isinstance(value, types.MethodType):
+        parts = [value.__func__, value.__self__]
+    elif isinstance(value, operator.itemgetter):
+        return ["operator.itemgetter", *value.__reduce__()[1]]
+    elif hasattr(value, "__objclass__") and not hasattr(value, "__self__"):
+        parts = [value.__objclass__, value.__name__]
+    else:
+        parts = [value.__self__, value.__name__]
+    known = (bool, int, float, str, bytes, type(None))
+    return [type(value).__name__, *(part if isinstance(part, known) else id(part) for part in parts)]
 
 
 def false_predicates(world: World) -> list[str]:

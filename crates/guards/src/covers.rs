@@ -194,6 +194,7 @@ fn follows(guard: &Said, known: &Said) -> bool {
         (Said::Type(class, _), Said::Type(other, _))
         | (Said::Identity(class, _), Said::Identity(other, _))
         | (Said::Code(class, _), Said::Code(other, _)) => class == other,
+        (Said::MadeOf(parts, _), Said::MadeOf(other, _)) => parts == other,
         (Said::Equals(constant), Said::Equals(other)) => constant == other,
         (Said::Type(class, _), Said::Equals(constant)) => constant.class_address() == *class,
         (Said::Tensor(tensor), Said::Tensor(other)) => is_wider(tensor, other),

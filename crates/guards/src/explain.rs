@@ -2,7 +2,8 @@
 //!
 //! The predicates use `L` (parameters), `G` (globals), `B` (builtins), `C` (free variables) and `torch`, and a few helpers:
 //! `___check_type_id(x, n)` is `id(type(x)) == n`, `___check_obj_id(x, n)` is `id(x) == n`, `___lookup(cls, name)` looks along the
-//! MRO and gives `___nothing` where nothing is. The guards themselves are stricter than `==`: types are equal, too. Nothing
+//! MRO and gives `___nothing` where nothing is, `___made_of(x)` lists the class of a bound method, property or the like, which is often
+//! made anew, and its parts. The guards themselves are stricter than `==`: types are equal, too. Nothing
 //! here is fast.
 
 use std::{collections::HashMap, fmt, sync::Arc};
@@ -16,6 +17,7 @@ use crate::{
     Comparison, Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
     builder::State,
     check::{handles_an_exception, holds},
+    held::made_of,
     tree::{Check, FUNCTION, Step},
 };
 
@@ -53,6 +55,8 @@ pub struct Texts {
 pub(crate) enum Said {
     Type(usize, Arc<str>),
     Identity(usize, Arc<str>),
+    /// What an object is made of that is held by its parts, and the object in words.
+    MadeOf(String, Arc<str>),
     Equals(Constant),
     Tensor(TensorMatch),
     Present,
@@ -88,7 +92,7 @@ impl Texts {
             }
             Guard::Identity(object) => {
                 let (address, text) = text(object);
-                Said::Identity(address, text)
+                made_of(object.bind(py)).map_or_else(|| Said::Identity(address, text.clone()), |parts| Said::MadeOf(parts, text.clone()))
             }
             Guard::Code(code) => {
                 let (address, text) = text(code);
@@ -269,6 +273,7 @@ fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> 
         Said::Tensor(expected) => return tensor_parts(&value, expected),
         Said::Type(address, text) => format!("___check_type_id({value}, {address})  # {text}"),
         Said::Identity(address, text) => format!("___check_obj_id({value}, {address})  # {text}"),
+        Said::MadeOf(parts, _) => format!("___made_of({value}) == {parts}"),
         Said::Equals(constant) if constant.is_singleton() => format!("{value} is {constant}"),
         Said::Equals(constant) if constant.is_nan() => format!("{value} != {value}"),
         Said::Equals(constant) => format!("{value} == {constant}"),
@@ -304,7 +309,7 @@ fn presence(sources: &Sources, source: SourceId, not: &str) -> String {
 fn expectation(guard: &Said) -> String {
     match guard {
         Said::Tensor(expected) => format!("{expected:?}"),
-        Said::Type(_, text) | Said::Identity(_, text) | Said::Code(_, text) => text.to_string(),
+        Said::Type(_, text) | Said::Identity(_, text) | Said::MadeOf(_, text) | Said::Code(_, text) => text.to_string(),
         Said::Equals(constant) => constant.to_string(),
         Said::Compares(comparison) => comparison.text("a float"),
         Said::Unwatched => "what nobody misses".to_owned(),

@@ -77,6 +77,22 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
     if is_of_numpy(object)? { Ok(Plan::Strong) } else { Err(refused()) }
 }
 
+/// The class of an object that is held by what it is made of, and its parts: numbers and text as such, other objects by their addresses.
+/// None for an object that is held itself.
+pub(crate) fn made_of(object: &Bound<'_, PyAny>) -> Option<String> {
+    let parts: Vec<_> = match plan(object).ok()? {
+        Plan::Weak | Plan::Strong => return None,
+        Plan::Parts(names) => names.iter().map(|name| object.getattr(*name)).collect::<PyResult<_>>().ok()?,
+        Plan::Items => items(object).ok()?.iter().collect(),
+    };
+    let told = parts.iter().map(|part| match Constant::new(part) {
+        Ok(Some(value)) => value.to_string(),
+        _ => made_of(part).unwrap_or_else(|| (part.as_ptr() as usize).to_string()),
+    });
+    let class = types::name(object);
+    Some(format!("[{}]", std::iter::once(format!("'{class}'")).chain(told).collect::<Vec<_>>().join(", ")))
+}
+
 /// Whether an object refers to nothing: it may be kept where which one it is counts, and not only what it is equal to.
 fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyString>()
