@@ -13,6 +13,13 @@ X = torch.ones(2)
 PAIR = collections.namedtuple("PAIR", "left right")
 
 
+class Output(collections.OrderedDict):
+    """As libraries return results: items are attributes as well."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     dynamlir.reset()
@@ -74,6 +81,34 @@ def test_another_type_of_container_is_asked_again():
     assert torch.equal(compiled(X, [X]), X + 1)
     assert torch.equal(compiled(X, (X,)), X)
     assert torch.equal(compiled(X, nn.Parameter(X)), X)
+
+
+def takes(x, **kwargs):
+    kwargs.pop("missing", None)
+    kwargs.setdefault("by", 2)
+    more = dict(kwargs)
+    more.update(kwargs)
+    return x * more["by"] + more.get("encoded")["hidden"] + ("other" in more)
+
+
+def lists(x, **kwargs):
+    todo = [*kwargs.values(), 1]
+    todo[0] = todo.pop(0)
+    del todo[1:]
+    return x + todo[-1]["hidden"]
+
+
+def filled(**items):
+    return collections.defaultdict(list, items)
+
+
+KINDS = [dict, collections.OrderedDict, Output, filled, collections.Counter, collections.UserDict]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("function", [takes, lists])
+def test_an_argument_with_tensors_goes_through_the_functions_own_containers(function, kind):
+    is_whole(function, X, encoded=kind(hidden=X * 5))
 
 
 def test_keys_are_still_compared():

@@ -250,3 +250,21 @@ def test_names_that_a_module_answers_for():
     compiled = dynamlir.compile(Answers())
     assert torch.equal(compiled(X), X)
     assert (compiled.reset, compiled._cache) == ("some reset", "some _cache")
+
+
+def counted(x):
+    return x + counted._cache["by"]
+
+
+def test_names_of_a_function_are_its_own():
+    counted._cache, counted.reset = {"by": 2}, 0
+    compiled = dynamlir.compile(counted)
+    assert torch.equal(compiled(X), X + 2)
+    assert compiled._cache is counted._cache
+    compiled._cache = "another"
+    assert compiled._cache == "another"
+    del compiled._cache, compiled.reset
+    assert len(compiled._cache) == 1
+    compiled.reset = None
+    dynamlir.reset(compiled)
+    assert len(compiled._cache) == 0

@@ -15,6 +15,7 @@ use crate::{
     consulted,
     graph_break::reason,
     keys::Kept,
+    places::Want,
     snapshots::is_deque,
     state::{Capture, Halt, Outcome, Tracked},
     subclassed::item_count,
@@ -309,7 +310,8 @@ impl<'py> Capture<'py> {
         }
         self.pin_specials(&container.object, consulted::MEMBERS)?;
         let readable = self.readable(container)?;
-        self.guard_inside([&readable], consulted::MEMBERS)?;
+        // In a dict it is looked for among the keys.
+        self.guard_values([&readable], consulted::MEMBERS, !readable.is_exact_instance_of::<PyDict>(), Want::Exact)?;
         if lookup(&readable.get_type(), "__contains__")?.is_none() {
             return self.comes_out(&readable, &item.object);
         }

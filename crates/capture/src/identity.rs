@@ -112,7 +112,7 @@ impl<'py> Capture<'py> {
         if ADDRESSING.contains(&name) || in_set && COMPARING.contains(&name) {
             self.addressed(args)
         } else if COMPARING.contains(&name) {
-            self.compared(args.iter().chain(receiver))
+            self.compared(&compared_ones(name, receiver, args))
         } else {
             Ok(())
         }
@@ -176,6 +176,28 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(object)));
         }
         Ok(false)
+    }
+}
+
+/// What C code of this name compares with each other: of dicts the keys alone, and nothing where it goes by an index.
+fn compared_ones<'py>(name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[Bound<'py, PyAny>]) -> Vec<Bound<'py, PyAny>> {
+    const BY_INDEX: &[&str] = &["__delitem__", "__getitem__", "__setitem__", "pop"];
+    /// Those whose first argument is a key, and the others are not compared.
+    const BY_KEY: &[&str] = &["__contains__", "__delitem__", "__getitem__", "__setitem__", "fromkeys", "get", "pop", "setdefault"];
+    let keys = |value: &Bound<'py, PyAny>| match value.cast::<PyDict>() {
+        Ok(dict) => dict.iter().map(|(key, _)| key).collect(),
+        Err(_) => vec![value.clone()],
+    };
+    match receiver {
+        Some(sequence) if BY_INDEX.contains(&name) && (sequence.is_instance_of::<PyList>() || sequence.is_instance_of::<PyTuple>()) => {
+            Vec::new()
+        }
+        Some(dict) if dict.is_instance_of::<PyDict>() && BY_KEY.contains(&name) => {
+            args.first().cloned().into_iter().chain(keys(dict)).collect()
+        }
+        Some(dict) if dict.is_instance_of::<PyDict>() && name == "update" => args.iter().chain([dict]).flat_map(keys).collect(),
+        None if name == "dict" => args.iter().flat_map(keys).collect(),
+        _ => args.iter().chain(receiver).cloned().collect(),
     }
 }
 

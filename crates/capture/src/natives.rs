@@ -218,7 +218,11 @@ impl<'py> Capture<'py> {
 
     pub(crate) fn note_compared(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
         let given: Vec<_> = args.iter().map(|arg| arg.object.clone()).collect();
-        self.compared_by(name, receiver(object).as_ref(), &given)
+        match (receiver(object), given.split_first()) {
+            // A method that is called as the class has it is given its object first.
+            (None, Some((target, given))) if kind::is_class_member(object) => self.compared_by(name, Some(target), given),
+            (target, _) => self.compared_by(name, target.as_ref(), &given),
+        }
     }
 
     pub(crate) fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {

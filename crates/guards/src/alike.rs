@@ -26,7 +26,7 @@ impl GuardSet {
         // The checks after those of the guards are of relations.
         for (node, check) in self.tree.checks.iter().take(self.texts.guards.len()) {
             let Some(value) = self.value(*node, roots)? else {
-                if matches!(check, Check::Absent) {
+                if check.holds_of_nothing() {
                     continue;
                 }
                 return Ok(false);

@@ -200,7 +200,7 @@ impl<'a, 'py> Run<'a, 'py> {
         self.inputs.disturbed |= !quiet || !self.checks(node).all(Check::is_pure);
         let Some(mut spot) = reached.spot() else {
             // Nothing is here, so nothing is below.
-            if description.output.is_some() || !self.checks(node).all(|check| matches!(check, Check::Absent | Check::Unwatched)) {
+            if description.output.is_some() || !self.checks(node).all(Check::holds_of_nothing) {
                 return Ok(false);
             }
             for &child in &description.children {

@@ -144,7 +144,7 @@ impl<'py> Run<'_, 'py> {
     fn nothing(&self, node: usize) -> bool {
         let description = self.node(node);
         description.output.is_none()
-            && self.checks(node).all(|check| matches!(check, Check::Absent))
+            && self.checks(node).all(Check::holds_of_nothing)
             && description.children.iter().all(|&child| self.nothing(child))
     }
 }

@@ -435,7 +435,7 @@ impl GuardSet {
     fn failure(&self, check: &Check, number: usize, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Failure>> {
         let holds = match value {
             Some(value) => holds(self, check, value)?,
-            None => matches!(check, Check::Absent),
+            None => check.holds_of_nothing(),
         };
         if holds {
             return Ok(None);

@@ -465,6 +465,11 @@ impl<'a> Builder<'a, '_> {
 }
 
 impl Check {
+    /// Returns true if it holds where there is nothing.
+    pub fn holds_of_nothing(&self) -> bool {
+        matches!(self, Self::Absent | Self::Unwatched)
+    }
+
     /// Whether checking it runs no Python code.
     pub fn is_pure(&self) -> bool {
         match self {

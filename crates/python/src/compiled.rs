@@ -369,13 +369,26 @@ pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
     compiled.map(|compiled| &*compiled.0).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
 }
 
+/// An attribute of compiled functions, unless what was compiled has one of that name: unlike a property it gives way to that.
+#[pyclass(frozen)]
+struct Offered(Py<PyAny>);
+
+#[pymethods]
+impl Offered {
+    fn __get__<'py>(slf: &Bound<'py, Self>, compiled: &Bound<'py, PyAny>, _class: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if compiled.is_none() { Ok(slf.clone().into_any()) } else { slf.get().0.bind(slf.py()).call1((compiled,)) }
+    }
+}
+
 /// The type of compiled functions, with what people look at.
 pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let class = callable_type(py)?.clone();
     let property = dynamlir_cpython_abi::import(py, "builtins")?.getattr("property")?;
     let attribute = |name: &str, get: Bound<'_, PyCFunction>| class.setattr(name, property.call1((get,))?);
     attribute("__wrapped__", wrap_pyfunction!(wrapped, py)?)?;
-    attribute("_cache", wrap_pyfunction!(cache_of, py)?)?;
+    let offer = |name: &str, get: Bound<'_, PyCFunction>| class.setattr(name, Bound::new(py, Offered(get.into_any().unbind()))?);
+    offer("_cache", wrap_pyfunction!(cache_of, py)?)?;
+    offer("reset", wrap_pyfunction!(reset_of, py)?)?;
     // What tools that take functions apart ask a function for: torch.fx, Dynamo, inspect.
     for name in ["__defaults__", "__kwdefaults__", "__code__", "__closure__", "__globals__"] {
         let get =
@@ -384,7 +397,6 @@ pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
             PyCFunction::new_closure(py, None, None, move |args, _| of_wrapped(&args.get_item(0)?)?.setattr(name, args.get_item(1)?))?;
         class.setattr(name, property.call1((get, set))?)?;
     }
-    attribute("reset", wrap_pyfunction!(reset_of, py)?)?;
     Ok(class)
 }
 

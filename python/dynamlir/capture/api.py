@@ -378,7 +378,8 @@ def reset(compiled: Any) -> None:
         compiled = made.run
     if not isinstance(compiled, native.module().CompiledFunction):
         raise TypeError(f"dynamlir.reset takes what dynamlir.compile returned, not {compiled!r}")
-    compiled.reset()
+    # The function may have an attribute of that name.
+    native.module().CompiledFunction.__dict__["reset"].__get__(compiled, type(compiled))()
 
 
 Backend = str | Callable[..., Any]
