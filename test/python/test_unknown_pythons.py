@@ -1,0 +1,59 @@
+"""Interpreters whose frames are not known: one warning for all functions, plain Python, the other front door as ever.
+
+The program pretends to run on another one by new code for the function of C's by which everybody asks for the version.
+"""
+
+from __future__ import annotations
+
+import platform
+
+import forked
+import pytest
+
+pytestmark = pytest.mark.native
+
+PRETENDED = """
+import ctypes, mmap
+
+at = ctypes.cast(ctypes.pythonapi.Py_GetVersion, ctypes.c_void_p).value
+text = ctypes.create_string_buffer({version!r})
+page = at & ~(mmap.PAGESIZE - 1)
+allowed = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), 2 * mmap.PAGESIZE, allowed) == 0
+code = bytes([0x48, 0xB8]) + ctypes.addressof(text).to_bytes(8, "little") + bytes([0xC3])  # mov rax, text; ret
+ctypes.memmove(at, code, len(code))
+
+import warnings
+import dynamlir, torch
+
+x = torch.ones(3)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    function, module = dynamlir.compile(lambda x: x + 1), dynamlir.compile(torch.nn.ReLU())
+    for _ in range(2):
+        assert function(x).tolist() == [2.0] * 3 and module(-x).tolist() == [0.0] * 3
+    assert torch.compile(lambda x: x * 2, backend="dynamlir")(x).tolist() == [2.0] * 3
+for warning in said:
+    print(warning.category.__name__, warning.filename, warning.message)
+assert dynamlir.counters()["graphs_compiled"] == 1 and dynamlir.counters()["fallbacks"] == {{"unknown-python": 2}}
+try:
+    dynamlir.compile(lambda x: x, fullgraph=True)
+except dynamlir.Unsupported as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the code that pretends is of another machine")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (b"3.14.0 (main)", "CPython 3.14.0 (main) is not supported"),
+        (b"3.13.1 experimental free-threading build (main)", "free-threaded CPython is not supported"),
+    ],
+)
+def test_an_unknown_one_warns_once(version: bytes, said: str) -> None:
+    finished = forked.python(PRETENDED.format(version=version))
+    assert finished.returncode == 0, finished.stderr
+    warned, raised = finished.stdout.splitlines()
+    assert warned.startswith("PlainRunWarning") and said in warned and "3.11 to 3.13" in warned
+    assert "unknown-python" in raised and said in raised
