@@ -172,6 +172,7 @@ def test_loggers_and_warnings_see_the_user_s_line(caplog: pytest.LogCaptureFixtu
         alike(compiled(X), function(X))
     line = function.__code__.co_firstlineno + 2
     assert {(record.funcName, record.lineno) for record in caplog.records} == {("function", line)}
+    assert "warning() of logging" in [event.message for event in dynamlir.fallbacks()]
 
 
 def test_a_trace_function_that_is_set_on_the_way_sees_the_rest() -> None:

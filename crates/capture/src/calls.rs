@@ -13,7 +13,7 @@ use crate::{
     attributes::lookup,
     consulted,
     effects::{Effect, NODES},
-    graph_break::{GraphBreak, reason},
+    graph_break::reason,
     kinds::{self, Kind, Known},
     lookups::is_immutable,
     operands::methods_of,
@@ -113,11 +113,10 @@ impl<'py> Capture<'py> {
 
     /// Ends the capture at a C function that is not known. What writes to a stream, and all that `logging` does, is output.
     pub(crate) fn stop_at_unknown<T>(&self, function: &Bound<'py, PyAny>) -> Outcome<T> {
-        let location = self.location();
         let writes = receiver(function).is_some_and(|file| self.torch.is_file(&file));
-        let logs = location.first().is_some_and(|(file, _, _)| self.torch.is_logging(file));
-        let reason = if writes || logs { reason::PRINT } else { reason::C_FUNCTION };
-        Err(Halt::Break(GraphBreak { reason, message: describe(function), location }))
+        let logs = self.logs();
+        let reason = if writes || logs.is_some() { reason::PRINT } else { reason::C_FUNCTION };
+        self.break_graph(reason, logs.unwrap_or_else(|| describe(function)))
     }
 
     /// `__func__`, `__self__` or `__wrapped__`, with its source where the whole has one.
@@ -132,13 +131,19 @@ impl<'py> Capture<'py> {
         }
     }
 
+    /// What the program has called of `logging`, where that is running.
+    fn logs(&self) -> Option<String> {
+        let called = self.location().into_iter().take_while(|(file, ..)| self.torch.is_logging(file)).last();
+        called.map(|(_, _, name)| format!("{name}() of logging"))
+    }
+
     fn call_function(&self, function: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let object = &function.object;
         self.uses(function, Facet::Code);
         self.pin_function(function)?;
         match self.effects.of(object) {
             Some(Effect::Special(special)) => return self.call_special(function, special, args, kwargs),
-            Some(Effect::Refused(why)) => return self.break_graph(why, describe(object)),
+            Some(Effect::Refused(why)) => return self.break_graph(why, self.logs().unwrap_or_else(|| describe(object))),
             Some(Effect::Torch) if is_node(object)? => {
                 // Python of torch's that is one node.
                 self.pin_leaf(object)?;
