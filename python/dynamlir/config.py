@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 on_plain: Literal["warn", "error", "ignore"]
 recompile_limit: int
 accumulated_recompile_limit: int
+unroll_limit: int
 dump: str | None
 threads: int | None
 no_cache: bool
@@ -135,6 +136,12 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             256,
             "DYNAMLIR_ACCUMULATED_RECOMPILE_LIMIT",
             "How many entries there may be for one code object, of all that was compiled from it.",
+        ),
+        "unroll_limit": _number(
+            10_000,
+            "DYNAMLIR_UNROLL_LIMIT",
+            "How many operations of one line, called on the same way, a graph may have. A longer loop goes on in "
+            "Python, with a graph for each turn.",
         ),
         "dump": _folder(
             "DYNAMLIR_DUMP",
@@ -362,6 +369,7 @@ __all__ = [
     "progress",
     "recompile_limit",
     "threads",
+    "unroll_limit",
 ]
 
 # For `help`, where values can be read: what may be set is said once, above.

@@ -18,7 +18,20 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import constants, first_use, logs, machinery, memo, modes, presumed, progress, reasons, scalars, segments
+from .. import (
+    config,
+    constants,
+    first_use,
+    logs,
+    machinery,
+    memo,
+    modes,
+    presumed,
+    progress,
+    reasons,
+    scalars,
+    segments,
+)
 from ..aten import composites, unbacked
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker, quiet_fakes
@@ -43,6 +56,8 @@ class Session:
         self.recorder = Watched(self.recording, self.faker, _stranger)
         self.recorder.takes_numbers = True  # by operators that are given a tensor for a number; Python gets none
         self.inputs: list[torch.Tensor] = []
+        self.turns: dict[tuple[tuple[str, int, str], ...], int] = {}
+        """How many operations each line has had, by the lines that have called it."""
         self.inference = torch.is_inference_mode_enabled()
         """Whether the call is made in inference mode, which the capture itself leaves."""
         self.foreign = False
@@ -240,6 +255,8 @@ class Session:
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
         """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
         self.recorder.location = location
+        if target is not getattr:
+            self._count(location)
         if target is torch.autograd.grad:
             if self.repeated:
                 self.wants_histories = True
@@ -259,6 +276,13 @@ class Session:
             return out
         finally:
             self.recorder.expected = False
+
+    def _count(self, location: Location) -> None:
+        """End the graph where one line, called on the same way, has had too many operations: a loop is unrolled."""
+        place = tuple(location)
+        self.turns[place] = count = self.turns.get(place, 0) + 1
+        if count > config.unroll_limit:
+            raise Fallback("long-loop", f"more than {config.unroll_limit} operations of one line", location)
 
     def run_setter(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location

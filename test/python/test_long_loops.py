@@ -1,0 +1,103 @@
+"""A loop of very many turns is not unrolled without end: from `unroll_limit` on Python goes on with it."""
+
+from __future__ import annotations
+
+import dynamlir
+import pytest
+import torch
+
+pytestmark = pytest.mark.native
+
+LIMIT = 8
+
+
+@pytest.fixture(autouse=True)
+def limited():
+    with dynamlir.config.patch(unroll_limit=LIMIT, on_plain="ignore"):
+        yield
+
+
+def counted(x, turns):
+    y = x.clone()
+    for turn in range(turns):
+        y = y + x * turn
+    return y
+
+
+def on_condition(x, turns):
+    y, left = x * 2, turns
+    while left > 0:
+        y = y.sin() + x
+        left -= 1
+    return y, left
+
+
+def over_a_list(x, turns):
+    found = []
+    for _ in range(turns):
+        x = x * 1.5
+        found.append(x)
+    return torch.stack(found).sum(0)
+
+
+def step(y, x):
+    return (y * x).cos()
+
+
+def within_a_function(x, turns):
+    y = x
+    for _ in range(turns):
+        y = step(y, x)
+    return y + 1
+
+
+def nested(x, turns):
+    y = x
+    for _ in range(turns):
+        for _ in range(3):
+            y = y + x.sin()
+        y = y * 2
+    return y
+
+
+LOOPS = [counted, on_condition, over_a_list, within_a_function, nested]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_long_loop_goes_on_in_python(loop, grad):
+    compiled = dynamlir.compile(loop)
+    for _ in range(2):
+        x, y = (torch.tensor([0.25, 0.5], requires_grad=grad) for _ in range(2))
+        found, expected = compiled(x, 3 * LIMIT), loop(y, 3 * LIMIT)
+        torch.testing.assert_close(found, expected)
+        if grad:
+            for result in (found, expected):
+                (result[0] if isinstance(result, tuple) else result).sum().backward()
+            torch.testing.assert_close(x.grad, y.grad)
+    assert "long-loop" in {event.reason for event in dynamlir.fallbacks()}
+    # Each turn is answered by what was compiled for an earlier one.
+    assert len(dynamlir.compiles()) < LIMIT
+
+
+def test_a_loop_within_the_limit_is_one_graph():
+    x = torch.ones(2)
+    compiled = dynamlir.compile(counted, fullgraph=True)
+    assert torch.equal(compiled(x, LIMIT // 2), counted(x, LIMIT // 2))
+    assert not dynamlir.fallbacks()
+
+
+def test_calls_from_several_lines_are_no_loop():
+    def f(x):
+        y = step(step(step(x, x), x), x)
+        y = step(step(step(y, x), x), x)
+        y = step(step(step(y, x), x), x)
+        return step(step(step(y, x), x), x)
+
+    x = torch.ones(2)
+    assert torch.allclose(dynamlir.compile(f, fullgraph=True)(x), f(x))
+
+
+def test_it_says_where_and_what_to_do():
+    with pytest.raises(dynamlir.Unsupported, match=r"more than 8 operations of one line[\s\S]*unroll_limit"):
+        dynamlir.compile(counted, fullgraph=True)(torch.ones(2), 100)
