@@ -239,9 +239,10 @@ for _switch in (
     torch.clear_autocast_cache,
     torch.autocast_increment_nesting,
     torch.autocast_decrement_nesting,
-    *(put for _, put in CHOICES),
 ):
     torch.fx.node.has_side_effect(_switch)
+for _, _put in CHOICES:
+    torch.fx.node.has_side_effect(_put)
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """What torch takes Python's types for where it wants an element type."""
