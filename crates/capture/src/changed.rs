@@ -238,10 +238,11 @@ impl<'py> Capture<'py> {
             Some(Item::Set(_) | Item::Gone) => None,
         };
         let now = holder.map(|holder| holder.cast::<PyDict>()?.get_item(&key.object)).transpose()?.flatten();
-        if let Some(now) = &now {
-            if changed.is_none() && self.holds_already(stored, &now, value)? {
-                return Ok(());
-            }
+        if let Some(now) = &now
+            && changed.is_none()
+            && self.holds_already(stored, now, value)?
+        {
+            return Ok(());
         }
         self.refuse_watched(source, stored, now.as_ref())?;
         self.note_change((&dict.object, source), stored, "__setitem__", Some(key), Some(value))

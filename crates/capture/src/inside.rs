@@ -202,10 +202,10 @@ impl<'py> Capture<'py> {
         let is_text = specials.contains(&"__repr__");
         let mut given = Vec::new();
         for value in values {
-            if !self.torch.is_primitive(value) {
-                given.push(value.clone());
-            } else {
+            if self.torch.is_primitive(value) {
                 self.guard_text_of(value, is_text)?;
+            } else {
+                given.push(value.clone());
             }
         }
         self.refuse_changed_within(&given)?;

@@ -104,7 +104,7 @@ impl<'py> Capture<'py> {
         }
         let metaclass = class.get_type();
         let asked = lookup(&metaclass, "__instancecheck__")?;
-        if let Some(asked) = asked.filter(|asked| asked.is_exact_instance_of::<PyFunction>())
+        if let Some(asked) = asked.filter(pyo3::types::PyAnyMethods::is_exact_instance_of::<PyFunction>)
             && !self.asks_classes(&asked)?
         {
             let asked = match self.class_at(class)? {

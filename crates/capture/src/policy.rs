@@ -293,7 +293,7 @@ impl Policy for CapturePolicy {
         let capture = self.at(callable.get().py());
         let named = keywords.map_or(0, |names| names.as_any().len().unwrap_or(0));
         let positional: Vec<_> = args[..args.len() - named].iter().map(|arg| capture.tracked(arg)).collect();
-        let pairs = keywords.into_iter().flat_map(|names| names.iter()).zip(&args[args.len() - named..]);
+        let pairs = keywords.into_iter().flat_map(pyo3::types::PyTupleMethods::iter).zip(&args[args.len() - named..]);
         let kwargs = pairs.map(|(name, value)| PyResult::Ok((name.extract::<String>()?, capture.tracked(value))));
         let kwargs = kwargs.collect::<PyResult<Keywords<'py>>>()?;
         capture.give(capture.using(callable, Facet::Code, |callable| capture.call(callable, &positional, &kwargs)))

@@ -86,7 +86,9 @@ impl<'py> Capture<'py> {
             (Special::IsInstance, [value, class]) => self.is_instance(&callable.object, value, class),
             (Special::PlainInstance, args) => self.plain_instance(&callable.object, args),
             (Special::IsSubclass, [value, class]) => {
-                [value, class].into_iter().for_each(|value| self.uses(value, Facet::Itself));
+                for value in [value, class] {
+                    self.uses(value, Facet::Itself);
+                }
                 let (value, class) = (self.readable(value)?, self.classes(class)?);
                 if let Some(source) = self.source_of(&value).filter(|_| value.is_instance_of::<PyType>()) {
                     self.pin_mro(&value, source)?;

@@ -63,8 +63,12 @@ fn disabled(what: &Bound<'_, PyAny>, why: Option<Bound<'_, PyAny>>) -> PyResult<
     })
 }
 
-/// What `torch._dynamo.patch_dynamo_config`, or `dont_skip_tracing`, has made a function of. How Dynamo traces is nothing to this capture.
-fn configured<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<[(u32, &'static str, Bound<'py, PyAny>); 2]>> {
+/// A cell of a function: its index, its name and what it holds.
+type CellOf<'py> = (u32, &'static str, Bound<'py, PyAny>);
+
+/// The cells of a function that `torch._dynamo.patch_dynamo_config`, or `dont_skip_tracing`, has made: the settings and the function that
+/// it calls. How Dynamo traces is nothing to this capture.
+fn configured<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<[CellOf<'py>; 2]>> {
     let py = function.py();
     let (Some(code), Some(utils)) = (code(function), imported(py, intern!(py, "torch._dynamo.external_utils"))?) else { return Ok(None) };
     let is_its = code.getattr(intern!(py, "co_name"))?.eq("inner")?
@@ -99,7 +103,7 @@ fn full_name(object: &Bound<'_, PyAny>) -> String {
 
 impl<'py> Capture<'py> {
     /// The answer of `torch.compiler.is_compiling()`. It is true, except to the calls of modules: told so, these would not call the hooks
-    /// that are always called where a forward raises, because that is more than TorchDynamo takes.
+    /// that are always called where a forward raises, because that is more than `TorchDynamo` takes.
     pub(crate) fn says_it_compiles(&self) -> bool {
         if dynamlir_interpreter::here().is_some_and(|place| self.torch.is_module_call(place.code(self.py))) {
             return false;

@@ -52,7 +52,9 @@ impl<'py> Capture<'py> {
         let [left, right] = values.map(|value| self.tracked(value));
         let outcome = operation([&left, &right]);
         if !matches!(outcome, Err(Halt::Break(_))) {
-            [&left, &right].into_iter().for_each(|value| self.uses(value, Facet::Outcome));
+            for value in [&left, &right] {
+                self.uses(value, Facet::Outcome);
+            }
         }
         outcome
     }
@@ -67,7 +69,9 @@ impl<'py> Capture<'py> {
         let outcome = operation(operands.each_ref());
         let is_carried = outcome.as_ref().is_ok_and(|made| made.source.is_some());
         if !is_carried && !matches!(outcome, Err(Halt::Break(_))) {
-            operands.iter().for_each(|operand| self.uses(operand, Facet::Outcome));
+            for operand in &operands {
+                self.uses(operand, Facet::Outcome);
+            }
         }
         outcome
     }

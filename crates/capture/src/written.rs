@@ -426,7 +426,8 @@ pub(crate) fn is_set_back(written: &Written, writes: &[Rc<Written>]) -> bool {
 /// Whether a context variable is set once more: its latest value is what others see.
 pub(crate) fn is_set_later(written: &Written, writes: &[Rc<Written>]) -> bool {
     let latest = |other: &&Rc<Written>| other.kind == WrittenKind::Context && other.storage == written.storage;
-    written.kind == WrittenKind::Context && writes.iter().rev().find(latest).is_some_and(|latest| !std::ptr::eq(&**latest, written))
+    written.kind == WrittenKind::Context
+        && writes.iter().rev().find(latest).is_some_and(|latest| !std::ptr::eq(&raw const **latest, written))
 }
 
 /// The same end of a capture, at these lines.

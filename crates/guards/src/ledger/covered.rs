@@ -129,7 +129,9 @@ pub(super) fn covered(py: Python<'_>, state: &State) -> (Vec<Covered>, HashMap<S
             Relation::Compares(_) | Relation::Sizes(_) => says::ASKED,
             Relation::Same(..) | Relation::Distinct(_) | Relation::Storage(_) => says::PRESENT,
         };
-        members(relation, &state.sources).into_iter().for_each(|id| covered[id.index()].says |= said);
+        for id in members(relation, &state.sources) {
+            covered[id.index()].says |= said;
+        }
     }
     let twins = twins(state);
     for all in twins.values() {
@@ -137,7 +139,9 @@ pub(super) fn covered(py: Python<'_>, state: &State) -> (Vec<Covered>, HashMap<S
         let find = |wanted: u16| all.iter().map(|twin| covered[twin.index()]).find(|at| at.says & wanted != 0).unwrap_or_default();
         let (typed, counted, keyed) = (find(says::TYPED), find(says::COUNTED), find(says::KEYED));
         let merged = Covered { says: said, kind: typed.kind, builtin: typed.builtin, length: counted.length, keys: keyed.keys };
-        all.iter().for_each(|twin| covered[twin.index()] = merged);
+        for twin in all {
+            covered[twin.index()] = merged;
+        }
     }
     (covered, twins)
 }

@@ -172,8 +172,7 @@ impl Check<'_> {
                     || said & says::EXACT != 0 && said & says::ABSENT == 0
                     || match self.state.sources.get(id) {
                         Source::Held { .. } | Source::Function => true,
-                        Source::Type(of) => self.says(*of, Facet::Class),
-                        Source::GetAttr(of, _) => self.says(*of, Facet::Class),
+                        Source::Type(of) | Source::GetAttr(of, _) => self.says(*of, Facet::Class),
                         Source::MethodFunction(of) | Source::MethodSelf(of) => self.says(*of, Facet::Itself),
                         Source::Index(of, _) => self.covered[of.index()].says & says::PINNED != 0,
                         _ => self.is_constant(id),
