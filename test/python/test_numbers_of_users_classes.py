@@ -109,3 +109,15 @@ def test_a_queue_of_tensors() -> None:
     compiled = dynamlir.compile(lambda x, v: Queue(v)[0] * x, fullgraph=True)
     for scale in (1, 2):
         assert compiled(torch.ones(2), [torch.ones(2) * scale]).tolist() == [scale] * 2
+
+
+@pytest.mark.parametrize("kind", [Whole, Real])
+def test_one_entry_serves_equal_numbers(kind: Callable[[Any], Any]) -> None:
+    compiled = dynamlir.compile(lambda x, v: x * v + x.new_tensor([kind(v)]), fullgraph=True)
+    for number in (2, 2, 3, 2, -1, 0, 3):
+        assert compiled(torch.ones(2), kind(number)).tolist() == [2 * number] * 2
+    assert len(compiled._cache) == 4
+
+
+def test_zeros_of_users_floats_are_told_apart() -> None:
+    agrees(lambda x, v: x / (x * v), [Real(0.0), Real(-0.0), Real(0.0)])

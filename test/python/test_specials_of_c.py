@@ -98,6 +98,8 @@ def enters(x, c):
         lambda x, c: (x, len(operator.add(c, [1]))),
         lambda x, c: x * operator.index(c),
         lambda x, c: x * len(range(c)),
+        lambda x, c: x.new_ones([c, 1]),
+        lambda x, c: torch.arange(9.0)[c],
         enters,
     ],
 )

@@ -125,27 +125,31 @@ impl<'py> Capture<'py> {
             return self.readable(&Tracked { source: self.source_of(&target), object: target }).map(|_| false);
         }
         if object.is_instance_of::<PyString>() && self.guards.identity(source, object).is_err() {
-            return self.pin_text(object, source).map(|()| false);
+            return self.pin_by_answer(object, source, &self.py.get_type::<PyString>(), "encode").map(|()| false);
+        }
+        let numbers = [(self.py.get_type::<PyInt>(), "__index__"), (self.py.get_type::<PyFloat>(), "__float__")];
+        if let Some((plain, method)) = numbers.iter().find(|(plain, _)| base.is(plain)) {
+            return self.pin_by_answer(object, source, plain, method).map(|()| false);
         }
         // Numbers, text and everything else that does not change: the same object holds the same. Builtin functions, too.
         self.pin(object, source)?;
         Ok(false)
     }
 
-    /// Guards the text of an instance of a class of text whose instances are not told apart, such as `torch.__version__`.
-    fn pin_text(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let (class, plain) = (object.get_type(), self.py.get_type::<PyString>());
-        for name in ["encode", "__getattribute__"] {
+    /// Guards the value of an instance of a class of text or numbers, such as `torch.__version__`, by what a method of the plain class says of it.
+    fn pin_by_answer(&self, object: &Bound<'py, PyAny>, source: SourceId, plain: &Bound<'py, PyType>, method: &str) -> Outcome<()> {
+        let class = object.get_type();
+        for name in [method, "__getattribute__"] {
             let own = lookup(&class, name)?;
-            if !own.zip(lookup(&plain, name)?).is_some_and(|(own, plain)| own.is(&plain)) {
+            if !own.zip(lookup(plain, name)?).is_some_and(|(own, plain)| own.is(&plain)) {
                 return self.pin(object, source);
             }
             self.pin_class_entry(object, source, &PyString::new(self.py, name))?;
         }
-        let (encode, none) = (self.guards.source(Source::GetAttr(source, "encode".into())), PyTuple::empty(self.py));
+        let (asked, none) = (self.guards.source(Source::GetAttr(source, method.into())), PyTuple::empty(self.py));
         let Some(none) = self.guarded(Constant::new(none.as_any()).map_err(Into::into))? else { return self.pin(object, source) };
-        let answer = self.guards.source(Source::Answer(encode, none));
-        self.guarded(self.guards.equals(answer, &plain.call_method1("encode", (object,))?)).map(drop)
+        let answer = self.guards.source(Source::Answer(asked, none));
+        self.guarded(self.guards.equals(answer, &plain.call_method1(method, (object,))?)).map(drop)
     }
 
     /// Guards that items which C code looks at are what they are. Whether there are tensors among them or in them.

@@ -216,6 +216,7 @@ impl<'py> Capture<'py> {
             if self.torch.is_primitive(&value) || self.torch.is_fake(&value) || !seen.insert((value.as_ptr() as usize, want)) {
                 continue;
             }
+            self.pin_all_unseen(&value)?;
             self.pin_specials(&value, specials)?;
             if let Some(shown) = self.viewed(&value)? {
                 waiting.push((shown.object, want));

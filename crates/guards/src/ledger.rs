@@ -255,13 +255,13 @@ impl<'a> Check<'a> {
         false
     }
 
-    /// Returns true if the value of an instance of a class of its own is guarded by what says it: text by what its `encode` answers, a
-    /// member of an enumeration by its name.
+    /// Returns true if the value of an instance of a class of its own is guarded by what says it: text by what its `encode` answers, a number
+    /// by what it is as a plain one, a member of an enumeration by its name.
     fn is_asked(&self, twins: &[SourceId]) -> bool {
         let known = |source: Source| self.state.sources.find(&source);
         let asked = |twin: &SourceId| {
             let named = known(Source::Attr(*twin, "_name_".into())).is_some_and(|name| self.is_exact(name));
-            named || known(Source::GetAttr(*twin, "encode".into())).is_some()
+            named || ["encode", "__index__", "__float__"].iter().any(|method| known(Source::GetAttr(*twin, (*method).into())).is_some())
         };
         twins.iter().any(asked)
     }
