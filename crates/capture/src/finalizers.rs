@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use dynamlir_cpython_abi::object::references;
-use dynamlir_guards::{Facet, Guard, SourceId, is_watched};
+use dynamlir_guards::{Facet, Guard, SourceId, is_bookkeeping, is_watched};
 use dynamlir_interpreter::Activation;
 use pyo3::{
     intern,
@@ -133,13 +133,15 @@ impl<'py> Capture<'py> {
 
     /// Returns true if weak references to an object are there beside those of guards, and torch's own, with which it knows tensors again.
     fn is_referred_to_weakly(&self, object: &Bound<'py, PyAny>) -> PyResult<bool> {
+        // To a tensor that the graph computes the program has none, since a capture ends where one is made: these are the fake's.
+        if self.torch.is_fake(object) {
+            return Ok(false);
+        }
         let references = dynamlir_interpreter::suspended(|| {
             dynamlir_cpython_abi::import(self.py, "_weakref")?.call_method1(intern!(self.py, "getweakrefs"), (object,))
         })?;
         for reference in references.try_iter()? {
-            let reference = reference?;
-            let home = reference.get_type().getattr(intern!(self.py, "__module__"))?;
-            if !home.eq(intern!(self.py, "torch.utils.weak"))? && !dynamlir_guards::is_pin(&reference)? {
+            if !is_bookkeeping(&reference?)? {
                 return Ok(true);
             }
         }

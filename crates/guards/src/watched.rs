@@ -8,7 +8,7 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyNone, PySet, PyString, PyTuple},
+    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PyNone, PySet, PyString, PyTuple},
 };
 
 /// How many objects are looked at within containers that go.
@@ -75,11 +75,30 @@ fn is_noticed(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         return Ok(false);
     }
     for reference in found(&LIST, py, "_weakref", "getweakrefs")?.call1((object,))?.cast::<PyList>()? {
-        if !is_pin(&reference)? {
+        if !is_bookkeeping(&reference)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Returns true if a weak reference is none of the program's: a guard's, one by which torch knows tensors again, or one that calls code of
+/// torch's, such as `TorchDynamo`'s, which notes each module from its first use on.
+///
+/// # Errors
+/// What Python raised.
+pub fn is_bookkeeping(reference: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = reference.py();
+    let module = intern!(py, "__module__");
+    if is_pin(reference)? || reference.get_type().getattr(module)?.eq(intern!(py, "torch.utils.weak"))? {
+        return Ok(true);
+    }
+    let callback = reference.getattr(intern!(py, "__callback__"))?;
+    if !callback.is_exact_instance_of::<PyFunction>() {
+        return Ok(false);
+    }
+    let home = callback.getattr(module)?;
+    Ok(home.extract::<&str>().is_ok_and(|home| home == "torch" || home.starts_with("torch.")))
 }
 
 fn found<'py>(kept: &PyOnceLock<Py<PyAny>>, py: Python<'py>, module: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
