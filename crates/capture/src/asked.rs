@@ -30,7 +30,7 @@ impl<'py> Capture<'py> {
         // The guard asks about these very values.
         self.guard_inside([given.as_any()], &[])?;
         let answer = self.outside(|| function.call1(&given))?;
-        // What the frame has set is asked of what was there before it.
+        // The guard runs before the frame, so for a setting that the frame has changed it compares the value before that.
         let before = self.ask("answered_before", (function, &given))?.cast_into::<PyTuple>().map_err(PyErr::from)?;
         let guarded = if before.is_empty() { answer.clone() } else { before.get_item(0)? };
         let module: String = function.getattr("__module__").and_then(|module| module.extract()).unwrap_or_default();
@@ -40,7 +40,7 @@ impl<'py> Capture<'py> {
         if !self.guards_answer(source, &guarded)? {
             return self.break_graph(reason::UNGUARDABLE, format!("the {} that {name} answers", type_name(&answer)));
         }
-        // What was made outside is not the frame's.
+        // A list that the function made goes into the frame as a copy, which the frame may change.
         Ok(Tracked::new(match answer.cast_exact::<PyList>() {
             Ok(list) => PyList::new(self.py, list)?.into_any(),
             Err(_) => answer,

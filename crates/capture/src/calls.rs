@@ -131,7 +131,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// What the program has called of `logging`, where that is running.
+    /// The function of `logging` that the program has called, if the frame is inside of it.
     fn logs(&self) -> Option<String> {
         let called = self.location().into_iter().take_while(|(file, ..)| self.torch.is_logging(file)).last();
         called.map(|(_, _, name)| format!("{name}() of logging"))

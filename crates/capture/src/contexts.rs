@@ -24,7 +24,7 @@ pub(crate) struct Token {
     /// The object, which keeps its address.
     object: Py<PyAny>,
     variable: Py<PyAny>,
-    /// What the variable had before, and where that came from; None where it had no value.
+    /// The value that the variable had before, with its source; None where it had none.
     before: Option<(Py<PyAny>, Option<SourceId>)>,
 }
 
@@ -66,7 +66,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// What a variable had before the frame, apart from a default of its own.
+    /// The value of a variable before the frame, without regard to its default.
     fn context_held(&self, variable: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Tracked<'py>>> {
         let at = self.guards.source(Source::ContextValue(source));
         let unset = PyDict::new(self.py).into_any();

@@ -1,21 +1,21 @@
-//! How a frame is captured. That it must be another way is seen on the way, so it is captured once more.
+//! The options of one attempt to capture a frame. An attempt may find that it needs others, and the frame is then captured once more.
 
 use crate::graph_break::{GraphBreak, reason};
 
-/// How a frame is captured.
+/// The options of one attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner {
-    /// Whether calls of modules that were seen before are interpreted nevertheless. What is repeated has results without the history
-    /// that the engine goes through for gradients.
+    /// True if calls of modules are interpreted even where an equal one was: results that are repeated lack the history that autograd
+    /// goes through.
     pub interprets_all: bool,
-    /// Whether C code is given a copy of each container, since the frame changes one that C code has looked at.
+    /// True if C code is given a copy of each container, since the frame changes one that C code has looked at.
     pub copies_containers: bool,
-    /// Whether it is noted which instruction uses what, since something was used that no guard says.
+    /// True if the instruction of each use is noted, for the message about a use that follows from no guard.
     pub tells_uses: bool,
 }
 
 impl Manner {
-    /// How the frame is captured once more, after an attempt that has come to nothing; None if nothing else is to be tried.
+    /// The options of the next attempt after one that failed; None if there is nothing else to try.
     pub(crate) fn after(self, found: &GraphBreak, wants_histories: bool, wants_copies: bool) -> Option<Self> {
         match self {
             Self { interprets_all: false, .. } if wants_histories => Some(Self { interprets_all: true, ..self }),

@@ -64,8 +64,8 @@ impl<'py> Capture<'py> {
         Ok(same)
     }
 
-    /// Returns true of an existing object in whose place there may be this other one at the next call, of which no place is known: a class, a
-    /// function.
+    /// Returns true if `value` may be replaced by `other` before the next call: both are classes or functions, and no place is known for
+    /// `other`.
     fn may_be(&self, value: &Tracked<'py>, other: &Tracked<'py>) -> bool {
         has_name(&value.object) && has_name(&other.object) && !self.is_young(&other.object)
     }

@@ -93,8 +93,8 @@ pub(crate) fn made_of(object: &Bound<'_, PyAny>) -> Option<String> {
     Some(format!("[{}]", std::iter::once(format!("'{class}'")).chain(told).collect::<Vec<_>>().join(", ")))
 }
 
-/// Whether an object refers to nothing: it may be kept where which one it is counts, and not only what it is equal to.
-fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
+/// Returns true for numbers and text, which refer to nothing: one may be kept where its identity counts, and not only its value.
+pub(crate) fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyString>()
         || object.is_exact_instance_of::<PyInt>()
         || object.is_exact_instance_of::<PyFloat>()

@@ -8,8 +8,10 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PyNone, PySet, PyString, PyTuple},
+    types::{PyBool, PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyTuple},
 };
+
+use crate::held::is_leaf;
 
 /// How many objects are looked at within containers that go.
 const MOST: usize = 4096;
@@ -23,7 +25,7 @@ pub fn is_watched(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let mut waiting = vec![object.clone()];
     let mut seen = 0;
     while let Some(object) = waiting.pop() {
-        if is_leaf(&object) {
+        if object.is_none() || is_leaf(&object) || object.is_exact_instance_of::<PyBool>() {
             continue;
         }
         seen += 1;
@@ -43,16 +45,6 @@ pub fn is_watched(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         }
     }
     Ok(false)
-}
-
-fn is_leaf(object: &Bound<'_, PyAny>) -> bool {
-    object.is_exact_instance_of::<PyNone>()
-        || object.is_exact_instance_of::<PyBool>()
-        || object.is_exact_instance_of::<PyInt>()
-        || object.is_exact_instance_of::<PyFloat>()
-        || object.is_exact_instance_of::<PyComplex>()
-        || object.is_exact_instance_of::<PyString>()
-        || object.is_exact_instance_of::<PyBytes>()
 }
 
 /// Of the object alone.

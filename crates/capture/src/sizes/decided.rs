@@ -15,7 +15,7 @@ pub(crate) struct DecidedSize {
     pub marked: bool,
 }
 
-/// What a capture has decided. All that else depends on the values is guarded.
+/// The decisions of a capture. Everything else that depends on values is guarded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decided {
     /// The sizes of tensors that vary.

@@ -24,7 +24,7 @@ pub struct Own {
     functions: RefCell<Functions>,
     /// Cells of existing functions that were handed to functions of the frame's, by address, kept alive.
     cells: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
-    /// What it has got for setting context variables, and has not used yet.
+    /// Tokens of the context variables that it has set and not reset.
     pub(crate) tokens: RefCell<Vec<Token>>,
 }
 
