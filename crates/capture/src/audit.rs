@@ -5,16 +5,14 @@
 //! graph ends, what was assumed for faster code. All else that a capture decides is guarded; so where the guards have passed, the words
 //! are equal, or a guard is missing.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
 use dynamlir_frame::{Difference, Entry, Floats, Miss, Replay, Run, Told, Verdict, content, without_addresses};
 use dynamlir_graph::Line;
 use dynamlir_guards::{Texts, sharing};
 use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     manner::Manner,
@@ -86,7 +84,7 @@ struct Words {
 }
 
 /// The values at some expressions, as [`content`] has them.
-type Known = HashMap<String, String>;
+type Known = FxHashMap<String, String>;
 
 /// What is known, else the expression.
 fn known_or_where(expressions: &[String], known: &Known) -> Vec<String> {
@@ -153,7 +151,7 @@ impl Words {
             found
         } else {
             let lacking = |all: &[Spoken], of: &[Spoken]| {
-                let known: HashSet<_> = of.iter().map(|(text, _)| text).collect();
+                let known: FxHashSet<_> = of.iter().map(|(text, _)| text).collect();
                 all.iter().find(|(text, _)| !known.contains(text)).cloned()
             };
             // To ask less than it did is not an error: Python may know by now what it then had to find out.
@@ -205,7 +203,7 @@ pub(crate) struct Audit {
 impl Audit {
     /// Of a capture that an entry is made of, before others look at it.
     pub(crate) fn of(py: Python<'_>, decisions: Decisions, captured: &Captured) -> PyResult<Self> {
-        let words = Words { values: decisions.values.clone(), ..Words::of(py, captured, &Known::new())? };
+        let words = Words { values: decisions.values.clone(), ..Words::of(py, captured, &Known::default())? };
         let inputs: Vec<_> = captured.inputs.iter().map(|input| input.real.bind(py).clone()).collect();
         Ok(Self { decisions, words, sharing: sharing(&inputs)?, collected: captured.guards.collected() })
     }

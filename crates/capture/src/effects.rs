@@ -8,14 +8,13 @@ pub mod claim;
 mod functions;
 mod table;
 
-use std::collections::{HashMap, HashSet};
-
 use dynamlir_cpython_abi::{kind, types};
 use pyo3::{
     exceptions::PyBaseException,
     prelude::*,
     types::{PyFunction, PyString, PyType},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::table::NODES;
 use self::{
@@ -165,14 +164,14 @@ pub enum Special {
 
 /// The table, resolved to the addresses of the objects of this process.
 pub struct Effects {
-    functions: HashMap<usize, Effect>,
+    functions: FxHashMap<usize, Effect>,
     /// What the functions look up in the classes of what they are given.
-    specials: HashMap<usize, &'static [&'static str]>,
+    specials: FxHashMap<usize, &'static [&'static str]>,
     /// Address of a type → names of its mutators; types not here are unknown.
-    types: HashMap<usize, &'static [&'static str]>,
+    types: FxHashMap<usize, &'static [&'static str]>,
     namespaces: Vec<usize>,
     /// Types of C methods and the like, whose instances never change.
-    descriptors: HashSet<usize>,
+    descriptors: FxHashSet<usize>,
     tensor_base: usize,
     /// What callables are.
     pub kinds: Kinds,
@@ -188,11 +187,11 @@ impl Effects {
     /// Resolves the table. Names that this Python or torch does not have are left out.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         let mut table = Self {
-            functions: HashMap::new(),
-            specials: HashMap::new(),
-            types: HashMap::new(),
+            functions: FxHashMap::default(),
+            specials: FxHashMap::default(),
+            types: FxHashMap::default(),
             namespaces: Vec::new(),
-            descriptors: HashSet::new(),
+            descriptors: FxHashSet::default(),
             tensor_base: 0,
             kinds: Kinds::new(py)?,
             alive: Vec::new(),

@@ -4,14 +4,13 @@
 //! compared by C code stay distinct. In sets, and where an address is shown, it is the object itself that counts. What the classes
 //! have for `==` is guarded, whatever it is: it decides which of this holds.
 
-use std::collections::HashSet;
-
 use dynamlir_guards::{Guard, Relation, SourceId};
 use pyo3::{
     intern,
     prelude::*,
     types::{PyDict, PyFrozenSet, PyFunction, PyList, PyModule, PySet, PyTuple, PyType},
 };
+use rustc_hash::FxHashSet;
 
 use crate::{
     attributes::lookup,
@@ -133,7 +132,7 @@ impl<'py> Capture<'py> {
         'py: 'a,
     {
         let mut found = Vec::new();
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let mut waiting: Vec<_> = values.into_iter().cloned().collect();
         while let Some(value) = waiting.pop() {
             if self.torch.is_primitive(&value) || self.torch.is_tensor(&value) || !seen.insert(value.as_ptr() as usize) {

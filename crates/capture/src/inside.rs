@@ -3,8 +3,6 @@
 //! What comes out of the frame's own containers is looked at when it comes out. What C code compares, hashes, sums up or prints beneath
 //! does not come out: there the contents of existing containers are guarded as where C code is given them themselves.
 
-use std::collections::HashSet;
-
 use dynamlir_cpython_abi::kind;
 use dynamlir_guards::Facet;
 use pyo3::{
@@ -12,6 +10,7 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
 };
+use rustc_hash::FxHashSet;
 
 use crate::{
     calls::{COMPARISONS, receiver},
@@ -198,7 +197,7 @@ impl<'py> Capture<'py> {
     where
         'py: 'a,
     {
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let is_text = specials.contains(&"__repr__");
         let mut given = Vec::new();
         for value in values {

@@ -1,14 +1,13 @@
 //! What a callable is: told by the identity of its type, and of the function itself where that is one of torch's or of the standard
 //! library's. A name says nothing: `functools.wraps` copies it, and anybody may call a class `partial`.
 
-use std::collections::{HashMap, HashSet};
-
 use dynamlir_cpython_abi::{callable::callable_type, kind, mapping::imported, types};
 use pyo3::{
     intern,
     prelude::*,
     types::{PyDict, PyFunction, PyString, PyType},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How a callable is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +78,9 @@ pub struct Kinds {
     default_factory: Py<PyAny>,
     /// The code of `functools.cached_property.__get__`.
     cached_property: usize,
-    functions: HashMap<usize, Known>,
+    functions: FxHashMap<usize, Known>,
     /// Addresses of the globals of torch's modules: code that has them is torch's.
-    torch: HashSet<usize>,
+    torch: FxHashSet<usize>,
     /// Keeps the addresses above taken.
     alive: Vec<Py<PyAny>>,
 }
@@ -113,8 +112,8 @@ impl Kinds {
                 let getter = |name: &str| Ok::<_, PyErr>(address(&operators.getattr(name)?));
                 [getter("itemgetter")?, getter("attrgetter")?, getter("methodcaller")?]
             },
-            functions: HashMap::new(),
-            torch: HashSet::new(),
+            functions: FxHashMap::default(),
+            torch: FxHashSet::default(),
             alive: vec![partial.unbind(), partial_call.unbind(), fills.unbind()],
         };
         found.add_leaves(py)?;

@@ -1,13 +1,12 @@
 //! What a frame returns, as a recipe: how to make it again from the graph's outputs and from what exists.
 
-use std::collections::HashMap;
-
 use dynamlir_cpython_abi::kind;
 use dynamlir_frame::{Instance, Recipe, SetKind};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyFrozenSet, PyFunction, PyList, PySet, PyString, PyTuple, PyType},
 };
+use rustc_hash::FxHashMap;
 
 use crate::{
     attributes::instance_dict,
@@ -26,12 +25,12 @@ use crate::{
 pub struct Outputs<'py> {
     /// The graph's results, in order.
     pub fakes: Vec<Bound<'py, PyAny>>,
-    pub seen: HashMap<usize, usize>,
+    pub seen: FxHashMap<usize, usize>,
     /// What was seen, kept alive: some of it is only made to be looked at, and an address stands for one object.
     alive: Vec<Bound<'py, PyAny>>,
     open: Vec<usize>,
     /// The dicts that hold attributes of instances, kept alive.
-    attributes: HashMap<usize, Bound<'py, PyAny>>,
+    attributes: FxHashMap<usize, Bound<'py, PyAny>>,
     /// What there is no recipe for, by address, and what holds it: the innermost first.
     pub failed: Vec<usize>,
 }

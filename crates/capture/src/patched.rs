@@ -5,10 +5,7 @@
 //! function that is not looked into, all that it can reach by name: globals, attributes of modules, defaults, and the same of
 //! torch's functions among them.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeSet, HashSet},
-};
+use std::{cell::RefCell, collections::BTreeSet};
 
 use dynamlir_cpython_abi::kind;
 use dynamlir_guards::{Facet, Source, SourceId};
@@ -17,6 +14,7 @@ use pyo3::{
     prelude::*,
     types::{PyCode, PyDict, PyFunction, PyModule, PyString, PyTuple, PyType},
 };
+use rustc_hash::FxHashSet;
 
 use crate::{
     asked::handles_an_exception,
@@ -149,7 +147,7 @@ impl<'py> Capture<'py> {
             }
         }
         // Modules are met again and again; each is looked at once for these names.
-        let mut modules = HashSet::new();
+        let mut modules = FxHashSet::default();
         let globals = function.getattr(intern!(py, "__globals__"))?.cast_into::<PyDict>().map_err(PyErr::from)?;
         for name in &names {
             if let Some(value) = globals.get_item(name)?
@@ -170,7 +168,13 @@ impl<'py> Capture<'py> {
     }
 
     /// Guards something that torch's code reaches by one of these names.
-    fn pin_reached(&self, value: &Bound<'py, PyAny>, at: SourceId, names: &BTreeSet<String>, modules: &mut HashSet<usize>) -> Outcome<()> {
+    fn pin_reached(
+        &self,
+        value: &Bound<'py, PyAny>,
+        at: SourceId,
+        names: &BTreeSet<String>,
+        modules: &mut FxHashSet<usize>,
+    ) -> Outcome<()> {
         if value.is_exact_instance_of::<PyFunction>() {
             self.pin(value, at)?;
             // Only for subclasses and modes, which end the capture.

@@ -18,7 +18,6 @@
 
 use std::{
     cell::{Cell, OnceCell},
-    collections::{HashMap, HashSet},
     fmt::Write,
     rc::Rc,
 };
@@ -32,6 +31,7 @@ use pyo3::{
     prelude::*,
     types::{PyList, PyString, PyTuple},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     calls::Keywords,
@@ -83,9 +83,9 @@ pub(crate) struct Template {
     /// What existing objects were first reached by.
     objects: Vec<SourceId>,
     /// Where the tensors were reached that are placeholders of the region, by node.
-    pub(crate) inputs: HashMap<usize, SourceId>,
+    pub(crate) inputs: FxHashMap<usize, SourceId>,
     /// Nodes of elsewhere that are the same for all.
-    pub(crate) outside: HashSet<usize>,
+    pub(crate) outside: FxHashSet<usize>,
     /// Whether one of these, or an argument, is a tensor or an object of the module itself, which was read before: of another module
     /// it would be another.
     reads_known: bool,
@@ -318,7 +318,7 @@ impl<'py> Capture<'py> {
         // The same module again: what was assumed of it holds still.
         let again = root == region.root && template.inputs.is_empty();
         let found = if again {
-            HashMap::new()
+            FxHashMap::default()
         } else {
             let checked = dynamlir_interpreter::suspended(|| template.part.check(module));
             let checked = checked.or_else(|error| self.interruption(&error).map_or(Ok(None), Err))?;
@@ -350,14 +350,14 @@ impl<'py> Capture<'py> {
         module: &Bound<'py, PyAny>,
         root: SourceId,
         fakes: &[Bound<'py, PyAny>],
-        found: &HashMap<SourceId, Bound<'py, PyAny>>,
+        found: &FxHashMap<SourceId, Bound<'py, PyAny>>,
     ) -> Outcome<Tracked<'py>> {
         let again = found.is_empty() && root == region.root && template.inputs.is_empty();
-        let sources = if again { HashMap::new() } else { self.guards.repeat(self.py, &template.part, root) };
+        let sources = if again { FxHashMap::default() } else { self.guards.repeat(self.py, &template.part, root) };
         for (source, object) in template.objects.iter().filter_map(|source| Some((source, found.get(source)?))) {
             self.note_existing(object, sources[source]);
         }
-        let mut values: HashMap<usize, Bound<'py, PyAny>> =
+        let mut values: FxHashMap<usize, Bound<'py, PyAny>> =
             region.arguments.iter().zip(fakes).map(|(node, fake)| (node.index(), fake.clone())).collect();
         // A node that returns an argument as it is stands for it from then on.
         let given: Vec<_> = fakes.iter().map(|fake| self.node(fake)).collect();
@@ -391,8 +391,8 @@ impl<'py> Capture<'py> {
     }
 
     /// Whether the objects and tensors that were new in the pattern are new here, and what was known is the same here.
-    fn is_new(&self, template: &Template, module: &Bound<'py, PyAny>, found: &HashMap<SourceId, Bound<'py, PyAny>>) -> bool {
-        let mut seen = HashSet::from([module.as_ptr() as usize]);
+    fn is_new(&self, template: &Template, module: &Bound<'py, PyAny>, found: &FxHashMap<SourceId, Bound<'py, PyAny>>) -> bool {
+        let mut seen = FxHashSet::from_iter([module.as_ptr() as usize]);
         let tensors = template
             .inputs
             .values()
@@ -417,7 +417,7 @@ impl<'py> Capture<'py> {
     fn template(&self, region: &Region) -> Option<Template> {
         // Where things were first reached, among what was reached from the module.
         let existing = self.existing_sources();
-        let reached: HashMap<usize, SourceId> =
+        let reached: FxHashMap<usize, SourceId> =
             self.tensors.inputs.borrow().iter().map(|input| (input.node.index(), input.source)).collect();
         let wanted: Vec<_> = existing.iter().copied().chain(reached.values().copied()).collect();
         let within = self.guards.beneath(region.root);
@@ -434,12 +434,12 @@ impl<'py> Capture<'py> {
         };
         let objects: Vec<_> = existing.into_iter().filter(|source| *source != region.root && part.contains(*source)).collect();
         let graph = self.graph.borrow();
-        let mut inputs = HashMap::new();
-        let mut outside = HashSet::new();
+        let mut inputs = FxHashMap::default();
+        let mut outside = FxHashSet::default();
         let arguments = region.arguments.iter().filter_map(|node| reached.get(&node.index()));
         let mut reads_known = region.existing.iter().chain(arguments).any(|source| part.contains(*source));
         let mut lines = Vec::new();
-        let mut taken_apart = HashSet::new();
+        let mut taken_apart = FxHashSet::default();
         for at in region.nodes.0..region.nodes.1 {
             let node = &graph.nodes()[at];
             lines.push(match node.kind {
@@ -498,7 +498,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    fn remade(&self, made: &Made, values: &HashMap<usize, Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
+    fn remade(&self, made: &Made, values: &FxHashMap<usize, Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
         match made {
             Made::Constant(object) => Ok(object.bind(self.py).clone()),
             Made::Tuple(items) => {

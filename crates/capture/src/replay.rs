@@ -4,14 +4,13 @@
 //! [repeats them](Capture::repeat_ops) without calling torch. Where that is not certain, torch's functions are called
 //! again, [one by one](Capture::replay).
 
-use std::collections::{HashMap, HashSet};
-
 use dynamlir_graph::{Argument, Example, Kind, Line, Node, NodeId, Target};
 use dynamlir_guards::SourceId;
 use pyo3::{
     prelude::*,
     types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     graph_break::reason,
@@ -36,7 +35,7 @@ impl<'py> Capture<'py> {
         template: &Template,
         inputs: &[(usize, Bound<'py, PyAny>, SourceId)],
         arguments: &[Bound<'py, PyAny>],
-    ) -> Outcome<Option<HashMap<usize, Bound<'py, PyAny>>>> {
+    ) -> Outcome<Option<FxHashMap<usize, Bound<'py, PyAny>>>> {
         let py = self.py;
         if template.span.get().is_none() {
             let span = self.span(region, template, inputs)?;
@@ -55,7 +54,7 @@ impl<'py> Capture<'py> {
         }
         let (inputs_made, results): (Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>) = made.extract()?;
         let outer: Vec<_> = inputs_made.into_iter().chain(given).collect();
-        let mut made: HashMap<_, _> = same.iter().map(|&(at, which)| (at, outer[which].clone())).collect();
+        let mut made: FxHashMap<_, _> = same.iter().map(|&(at, which)| (at, outer[which].clone())).collect();
         made.extend(inputs.iter().map(|(at, ..)| *at).zip(outer));
         made.extend(template.results.iter().copied().zip(results));
         Ok(Some(made))
@@ -84,7 +83,7 @@ impl<'py> Capture<'py> {
         region: &Region,
         template: &Template,
         (at, first): (usize, usize),
-        arguments: &HashMap<usize, Bound<'py, PyAny>>,
+        arguments: &FxHashMap<usize, Bound<'py, PyAny>>,
         made: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<()> {
         let py = self.py;
@@ -135,7 +134,7 @@ impl<'py> Capture<'py> {
         template: &Template,
         at: usize,
         first: usize,
-        values: &mut HashMap<usize, Bound<'py, PyAny>>,
+        values: &mut FxHashMap<usize, Bound<'py, PyAny>>,
     ) -> Outcome<()> {
         let py = self.py;
         let mut pieces = Pieces { capture: self, from: region.nodes.0, first, outside: &template.outside, values };
@@ -194,8 +193,8 @@ struct Pieces<'a, 'py> {
     /// The first node of the pattern, and of what is being made.
     from: usize,
     first: usize,
-    outside: &'a HashSet<usize>,
-    values: &'a mut HashMap<usize, Bound<'py, PyAny>>,
+    outside: &'a FxHashSet<usize>,
+    values: &'a mut FxHashMap<usize, Bound<'py, PyAny>>,
 }
 
 impl<'py> Pieces<'_, 'py> {

@@ -1,6 +1,6 @@
 //! One capture from beginning to end: the call, then what it came to.
 
-use std::{cell::OnceCell, collections::HashSet, rc::Rc, sync::Arc};
+use std::{cell::OnceCell, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
 use dynamlir_frame::{AfterGraph, Epilogue, Floats, Recipe};
@@ -14,6 +14,7 @@ use pyo3::{
     prelude::*,
     types::{PyBool, PyDict, PyTuple},
 };
+use rustc_hash::FxHashSet;
 
 use crate::{
     attempts::in_pieces,
@@ -535,7 +536,7 @@ fn attempt<'py>(
 /// Positions of the inputs that nodes of the torch-level graph name, although the operations beneath may not read them
 /// (`x.type_as(y)`), and of those of which a size is a symbol.
 fn named_inputs(state: &State) -> Vec<usize> {
-    let mut named = HashSet::new();
+    let mut named = FxHashSet::default();
     for node in state.graph.borrow().nodes() {
         for argument in node.args.iter().chain(node.kwargs.iter().map(|(_, value)| value)) {
             argument.nodes(&mut |used| {

@@ -10,6 +10,7 @@ use pyo3::{
     prelude::*,
     types::{PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyTuple},
 };
+use rustc_hash::FxHashSet;
 
 use crate::{
     graph_break::reason,
@@ -165,7 +166,7 @@ impl<'py> Capture<'py> {
         'py: 'a,
     {
         let (mut alone, mut within) = (0, 0);
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = FxHashSet::default();
         let mut waiting: Vec<_> = values.into_iter().map(|value| (value.clone(), false)).collect();
         while let Some((value, inner)) = waiting.pop() {
             if self.is_one_nan(&value) {

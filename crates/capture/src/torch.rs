@@ -1,12 +1,11 @@
 //! What the policy asks of torch: its types, and which values are tensors.
 
-use std::collections::HashSet;
-
 use dynamlir_cpython_abi::function;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple, PyType},
 };
+use rustc_hash::FxHashSet;
 
 use crate::sizes::is_size;
 
@@ -36,13 +35,13 @@ pub struct Torch {
     /// The addresses of `ModuleSpec.has_location` and of its class.
     spec_origin: (usize, usize),
     /// Functions that Python enters to run an operation.
-    dispatch: HashSet<usize>,
-    operator_getattrs: HashSet<usize>,
-    lazy: HashSet<usize>,
-    primitives: HashSet<usize>,
-    numpy: HashSet<usize>,
-    containers: HashSet<usize>,
-    changeable: HashSet<usize>,
+    dispatch: FxHashSet<usize>,
+    operator_getattrs: FxHashSet<usize>,
+    lazy: FxHashSet<usize>,
+    primitives: FxHashSet<usize>,
+    numpy: FxHashSet<usize>,
+    containers: FxHashSet<usize>,
+    changeable: FxHashSet<usize>,
 }
 
 /// Types whose values have no identity that matters: compared by value, guarded only where they decide something.
@@ -77,7 +76,7 @@ fn objects<'py>(py: Python<'py>, names: &[(&str, &[&str])]) -> PyResult<Vec<Boun
     Ok(found)
 }
 
-fn addresses(py: Python<'_>, names: &[(&str, &[&str])]) -> PyResult<HashSet<usize>> {
+fn addresses(py: Python<'_>, names: &[(&str, &[&str])]) -> PyResult<FxHashSet<usize>> {
     Ok(objects(py, names)?.iter().map(|object| object.as_ptr() as usize).collect())
 }
 
@@ -130,7 +129,7 @@ impl Torch {
             },
             lazy: addresses(py, LAZY)?,
             primitives: addresses(py, PRIMITIVES)?,
-            numpy: if dynamlir_cpython_abi::import(py, "numpy").is_ok() { addresses(py, NUMPY)? } else { HashSet::new() },
+            numpy: if dynamlir_cpython_abi::import(py, "numpy").is_ok() { addresses(py, NUMPY)? } else { FxHashSet::default() },
             containers: addresses(py, CONTAINERS)?,
             changeable: addresses(py, CHANGEABLE)?,
         })
@@ -322,7 +321,7 @@ impl Torch {
 /// The first that is wanted among the values, in lists, tuples and dicts too.
 pub(crate) fn find<'py>(value: &Bound<'py, PyAny>, wanted: impl Fn(&Bound<'py, PyAny>) -> bool) -> Option<Bound<'py, PyAny>> {
     let mut waiting = Vec::new();
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut at = Some(value.clone());
     while let Some(value) = at {
         if wanted(&value) {

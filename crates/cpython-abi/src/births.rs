@@ -8,7 +8,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
     ffi::c_int,
 };
 
@@ -17,6 +16,7 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{Abi, mapping::dict_version, strangers::Strangers, types};
 
@@ -42,9 +42,9 @@ pub struct Births {
     /// The address of the list's own node.
     end: usize,
     /// Addresses of new objects. An address that is used again belongs to a newer one.
-    seen: RefCell<HashSet<usize>>,
+    seen: RefCell<FxHashSet<usize>>,
     /// New objects that are in no list, kept alive.
-    noted: RefCell<HashMap<usize, Py<PyAny>>>,
+    noted: RefCell<FxHashMap<usize, Py<PyAny>>>,
     /// The version of a dict that was made first.
     version: Option<u64>,
     /// Whether the list is as it was left: no collection has run.
@@ -183,7 +183,7 @@ impl Births {
             return None;
         }
         let mut found = Vec::new();
-        let mut kinds: HashMap<usize, bool> = HashMap::new();
+        let mut kinds: FxHashMap<usize, bool> = FxHashMap::default();
         let (seen, to) = (self.seen.borrow(), node(self.mark.borrow().bind(py)));
         // SAFETY: both marks are in the collector's list, in this order; nothing runs that changes it.
         let mut at = unsafe { next(node(self.first.bind(py))) };

@@ -8,7 +8,6 @@
 //! instances of classes, of generators and of all else that may have a finalizer, and not of those.
 
 use std::{
-    cell::Cell,
     collections::BTreeMap,
     ffi::{c_int, c_void},
     marker::PhantomData,
@@ -20,7 +19,7 @@ use std::{
     },
 };
 
-use pyo3::prelude::*;
+use pyo3::{ffi, prelude::*};
 
 /// `PyMemAllocatorEx`.
 #[derive(Clone, Copy)]
@@ -50,41 +49,53 @@ struct Block {
     thread: usize,
 }
 
-/// How many ask, in all threads. Changed with the lock held, as is all that is here.
-static ASKING: AtomicUsize = AtomicUsize::new(0);
+/// Whose threads ask, once for each [`Strangers`].
+static ASKING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// The one thread that asks; 0 where none does, or more than one.
+static ONLY: AtomicUsize = AtomicUsize::new(0);
 /// What is noted while somebody asks, by address.
 static BLOCKS: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
 /// Whether there is something in [`BLOCKS`].
 static ANY: AtomicBool = AtomicBool::new(false);
 
-thread_local! {
-    /// How many of this thread ask.
-    static OWN: Cell<usize> = const { Cell::new(0) };
-}
-
+/// The thread that runs, which has the lock: the address of what CPython keeps of it. A thread-local variable of ours would be looked up
+/// by a call at each allocation.
+#[inline]
 fn this_thread() -> usize {
-    OWN.with(|own| ptr::from_ref(own).addr())
+    // SAFETY: all that is here runs with the lock held.
+    unsafe { ffi::PyThreadState_Get().addr() }
 }
 
 fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Changes who asks. Returns true if somebody still does.
+fn asking(change: impl FnOnce(&mut Vec<usize>)) -> bool {
+    let mut asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut asking);
+    let first = asking.first().copied();
+    ONLY.store(first.filter(|first| asking.iter().all(|thread| thread == first)).unwrap_or(0), Relaxed);
+    first.is_some()
+}
+
 /// Somebody of this thread who asks for the objects of other threads, until it is dropped.
-pub(crate) struct Strangers(PhantomData<*const ()>);
+pub(crate) struct Strangers {
+    thread: usize,
+    _bound: PhantomData<*const ()>,
+}
 
 impl Strangers {
     /// From now on.
     pub fn watch(_: Python<'_>) -> Self {
-        ASKING.fetch_add(1, Relaxed);
-        OWN.set(OWN.get() + 1);
+        let thread = this_thread();
+        asking(|asking| asking.push(thread));
         stand_in_front();
-        Self(PhantomData)
+        Self { thread, _bound: PhantomData }
     }
 
     /// Returns true if another thread has made the object at an address; None where somebody has put another allocator in the place
     /// of ours.
-    #[expect(clippy::unused_self, reason = "only while one is alive is anything written down")]
     pub fn made(&self, address: usize) -> Option<bool> {
         if !is_ours(&current()) {
             return None;
@@ -95,23 +106,29 @@ impl Strangers {
         // In front of an object there may be what CPython keeps for it.
         let blocks = blocks();
         let nearest = blocks.range(..=address).next_back();
-        Some(nearest.is_some_and(|(start, block)| address < start + block.size && block.thread != this_thread()))
+        Some(nearest.is_some_and(|(start, block)| address < start + block.size && block.thread != self.thread))
     }
 }
 
 impl Drop for Strangers {
     fn drop(&mut self) {
-        OWN.set(OWN.get() - 1);
-        if ASKING.fetch_update(Relaxed, Relaxed, |asking| asking.checked_sub(1)) == Ok(1) {
-            Python::attach(step_aside);
-        }
+        Python::attach(|py| {
+            let leave = |asking: &mut Vec<usize>| {
+                if let Some(at) = asking.iter().rposition(|&thread| thread == self.thread) {
+                    asking.remove(at);
+                }
+            };
+            if !asking(leave) {
+                step_aside(py);
+            }
+        });
     }
 }
 
 /// Nobody of another thread asks any more, in a process that was forked: it has none of those threads.
 pub(crate) fn forked(py: Python<'_>) {
-    let own = OWN.get();
-    if ASKING.swap(own, Relaxed) > 0 && own == 0 {
+    let thread = this_thread();
+    if !asking(|asking| asking.retain(|&other| other == thread)) {
         step_aside(py);
     }
 }
@@ -166,13 +183,23 @@ fn step_aside(_: Python<'_>) {
 }
 
 /// Notes memory that nobody who asks has asked for.
+#[inline(always)]
 fn note(memory: *mut c_void, size: usize) {
-    if OWN.get() != ASKING.load(Relaxed) && !memory.is_null() {
-        blocks().insert(memory.addr(), Block { size, thread: this_thread() });
+    let thread = this_thread();
+    if thread != ONLY.load(Relaxed) {
+        note_stranger(memory, Block { size, thread });
+    }
+}
+
+#[cold]
+fn note_stranger(memory: *mut c_void, block: Block) {
+    if !memory.is_null() {
+        blocks().insert(memory.addr(), block);
         ANY.store(true, Relaxed);
     }
 }
 
+#[inline(always)]
 fn forget(memory: *mut c_void) {
     if ANY.load(Relaxed) {
         blocks().remove(&memory.addr());
@@ -183,6 +210,7 @@ fn forget(memory: *mut c_void) {
 ///
 /// # Safety
 /// The context is that of ours.
+#[inline(always)]
 unsafe fn behind(context: *mut c_void) -> &'static Allocator {
     // SAFETY: by the condition above, it is an allocator that lives for ever.
     unsafe { &*context.cast::<Allocator>() }

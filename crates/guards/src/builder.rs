@@ -2,10 +2,7 @@
 //!
 //! All methods take `&self`, so that a policy that is called re-entrantly can share one builder. Nothing is evaluated here.
 
-use std::{
-    cell::RefCell,
-    collections::{HashMap, HashSet},
-};
+use std::cell::RefCell;
 
 use dynamlir_cpython_abi::{kind, types};
 use dynamlir_torch_abi::State as TorchState;
@@ -14,6 +11,7 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyFunction, PyList, PyType},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Constant, DictKey, Facet, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch,
@@ -43,11 +41,11 @@ pub(crate) struct State {
     /// What was used of what is at sources, in order: see `ledger.rs`.
     pub demands: Vec<(SourceId, Facet)>,
     /// What was added already, so that a value asked for twice is guarded once.
-    known: HashSet<(SourceId, String)>,
-    known_relations: HashSet<Relation>,
-    known_registered: HashSet<(usize, usize)>,
-    known_held: HashMap<usize, HeldId>,
-    known_collected: HashMap<SourceId, usize>,
+    known: FxHashSet<(SourceId, String)>,
+    known_relations: FxHashSet<Relation>,
+    known_registered: FxHashSet<(usize, usize)>,
+    known_held: FxHashMap<usize, HeldId>,
+    known_collected: FxHashMap<SourceId, usize>,
 }
 
 /// A point to which [`GuardBuilder::roll_back`] returns.
@@ -67,7 +65,7 @@ pub struct Checkpoint {
 impl State {
     /// Drops guards that something is there, where another guard of it or of what is reached from it says more.
     fn drop_implied(&mut self) {
-        let mut reached = HashSet::new();
+        let mut reached = FxHashSet::default();
         for (id, guard) in &self.guards {
             if matches!(guard, Guard::Absent | Guard::Unwatched) {
                 // What is not reached lacks everything.

@@ -1,10 +1,11 @@
 //! Numbers that a program computes from numbers that existed before: kept as the computation, so that a counter that is only
 //! written back is not guarded to be what it was.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use dynamlir_cpython_abi::number::{BinaryOp, binary};
 use pyo3::{basic::CompareOp, prelude::*};
+use rustc_hash::FxHashMap;
 
 use crate::{Constant, Source, SourceId, Sources};
 
@@ -88,12 +89,12 @@ impl Predicate {
 
 /// The computations that predicates are about, by their sources.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Computations(HashMap<SourceId, Arc<Computed>>);
+pub(crate) struct Computations(FxHashMap<SourceId, Arc<Computed>>);
 
 impl Computations {
     /// Those within a predicate.
     pub fn of(predicate: &Predicate, sources: &Sources) -> Self {
-        let mut found = HashMap::new();
+        let mut found = FxHashMap::default();
         let mut waiting = vec![&predicate.left, &predicate.right];
         while let Some(operand) = waiting.pop() {
             if let Operand::Reached(source, _) = operand

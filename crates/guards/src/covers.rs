@@ -4,9 +4,8 @@
 //! earlier one as well, there is but one thing that they are for, and it counts once among the entries of a code object. What is decided
 //! here is never relied on by a call: where it cannot be told, the answer is no.
 
-use std::collections::{HashMap, HashSet};
-
 use dynamlir_shapes::{Algebra, Dim, Dimension, Interval, Predicate, Relation as Compared, Scope, Symbol, SymbolInfo};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Extent, GuardSet, LARGEST_SIZE, Relation, SizeRelation, SourceId, StorageMember, TensorMatch,
@@ -23,19 +22,19 @@ impl GuardSet {
 }
 
 /// Of each source of one set the same source of the other one, if that has it.
-type Places = HashMap<SourceId, SourceId>;
+type Places = FxHashMap<SourceId, SourceId>;
 
 struct Cover<'a> {
     wide: &'a Texts,
     narrow: &'a Texts,
     /// The narrower set's sources by the wider one's.
     places: Places,
-    said: HashMap<SourceId, Vec<&'a Said>>,
+    said: FxHashMap<SourceId, Vec<&'a Said>>,
     /// What the narrower set takes to be there: what it says something of, and what leads to that.
-    reached: HashSet<SourceId>,
+    reached: FxHashSet<SourceId>,
     /// What it takes to be two objects, and what one: captures meet things in another order.
-    apart: HashSet<Pair>,
-    same: HashSet<Pair>,
+    apart: FxHashSet<Pair>,
+    same: FxHashSet<Pair>,
 }
 
 /// Two sources, the smaller number first.
@@ -52,7 +51,7 @@ fn pairs(list: &[SourceId]) -> impl Iterator<Item = Pair> {
 
 impl<'a> Cover<'a> {
     fn new(wide: &'a Texts, narrow: &'a Texts) -> Self {
-        let mut places = Places::new();
+        let mut places = Places::default();
         for (id, source) in wide.sources.numbered() {
             // A base comes before what is built on it.
             let known = source.base().is_none_or(|base| places.contains_key(&base));
@@ -60,8 +59,8 @@ impl<'a> Cover<'a> {
                 places.insert(id, found);
             }
         }
-        let mut said: HashMap<_, Vec<_>> = HashMap::new();
-        let mut reached = HashSet::new();
+        let mut said: FxHashMap<_, Vec<_>> = FxHashMap::default();
+        let mut reached = FxHashSet::default();
         for (source, guard) in &narrow.guards {
             said.entry(*source).or_default().push(guard);
             let mut at = if matches!(guard, Said::Absent | Said::Unwatched) { None } else { Some(*source) };
@@ -69,7 +68,7 @@ impl<'a> Cover<'a> {
                 at = narrow.sources.get(id).base();
             }
         }
-        let (mut apart, mut same) = (HashSet::new(), HashSet::new());
+        let (mut apart, mut same) = (FxHashSet::default(), FxHashSet::default());
         for relation in &narrow.relations {
             match relation {
                 Relation::Same(a, b) => drop(same.insert(pair(*a, *b))),
@@ -126,7 +125,7 @@ impl<'a> Cover<'a> {
             _ => None,
         });
         let scope = own.map(scope_of).unwrap_or_default();
-        let mut values: HashMap<Symbol, Dim> = HashMap::new();
+        let mut values: FxHashMap<Symbol, Dim> = FxHashMap::default();
         for (source, extent, size) in &sizes.extents {
             let Some(found) = self.extent(own, *source, *extent) else { return false };
             let Some(symbol) = size.as_symbol().filter(|symbol| !values.contains_key(symbol)) else {
@@ -145,7 +144,7 @@ impl<'a> Cover<'a> {
     }
 
     /// Whether a predicate holds for all of the narrower set's sizes; with `right`, that is what stands on its right.
-    fn surely(values: &HashMap<Symbol, Dim>, scope: &Scope, predicate: &Predicate, right: Option<&Dim>) -> bool {
+    fn surely(values: &FxHashMap<Symbol, Dim>, scope: &Scope, predicate: &Predicate, right: Option<&Dim>) -> bool {
         let mut substitution = Substitution { values };
         let left = predicate.left.fold(&mut substitution);
         let right = right.cloned().or_else(|| predicate.right.fold(&mut substitution));
@@ -229,7 +228,7 @@ fn scope_of(sizes: &SizeRelation) -> Scope {
 
 /// Puts other sizes in the place of symbols; None where there is none, or where numbers get too large.
 struct Substitution<'a> {
-    values: &'a HashMap<Symbol, Dim>,
+    values: &'a FxHashMap<Symbol, Dim>,
 }
 
 impl Algebra for Substitution<'_> {

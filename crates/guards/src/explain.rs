@@ -6,12 +6,13 @@
 //! made anew, and its parts. The guards themselves are stricter than `==`: types are equal, too. Nothing
 //! here is fast.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
 use dynamlir_trails::{Reached, Recorder, Spot};
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::{
     Comparison, Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
@@ -80,7 +81,7 @@ struct Listed {
 impl Texts {
     pub(crate) fn new(py: Python<'_>, state: State, registered: Vec<String>) -> Self {
         // Classes and functions are guarded many times.
-        let mut known: HashMap<usize, Arc<str>> = HashMap::new();
+        let mut known: FxHashMap<usize, Arc<str>> = FxHashMap::default();
         let mut text = |object: &Py<PyAny>| {
             let address = object.as_ptr() as usize;
             (address, known.entry(address).or_insert_with(|| text_of(object.bind(py)).into()).clone())

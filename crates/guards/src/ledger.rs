@@ -11,9 +11,8 @@ mod covered;
 mod implied;
 mod steps;
 
-use std::collections::HashMap;
-
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 
 use self::covered::{Covered, Kind, says};
 pub use self::implied::Forgotten;
@@ -83,7 +82,7 @@ struct Check<'a> {
     state: &'a State,
     covered: Vec<Covered>,
     /// Sources that are one object, by each of them.
-    twins: HashMap<SourceId, Vec<SourceId>>,
+    twins: FxHashMap<SourceId, Vec<SourceId>>,
     /// What is known already, by facet: 0 nothing, 1 that it is covered, 2 that it is not.
     known: [Vec<u8>; 2],
 }

@@ -4,9 +4,8 @@
 //! sources begin with its own, is a [`Part`]: a guard set with that object as its only root. Where it passes for another object,
 //! the same guards, on sources that begin with the other's, are what a capture of that would have said.
 
-use std::collections::HashMap;
-
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::{Checked, Guard, GuardBuilder, GuardError, GuardSet, Inputs, Relation, Roots, Source, SourceId};
 
@@ -19,7 +18,7 @@ pub struct Part {
     /// Pairs that are one object; at least one of each begins with the root.
     same: Vec<(SourceId, SourceId)>,
     /// Where each wanted source stands among what a check hands out.
-    places: HashMap<SourceId, usize>,
+    places: FxHashMap<SourceId, usize>,
     set: GuardSet,
 }
 
@@ -40,7 +39,7 @@ impl Part {
     ///
     /// # Errors
     /// What Python raised that had to be run.
-    pub fn check<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<HashMap<SourceId, Bound<'py, PyAny>>>> {
+    pub fn check<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<FxHashMap<SourceId, Bound<'py, PyAny>>>> {
         let mut inputs = Inputs::default();
         match self.set.check(Roots { function: object, locals: &[Some(object)] }, &mut inputs) {
             Checked::Pass => {}
@@ -76,7 +75,7 @@ impl GuardBuilder {
             }
         }
         let alone = GuardBuilder::new();
-        let mut numbers = HashMap::from([(root, alone.local(0, "root"))]);
+        let mut numbers = FxHashMap::from_iter([(root, alone.local(0, "root"))]);
         for (id, source) in &sources {
             let moved = alone.source(source.moved(&numbers));
             numbers.insert(*id, moved);
@@ -108,8 +107,8 @@ impl GuardBuilder {
     }
 
     /// Says of what is reached from `root` what a part says. The sources that stand for the part's.
-    pub fn repeat(&self, py: Python<'_>, part: &Part, root: SourceId) -> HashMap<SourceId, SourceId> {
-        let mut numbers = HashMap::with_capacity(part.sources.len() + 1);
+    pub fn repeat(&self, py: Python<'_>, part: &Part, root: SourceId) -> FxHashMap<SourceId, SourceId> {
+        let mut numbers = FxHashMap::with_capacity_and_hasher(part.sources.len() + 1, rustc_hash::FxBuildHasher);
         numbers.insert(part.root, root);
         for (id, source) in &part.sources {
             let moved = self.source(source.moved(&numbers));

@@ -8,7 +8,9 @@
 //! type of `obj`, and that looking `x` up along its type finds no data descriptor ([`Source::TypeAttr`] with
 //! [`crate::Guard::Absent`] or an identity).
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
+
+use rustc_hash::FxHashMap;
 
 use crate::{Computed, Constant, Operand};
 
@@ -215,7 +217,7 @@ impl Source {
 
 impl Source {
     /// The same step from what stands for its base in `numbers`; a root stays what it is.
-    pub(crate) fn moved(&self, numbers: &HashMap<SourceId, SourceId>) -> Self {
+    pub(crate) fn moved(&self, numbers: &FxHashMap<SourceId, SourceId>) -> Self {
         let mut moved = self.clone();
         match &mut moved {
             Self::Local { .. } | Self::Global(_) | Self::Builtin(_) | Self::Function | Self::Free { .. } | Self::Held { .. } => {}
@@ -239,7 +241,7 @@ pub struct Sources {
     list: Vec<Source>,
     /// How many steps each is from a root.
     depths: Vec<u32>,
-    ids: HashMap<Source, SourceId>,
+    ids: FxHashMap<Source, SourceId>,
 }
 
 impl Sources {

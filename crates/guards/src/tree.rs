@@ -1,9 +1,6 @@
 //! Sources and guards as a tree: each node is one step from its parent, so what several paths share is walked once.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-};
+use std::borrow::Cow;
 
 use dynamlir_cpython_abi::{mapping, remembered};
 use dynamlir_torch_abi::{Pattern, TorchError};
@@ -13,6 +10,7 @@ use pyo3::{
     sync::PyOnceLock,
     types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Comparison, Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held,
@@ -125,9 +123,9 @@ pub(crate) struct Tree {
     /// Whether any value is reached from another.
     branches: bool,
     /// Relations that the members' own guards say.
-    pub implied: HashSet<Relation>,
+    pub implied: FxHashSet<Relation>,
     /// The node of each guarded or collected source.
-    pub of_source: HashMap<SourceId, usize>,
+    pub of_source: FxHashMap<SourceId, usize>,
 }
 
 /// The frame's function is the first node.
@@ -144,8 +142,8 @@ struct Builder<'a, 'py> {
     pins: &'a Pins,
     state: &'a State,
     tree: Tree,
-    known: HashMap<(usize, Key<'a>), usize>,
-    tensors: HashMap<String, usize>,
+    known: FxHashMap<(usize, Key<'a>), usize>,
+    tensors: FxHashMap<String, usize>,
     outputs: usize,
 }
 
@@ -180,10 +178,10 @@ impl Tree {
             patterns: Vec::new(),
             segments: 1,
             branches: false,
-            implied: HashSet::new(),
-            of_source: HashMap::new(),
+            implied: FxHashSet::default(),
+            of_source: FxHashMap::default(),
         };
-        let mut builder = Builder { py, pins, state, tree, known: HashMap::new(), tensors: HashMap::new(), outputs: 0 };
+        let mut builder = Builder { py, pins, state, tree, known: FxHashMap::default(), tensors: FxHashMap::default(), outputs: 0 };
         for (source, guard) in &state.guards {
             builder.guard(*source, guard)?;
         }

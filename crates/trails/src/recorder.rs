@@ -8,14 +8,13 @@ mod dicts;
 mod functions;
 mod spot;
 
-use std::collections::{HashMap, HashSet};
-
 use dynamlir_cpython_abi::{Abi, offsets, types};
 use dynamlir_torch_abi::Pattern;
 use pyo3::{
     prelude::*,
     types::{PyString, PyType},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::spot::{Proof, Reached, Spot};
 use crate::{Pin, TensorClass, Trail};
@@ -26,16 +25,16 @@ pub struct Recorder<'py> {
     abi: &'static Abi,
     trail: Option<Trail>,
     /// Types whose version tag is recorded: comparing the address is enough for their other instances.
-    tagged: HashSet<usize>,
-    dicts: HashMap<usize, u64>,
+    tagged: FxHashSet<usize>,
+    dicts: FxHashMap<usize, u64>,
     /// Addresses of the words that are recorded.
-    words: HashSet<usize>,
+    words: FxHashSet<usize>,
 }
 
 impl<'py> Recorder<'py> {
     /// A recorder that only steps.
     pub fn off(py: Python<'py>, abi: &'static Abi) -> Self {
-        Self { py, abi, trail: None, tagged: HashSet::new(), dicts: HashMap::new(), words: HashSet::new() }
+        Self { py, abi, trail: None, tagged: FxHashSet::default(), dicts: FxHashMap::default(), words: FxHashSet::default() }
     }
 
     /// A recorder that records from a root on.

@@ -1,12 +1,10 @@
 //! What a container that the frame has changed must not be at another call: another one that the frame has looked into.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    rc::Rc,
-};
+use std::{collections::BTreeMap, rc::Rc};
 
 use dynamlir_guards::{Relation, Source, SourceId};
 use pyo3::{prelude::*, types::PyDict};
+use rustc_hash::FxHashMap;
 
 use crate::{
     attributes::instance_dict,
@@ -58,8 +56,8 @@ impl<'py> Capture<'py> {
 
     /// The dicts that were looked into without being met themselves, by their addresses: of attributes, of globals, of the parts of
     /// modules.
-    fn dicts_behind(&self) -> HashMap<usize, SourceId> {
-        let mut found = HashMap::new();
+    fn dicts_behind(&self) -> FxHashMap<usize, SourceId> {
+        let mut found = FxHashMap::default();
         let mut add = |dict: Option<Bound<'py, PyAny>>, source: SourceId| {
             if let Some(dict) = dict.filter(|dict| !self.effects.kinds.is_of_torch(dict)) {
                 found.entry(dict.as_ptr() as usize).or_insert(source);

@@ -1,11 +1,10 @@
 //! What reads a container that the frame has changed: one item of it, the copy that stands for it, or C code that would miss the change.
 
-use std::collections::HashSet;
-
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PyTuple},
 };
+use rustc_hash::FxHashSet;
 
 use super::{Item, has_index};
 use crate::{
@@ -43,7 +42,7 @@ impl<'py> Capture<'py> {
         if !self.writes.is_recording() {
             return;
         }
-        let (mut seen, mut waiting) = (HashSet::new(), values.into_iter().cloned().collect::<Vec<_>>());
+        let (mut seen, mut waiting) = (FxHashSet::default(), values.into_iter().cloned().collect::<Vec<_>>());
         while let Some(value) = waiting.pop() {
             if self.torch.is_primitive(&value) || self.torch.is_tensor(&value) || !seen.insert(value.as_ptr() as usize) {
                 continue;
@@ -81,7 +80,7 @@ impl<'py> Capture<'py> {
         if !self.writes.has_changes() {
             return Ok(());
         }
-        let (mut seen, mut waiting) = (HashSet::new(), vec![iterator.clone()]);
+        let (mut seen, mut waiting) = (FxHashSet::default(), vec![iterator.clone()]);
         while let Some(value) = waiting.pop() {
             let class = value.get_type();
             if lookup(&class, "__next__")?.is_none() || !seen.insert(value.as_ptr() as usize) {
@@ -133,7 +132,7 @@ impl<'py> Capture<'py> {
         if !self.writes.has_changes() {
             return Ok(());
         }
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let mut waiting = Vec::new();
         for value in values {
             if let Some(copy) = self.existing.changed.borrow().get(&(value.as_ptr() as usize)) {

@@ -1,12 +1,11 @@
 //! The steps after the graph that change containers.
 
-use std::collections::{HashMap, HashSet};
-
 use dynamlir_frame::{AfterGraph, Recipe};
 use pyo3::{
     prelude::*,
     types::{PyList, PySlice},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     graph_break::reason,
@@ -52,8 +51,8 @@ impl<'py> Capture<'py> {
         let before: Vec<Pair<'py>> = pairs(container)?;
         let after: Vec<Pair<'py>> = pairs(&copy)?;
         let address = |object: &Bound<'py, PyAny>| object.as_ptr() as usize;
-        let had: HashMap<usize, &Bound<'py, PyAny>> = before.iter().map(|(key, value)| (address(key), value)).collect();
-        let has: HashSet<usize> = after.iter().map(|(key, _)| address(key)).collect();
+        let had: FxHashMap<usize, &Bound<'py, PyAny>> = before.iter().map(|(key, value)| (address(key), value)).collect();
+        let has: FxHashSet<usize> = after.iter().map(|(key, _)| address(key)).collect();
         let (stays, gone): (Vec<_>, Vec<_>) = before.iter().map(|(key, _)| key).partition(|key| has.contains(&address(key)));
         let in_order = stays.iter().zip(&after).all(|(key, (known, _))| key.is(known));
         let mut steps = Vec::new();

@@ -4,10 +4,9 @@
 //! A declared number is a symbol from when the frame first meets it. A size may be a line over one, `3*n + 1`. Whether all that the program
 //! needs was declared is for the caller to judge, by the guards and by what became of the symbols.
 
-use std::collections::HashMap;
-
 use dynamlir_shapes::{Dim, Dimension, Interval, Predicate, Result as Shape, Symbol};
 use pyo3::{prelude::*, types::PyTuple};
+use rustc_hash::FxHashMap;
 
 use super::Sizes;
 
@@ -34,9 +33,9 @@ pub struct Line {
 pub struct Declared {
     numbers: Vec<Number>,
     /// Sizes of tensors, by the addresses of those.
-    tensors: HashMap<usize, Vec<(usize, Line)>>,
+    tensors: FxHashMap<usize, Vec<(usize, Line)>>,
     /// Ints, by the expressions that reach them.
-    ints: HashMap<String, usize>,
+    ints: FxHashMap<String, usize>,
 }
 
 /// How Python says it: numbers as `(hint, min, max, step, rest)`, tensors with `(dim, number, factor, offset)` each, ints as `(where, number)`.

@@ -7,7 +7,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     rc::Rc,
     sync::Arc,
 };
@@ -19,6 +19,7 @@ use pyo3::{
     prelude::*,
     types::{PyList, PyTuple},
 };
+use rustc_hash::FxHashMap;
 
 use super::{
     Declared, SizeGuard, Sizes, class,
@@ -71,7 +72,7 @@ pub(crate) struct Varying {
     /// The tensors with marks by which sizes may vary, whether they do or not: 0 and 1 are numbers.
     marked: RefCell<Vec<SourceId>>,
     /// The symbol of each number that is no marked one.
-    equal: RefCell<HashMap<i64, Symbol>>,
+    equal: RefCell<FxHashMap<i64, Symbol>>,
     /// The places of the symbols, as [`dynamlir_frame::Floats`] knows them.
     places: RefCell<Vec<(Symbol, String)>>,
     /// The sizes of this call, by their places.

@@ -1,12 +1,10 @@
 //! Objects that existed before the frame: where they were reached, and what was looked into.
 
-use std::{
-    cell::{OnceCell, RefCell},
-    collections::HashMap,
-};
+use std::cell::{OnceCell, RefCell};
 
 use dynamlir_guards::SourceId;
 use pyo3::{prelude::*, types::PyType};
+use rustc_hash::FxHashMap;
 
 use super::{
     Capture, Tracked,
@@ -41,7 +39,7 @@ pub struct Existing {
     /// Where each `nan` that existed was reached, by address, kept alive.
     pub(crate) nans: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
     /// Classes whose special methods are all seen, by address, kept alive.
-    pub(crate) seen_classes: RefCell<HashMap<usize, Py<PyType>>>,
+    pub(crate) seen_classes: RefCell<FxHashMap<usize, Py<PyType>>>,
     /// The globals of the captured function, once one of them was looked up.
     pub(crate) globals: OnceCell<Py<PyAny>>,
 }

@@ -1,11 +1,13 @@
 //! Maps that can go back to what they were.
 
-use std::{borrow::Borrow, collections::HashMap, hash::Hash};
+use std::{borrow::Borrow, hash::Hash};
+
+use rustc_hash::FxHashMap;
 
 /// A map whose entries are added or replaced, never taken out, and that goes [back](Journal::roll_back) to any earlier state.
 #[derive(Debug)]
 pub(crate) struct Journal<K, V> {
-    map: HashMap<K, V>,
+    map: FxHashMap<K, V>,
     /// Each change: the key, and what stood there before.
     changes: Vec<(K, Option<V>)>,
 }
@@ -16,7 +18,7 @@ pub(crate) struct Mark(usize);
 
 impl<K, V> Default for Journal<K, V> {
     fn default() -> Self {
-        Self { map: HashMap::new(), changes: Vec::new() }
+        Self { map: FxHashMap::default(), changes: Vec::new() }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Where something happens: the lines of the user's Python, of which code objects know units only.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{cell::RefCell, rc::Rc};
 
 use dynamlir_graph::Line;
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 
 use super::Capture;
 
@@ -19,7 +20,7 @@ pub struct Locations {
 }
 
 /// By the address of a code object, which is kept alive.
-type LinesByCode = HashMap<usize, (Py<PyAny>, Rc<Lines>)>;
+type LinesByCode = FxHashMap<usize, (Py<PyAny>, Rc<Lines>)>;
 
 /// File, function name, and the lines of a code object's units.
 struct Lines {

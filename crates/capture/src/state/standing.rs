@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
     rc::Rc,
 };
 
@@ -11,6 +10,7 @@ use dynamlir_guards::SourceId;
 use dynamlir_interpreter::Site;
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::unproven::Marks;
 
@@ -86,9 +86,9 @@ pub struct Progress {
     /// Whether the loops in which they stand are captured to their ends, where that is possible.
     pub(crate) unrolls: bool,
     /// Iterators that were made for these loops, by address.
-    pub(crate) loops: RefCell<HashSet<usize>>,
+    pub(crate) loops: RefCell<FxHashSet<usize>>,
     /// Those of them that the capture advances, and what it advances in their place; None once that has ended.
-    pub(crate) advanced: RefCell<HashMap<usize, Option<Py<PyAny>>>>,
+    pub(crate) advanced: RefCell<FxHashMap<usize, Option<Py<PyAny>>>>,
     /// Before which one the frame is left to Python.
     pub(crate) stop: Option<usize>,
     /// After how many instructions it is left in any case.
@@ -116,13 +116,13 @@ pub struct Progress {
     /// The instruction that has raised the exception with which frames are being left.
     pub(crate) raising: Cell<Option<usize>>,
     /// The latest instruction of each frame that is running, by the address of its place.
-    pub(crate) at: RefCell<HashMap<usize, usize>>,
+    pub(crate) at: RefCell<FxHashMap<usize, usize>>,
     /// What the instruction there calls, and what it is to call in the place of that.
     pub(crate) instead: RefCell<Option<Instead>>,
     /// Whether what a region calls is being tried, of which everything is forgotten.
     pub(crate) tries: Cell<bool>,
     /// After which instruction an object was first on the stack, by address.
-    pub(crate) born: RefCell<HashMap<usize, usize>>,
+    pub(crate) born: RefCell<FxHashMap<usize, usize>>,
     /// The thread's state before the first instruction, and the one that has changed it.
     pub(crate) torch: Cell<Option<TorchState>>,
     /// Whether what chooses torch's kernels is set otherwise than then.
@@ -141,7 +141,7 @@ pub struct Progress {
     /// Whether code of the program's has run that is not looked into.
     pub(crate) opaque: Cell<bool>,
     /// What variables of frames that go on have held since, by the frame's place and the slot.
-    pub(crate) standing: RefCell<HashMap<(usize, usize), Held>>,
+    pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
     /// The first instruction that has asked whether it is compiled.
     pub(crate) asked: Cell<Option<usize>>,
     /// The first instruction that has made something which runs code when it dies, and has outlived the capture.

@@ -3,13 +3,13 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
     rc::Rc,
 };
 
 use dynamlir_graph::Line;
 use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 
 use super::Tracked;
 
@@ -69,7 +69,7 @@ pub struct Writes {
     /// Whether what runs later is being recorded.
     recording: Cell<bool>,
     /// What that has looked at: what is stored at an address under a name, or without one all that is stored there.
-    looked_at: RefCell<HashSet<(usize, Option<String>)>>,
+    looked_at: RefCell<FxHashSet<(usize, Option<String>)>>,
 }
 
 /// Writes as they are now, to be compared with what they are later: how often anything was noted, and owners, names and values.

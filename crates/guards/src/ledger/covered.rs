@@ -1,12 +1,11 @@
 //! What the guards of a capture say of each place, in a few bits.
 
-use std::collections::HashMap;
-
 use dynamlir_cpython_abi::types;
 use pyo3::{
     prelude::*,
     types::{PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType},
 };
+use rustc_hash::FxHashMap;
 
 use crate::{Guard, Relation, Source, SourceId, builder::State, relation::members};
 
@@ -76,9 +75,9 @@ pub(super) struct Covered {
 }
 
 /// What all guards say of each source, and the sources that are one object, of which all is said that is said of one.
-pub(super) fn covered(py: Python<'_>, state: &State) -> (Vec<Covered>, HashMap<SourceId, Vec<SourceId>>) {
+pub(super) fn covered(py: Python<'_>, state: &State) -> (Vec<Covered>, FxHashMap<SourceId, Vec<SourceId>>) {
     let mut covered = vec![Covered::default(); state.sources.len()];
-    let mut kinds = HashMap::new();
+    let mut kinds = FxHashMap::default();
     let mut kind = |class: &Bound<'_, PyAny>| *kinds.entry(class.as_ptr() as usize).or_insert_with(|| (kind_of(class), traits_of(class)));
     for (number, (id, guard)) in state.guards.iter().enumerate() {
         let at = &mut covered[id.index()];
@@ -147,8 +146,8 @@ pub(super) fn covered(py: Python<'_>, state: &State) -> (Vec<Covered>, HashMap<S
 }
 
 /// The sources that guards say are one object, by each of them.
-fn twins(state: &State) -> HashMap<SourceId, Vec<SourceId>> {
-    let mut found: HashMap<SourceId, Vec<SourceId>> = HashMap::new();
+fn twins(state: &State) -> FxHashMap<SourceId, Vec<SourceId>> {
+    let mut found: FxHashMap<SourceId, Vec<SourceId>> = FxHashMap::default();
     for relation in &state.relations {
         let Relation::Same(a, b) = relation else { continue };
         let mut all = found.get(a).cloned().unwrap_or_else(|| vec![*a]);

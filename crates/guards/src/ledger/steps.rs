@@ -1,7 +1,7 @@
 //! What a path needs: each step reads storage of what it starts from, so a guard has to say what that is; and what a lookup by a name
 //! has found, or that it has found nothing, has decided something.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::{Check, Facet, Open, says};
 use crate::{Source, SourceId};
@@ -75,7 +75,7 @@ impl Check<'_> {
         let count = self.state.sources.len();
         // What is used of each place: that it is there, that it is looked at.
         let (mut there, mut used) = (vec![false; count], vec![false; count]);
-        let unasked: HashSet<_> = self.state.demands.iter().filter(|(_, facet)| *facet == Facet::Nothing).map(|(id, _)| *id).collect();
+        let unasked: FxHashSet<_> = self.state.demands.iter().filter(|(_, facet)| *facet == Facet::Nothing).map(|(id, _)| *id).collect();
         for (id, step) in self.state.sources.numbered() {
             let said = self.covered[id.index()].says;
             there[id.index()] = said & !(says::ABSENT | says::UNWATCHED) != 0;
