@@ -9,6 +9,11 @@ export MLIR_SYS_220_PREFIX="${MLIR_SYS_220_PREFIX:-/usr/lib/llvm-22}"
 venv="$root/.venv"
 python="$venv/bin/python"
 
+# Python keeps what it compiled of its modules, and not beside their sources. Without that each process that imports torch
+# would compile thousands of files again, which takes longer than most tests.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="${PYTHONPYCACHEPREFIX:-$root/target/pycache}"
+
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 
 # step "what" command…: says what, runs it quietly, shows the output's end if it fails.
