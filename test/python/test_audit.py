@@ -147,7 +147,8 @@ def test_open_sizes_and_numbers_are_inputs_again() -> None:
     for length, scale, n in [(4, 0.5, 2), (6, 0.25, 3), (8, 0.125, 4), (12, 3.5, 12), (8, 0.5, 8), (4, 0.5, 2)]:
         x = torch.arange(float(length))
         assert torch.equal(compiled(x, scale, n), sized(x, scale, n))
-    assert dynamlir.audits().same >= 3 and not dynamlir.audits().skipped
+    found = dynamlir.audits()
+    assert found.same == 4 and not found.skipped and not found.differences
 
 
 def test_sizes_that_were_equal_by_chance_stay_two() -> None:
@@ -158,7 +159,40 @@ def test_sizes_that_were_equal_by_chance_stay_two() -> None:
     for first, second in [(3, 4), (5, 5), (7, 2), (6, 6)]:
         x, y = torch.rand(first), torch.rand(second)
         torch.testing.assert_close(compiled(x, y), outer(x, y))
-    assert dynamlir.audits().same >= 2
+    found = dynamlir.audits()
+    assert found.same == 3 and not found.skipped and not found.differences
+
+
+def test_ints_of_which_symbols_are_made_only_by_now() -> None:
+    """One that was below two has no symbol, and is guarded by what was asked of it alone: others answer to that too."""
+
+    def asks(x: torch.Tensor, n: int, box: Any) -> torch.Tensor:
+        return x.sin() if n % 2 and box.n < 5 else x.cos()
+
+    compiled = dynamlir.compile(asks, fullgraph=True)
+    for n, held in [(1, 0), (-1, 1), (3, 3), (5, -4), (2**70 + 1, 4), (9, -(2**70))]:
+        box = types.SimpleNamespace(n=held)
+        assert torch.equal(compiled(ones(), n, box), asks(ones(), n, box))
+    found = dynamlir.audits()
+    assert len(compiled._cache) == 2 and found.same == 4 and not found.skipped and not found.differences
+
+
+def test_guards_of_what_is_told_apart_are_the_same_each_time() -> None:
+    """What lies in memory where is up to chance."""
+
+    def writes(x: torch.Tensor, boxes: list[Any]) -> torch.Tensor:
+        table: dict[str, Any] = boxes[0].table
+        for number, box in enumerate(boxes):
+            table[box.name] = number
+        return x + len(table)
+
+    compiled = dynamlir.compile(writes, backend="eager", fullgraph=True)
+    for _ in range(4):
+        boxes = [types.SimpleNamespace(name=f"box {number}", table={}) for number in range(6)]
+        assert torch.equal(compiled(ones(), boxes), ones() + 6)
+        assert boxes[0].table == {f"box {number}": number for number in range(6)}
+    found = dynamlir.audits()
+    assert found.same == 3 and not found.skipped and not found.differences
 
 
 @pytest.mark.parametrize("first", [2, 3])
@@ -444,6 +478,8 @@ def test_what_differs_each_time_is_no_difference() -> None:
     with mock.patch.object(fingerprint, "program", lambda session: [(f"line {next(numbers)}", [])]):
         assert torch.equal(compiled(ones()), ones() * 2)
     assert dynamlir.audits().skipped == {"it is not the same program when it is captured twice": 1}
+    (between,) = dynamlir.audits().unsteady
+    assert (between.what, between.kept, between.found) == ("the program", "line 0", "line 1")
 
 
 def test_functions_that_are_not_looked_into_are_not_called_again() -> None:

@@ -288,10 +288,10 @@ impl Replay for Audit {
         let found = self.again(call, &known)?;
         let Some(difference) = kept.difference(&found) else { return Ok(Verdict::Same) };
         // What is not the same twice says nothing.
-        if found.difference(&self.again(call, &known)?).is_some() {
-            return Ok(Verdict::Skipped("it is not the same program when it is captured twice".to_owned()));
-        }
-        Ok(Verdict::Differs(Box::new(difference)))
+        Ok(match found.difference(&self.again(call, &known)?) {
+            Some(between) => Verdict::Unsteady(Box::new(between)),
+            None => Verdict::Differs(Box::new(difference)),
+        })
     }
 }
 

@@ -139,8 +139,8 @@ impl<'py> Capture<'py> {
         if let Source::Computed(computed) = self.guards.get(source) {
             return computed.reached().any(|(source, was)| self.has_changed(source, was));
         }
-        let (Some(floats), Some(now)) = (&self.floats, now.number()) else { return false };
-        floats.is_number(&self.guards.expression(source), now)
+        let Some(floats) = &self.floats else { return false };
+        floats.is_number(&self.guards.expression(source), now.number())
     }
 }
 

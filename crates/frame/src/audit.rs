@@ -34,6 +34,8 @@ pub enum Verdict {
     Same,
     /// Nothing is known, for this reason.
     Skipped(String),
+    /// Nothing is known, since the program is another each time that it is captured: in this.
+    Unsteady(Box<Difference>),
     /// The entry does something else.
     Differs(Box<Difference>),
 }

@@ -36,10 +36,12 @@ impl Floats {
         Self { known: Mutex::new(self.with(|known| known.clone())), frozen: true }
     }
 
-    /// Whether the number at a place changes, given the bits that it has now: a float is to be an input then.
-    pub fn is_number(&self, place: &str, now: u64) -> bool {
+    /// Whether the number at a place changes, given the bits that it has now: a float is to be an input then. An integer that 64 bits do
+    /// not hold has none, and is another one than any that was noted.
+    pub fn is_number(&self, place: &str, now: impl Into<Option<u64>>) -> bool {
+        let now = now.into().map(Seen::Value);
         self.with(|known| match known.get_mut(place) {
-            Some(seen @ Seen::Value(_)) if *seen != Seen::Value(now) && !self.frozen => {
+            Some(seen @ Seen::Value(_)) if Some(*seen) != now && !self.frozen => {
                 *seen = Seen::Number;
                 true
             }
@@ -95,6 +97,13 @@ mod tests {
         assert!(floats.is_number("L['lr']", f64::to_bits(0.2)));
         assert!(floats.is_number("L['lr']", f64::to_bits(0.1)));
         assert!(!floats.is_number("L['eps']", f64::to_bits(0.1)));
+    }
+
+    #[test]
+    fn an_integer_without_bits_is_another_one() {
+        let floats = Floats::default();
+        floats.note("L['n']".into(), 3);
+        assert!(!floats.is_number("L['m']", None) && floats.is_number("L['n']", None) && floats.is_number("L['n']", 3));
     }
 
     #[test]

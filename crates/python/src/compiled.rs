@@ -289,9 +289,10 @@ impl Compiler for PythonCompiler {
         match verdict {
             Verdict::Same => compiler.call_method1("audited", (py.None(),)),
             Verdict::Skipped(why) => compiler.call_method1("audited", (why,)),
-            Verdict::Differs(found) => {
+            Verdict::Unsteady(found) | Verdict::Differs(found) => {
                 let Difference { what, kept, found, places, guards, location } = &**found;
-                compiler.call_method1("stale", (what, kept, found, places.clone(), guards.clone(), location.clone()))
+                let method = if matches!(verdict, Verdict::Differs(_)) { "stale" } else { "unsteady" };
+                compiler.call_method1(method, (what, kept, found, places.clone(), guards.clone(), location.clone()))
             }
         }
         .map(drop)

@@ -305,8 +305,17 @@ class Compiler:
 
     def stale(self, what: str, kept: str, found: str, read: list[str], guards: list[str], at: reasons.Location) -> None:
         """An audit has found an entry that would have given an old answer, and that is gone now."""
-        lines = tuple(at or self.defined())
-        audit.tell(self.subject, audit.Difference(self.name, what, kept, found, tuple(read), tuple(guards), lines))
+        audit.tell(self.subject, self._difference(what, kept, found, read, guards, at))
+
+    def unsteady(
+        self, what: str, kept: str, found: str, read: list[str], guards: list[str], at: reasons.Location
+    ) -> None:
+        """An audit has captured a call twice, and the two differ."""
+        audit.note_unsteady(self._difference(what, kept, found, read, guards, at))
+
+    def _difference(self, what: str, *rest: Any) -> audit.Difference:
+        kept, found, read, guards, at = rest
+        return audit.Difference(self.name, what, kept, found, tuple(read), tuple(guards), tuple(at or self.defined()))
 
     def tell(self, event: reasons.Event) -> None:
         """The call runs as plain Python next, if this does not raise."""

@@ -82,6 +82,8 @@ class Audits:
     """Calls that could not be audited, by why."""
     differences: list[Difference]
     """The latest differences, oldest first."""
+    unsteady: list[Difference]
+    """Of the latest calls that were skipped since two captures in a row differ, in what these do."""
 
     def __str__(self) -> str:
         skipped = [f"  skipped {count}: {why}" for why, count in self.skipped.items()]
@@ -93,13 +95,14 @@ _lock = threading.Lock()
 _same = 0
 _skipped: collections.Counter[str] = collections.Counter()
 _differences: collections.deque[Difference] = collections.deque(maxlen=_KEPT)
+_unsteady: collections.deque[Difference] = collections.deque(maxlen=_KEPT)
 _said: set[tuple[object, str, Line | None]] = set()
 
 
 def audits() -> Audits:
     """What audits have found since the last `dynamlir.reset`; see `dynamlir.config.audit`."""
     with _lock:
-        return Audits(_same, dict(_skipped), list(_differences))
+        return Audits(_same, dict(_skipped), list(_differences), list(_unsteady))
 
 
 def reset() -> None:
@@ -109,6 +112,7 @@ def reset() -> None:
         _same = 0
         _skipped.clear()
         _differences.clear()
+        _unsteady.clear()
         _said.clear()
 
 
@@ -120,6 +124,13 @@ def note(skipped: str | None) -> None:
             _same += 1
         else:
             _skipped[skipped] += 1
+
+
+def note_unsteady(difference: Difference) -> None:
+    """Count an audit of a call that is another program each time that it is captured."""
+    note("it is not the same program when it is captured twice")
+    with _lock:
+        _unsteady.append(difference)
 
 
 def tell(subject: plain.Subject, difference: Difference) -> None:

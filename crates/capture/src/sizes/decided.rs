@@ -20,6 +20,9 @@ pub(crate) struct DecidedSize {
 pub(crate) struct Decided {
     /// The sizes of tensors that vary.
     pub sizes: Vec<DecidedSize>,
+    /// The expressions of ints for which symbols stand. Of another one that varies a guard holds what was asked of it alone, so that it may
+    /// be one by now of which a symbol would be made.
+    pub ints: Vec<String>,
     /// The expressions of tensors with marks.
     pub marked: Vec<String>,
     /// What was assumed because it was so, for the sake of faster code.

@@ -104,10 +104,16 @@ impl Varying {
     pub(crate) fn decided(&self, expression: impl Fn(SourceId) -> String) -> Decided {
         Decided {
             sizes: self.decided.borrow().clone(),
+            ints: self.ints.borrow().iter().map(|(source, _)| expression(*source)).collect(),
             marked: self.marked.borrow().iter().map(|source| expression(*source)).collect(),
             expected: self.sizes().map(|sizes| sizes.get().with(|known| known.expected.clone())).unwrap_or_default(),
             left_out: self.left_out.borrow().iter().map(|source| expression(*source)).collect(),
         }
+    }
+
+    /// Returns true if a symbol may stand for the int at an expression: not if none did in an earlier capture, which is done again.
+    pub(super) fn may_be_symbol(&self, expression: &String) -> bool {
+        self.replays.as_ref().is_none_or(|decided| decided.ints.contains(expression))
     }
 
     /// Returns true if a write may be left out where the place holds the value already: not if an earlier capture, which is done again,

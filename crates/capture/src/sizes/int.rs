@@ -33,6 +33,9 @@ impl<'py> Capture<'py> {
             return Ok(None);
         }
         let expression = self.guards.expression(source);
+        if !self.varying.may_be_symbol(&expression) {
+            return Ok(None);
+        }
         let place = format!("{expression} as a size");
         if !floats.may_be_number(&place) || declared.is_none() && !floats.is_number(&expression, value.cast_unsigned()) {
             return Ok(None);

@@ -136,18 +136,17 @@ impl<'py> Capture<'py> {
         self.existing.known.borrow().iter().map(|(_, (_, source))| *source).collect()
     }
 
-    /// The existing objects, and where they were first reached.
+    /// The existing objects, and where they were first reached, in that order: guards are made of them, which are the same in each capture.
     pub(crate) fn existing_objects(&self) -> Vec<(Bound<'py, PyAny>, SourceId)> {
         let known = self.existing.known.borrow();
-        known.iter().map(|(_, (object, source))| (object.bind(self.py).clone(), *source)).collect()
+        let mut found: Vec<_> = known.iter().map(|(_, (object, source))| (object.bind(self.py).clone(), *source)).collect();
+        found.sort_unstable_by_key(|(_, source)| *source);
+        found
     }
 
     /// Where those existing objects were first reached of which this is true.
     pub(crate) fn existing_where(&self, wanted: impl Fn(&Bound<'py, PyAny>, SourceId) -> bool) -> Vec<SourceId> {
-        let known = self.existing_objects();
-        let mut found: Vec<_> = known.into_iter().filter(|(object, source)| wanted(object, *source)).map(|(_, source)| source).collect();
-        found.sort_unstable();
-        found
+        self.existing_objects().into_iter().filter(|(object, source)| wanted(object, *source)).map(|(_, source)| source).collect()
     }
 
     /// The existing object that was first reached at a source.
