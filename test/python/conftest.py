@@ -49,15 +49,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="session")
-def collections_of_what_is_new() -> Iterator[None]:
-    """The collector looks through what tests make, and not through all of torch each time."""
+def collections() -> Iterator[None]:
+    """At the end the collector looks through everything again."""
     import dynamlir  # noqa: F401
     import torch._dynamo  # noqa: F401
 
-    gc.collect()
-    gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collections_of_what_is_new(collections: None) -> None:
+    """The collector looks through what a file's tests make, and not each time through all of torch, or through what the
+    tests before have imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
