@@ -40,7 +40,7 @@ def close(got: Tensor, fn: Callable[..., Tensor], *args: Tensor) -> None:
 def check(folder: Path, fn: Callable[..., Tensor], *args: Tensor) -> None:
     """The compiled function agrees; the attention is generated."""
     close(compiled(fn, folder, *args), fn, *args)
-    assert generated(folder) or not wide_vectors(folder)
+    assert generated(folder) or not wide_vectors()
 
 
 def heads(*shape: int) -> Tensor:
@@ -86,7 +86,7 @@ def test_elements_far_apart(tmp_path: Path) -> None:
     turned = lambda lines: torch.randn(2, 3, 40, lines).transpose(2, 3)  # noqa: E731
     args = turned(20), turned(37), turned(37)
     got = compiled(direct, tmp_path, *args)
-    assert generated(tmp_path) or not wide_vectors(tmp_path)
+    assert generated(tmp_path) or not wide_vectors()
     want = attend()(*(arg.double() for arg in args))
     assert (got.double() - want).abs().max() <= 4e-6
 
@@ -106,7 +106,7 @@ def test_masks(tmp_path: Path) -> None:
         run = program(attend(), tmp_path / name)
         for some in (mask, torch.where(torch.rand_like(mask) < 0.4, -INF, mask)):
             close(run(q, k, v, some), attend(), q, k, v, some)
-        assert generated(tmp_path / name) or not wide_vectors(tmp_path / name)
+        assert generated(tmp_path / name) or not wide_vectors()
     check(tmp_path / "scaled", attend(scale=0.7), q, k, v, masks["all"])
     boolean: Callable[..., Tensor] = lambda q, k, v, mask: attend()(q, k, v, mask > 0)  # noqa: E731
     close(compiled(boolean, tmp_path / "bool", q, k, v, masks["all"]), boolean, q, k, v, masks["all"])
@@ -187,7 +187,7 @@ def test_what_follows_is_fused(tmp_path: Path) -> None:
     args = heads(2, 3, 30, 32), heads(2, 3, 40, 32), heads(2, 3, 40, 32)
     check(tmp_path, fn, *args)
     text = (tmp_path / "04-planned.mlir").read_text()
-    assert not wide_vectors(tmp_path / "probe") or text.count("dynamo.launch @kernels") == 1
+    assert not wide_vectors() or text.count("dynamo.launch @kernels") == 1
 
 
 def test_left_to_the_library(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_left_to_the_library(tmp_path: Path) -> None:
 
 
 def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
-    if not wide_vectors(tmp_path / "probe"):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     args = heads(1, 2, 23, 20), heads(1, 2, 37, 20), heads(1, 2, 37, 20)
     for causal in (False, True):

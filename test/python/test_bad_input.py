@@ -384,13 +384,14 @@ import registration; registration.ensure()
 import torch, dynamlir, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 torch.set_grad_enabled(False)
-print("ready", flush=True)
 n = 0
 try:
     while True:
         n += 1
         torch._dynamo.reset()
         torch.compile(lambda x: (x * n).tanh().sum() + x.softmax(-1), backend="dynamlir")(torch.ones(n, 3))
+        if n == 1:
+            print("ready", flush=True)  # nothing is left to be imported
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 torch._dynamo.reset()
@@ -413,11 +414,11 @@ print("alive", dynamlir.last_compile().eager is None, flush=True)
     reader = threading.Thread(target=read)
     reader.start()
     try:
+        interrupted.wait(0.5)
         for _ in range(20):  # a signal may land where Python can only ignore it, as in a finalizer
-            interrupted.wait(3.0)
-            if interrupted.is_set():
-                break
             child.send_signal(signal.SIGINT)
+            if interrupted.wait(3.0):
+                break
         assert child.wait(timeout=120) == 0
     finally:
         child.kill()

@@ -67,7 +67,7 @@ def test_a_window_for_each_channel(window: tuple[int, int], stride: Any, tmp_pat
         x, w = torch.randn(2, 7, 13, 21), torch.randn(7, 1, *window)
         folder = tmp_path / f"{padding}{dilation}"
         check(conv(stride=stride, padding=padding, dilation=dilation, groups=7), x, w, folder)
-        assert generated(folder) or not wide_vectors(folder)
+        assert generated(folder) or not wide_vectors()
 
 
 def pool(**options: Any) -> Callable[..., Tensor]:
@@ -84,7 +84,7 @@ def test_largest_of_windows(window: tuple[int, int], stride: Any, tmp_path: Path
             tmp_path / f"{padding}{dilation}",
         )
         assert torch.equal(compiled(fn, folder, x, unused, b), fn(x, unused, b))
-        assert generated(folder) or not wide_vectors(folder)
+        assert generated(folder) or not wide_vectors()
 
 
 def test_largest_of_what_is_no_number(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_bands_of_rows(size: tuple[int, int], tmp_path: Path) -> None:
 @pytest.mark.parametrize("images", [2, 3, 4, 18])
 def test_images_share_vectors(images: int, tmp_path: Path) -> None:
     """Where an image ends in the middle of a vector, the next one goes on there: with windows, lines, steps."""
-    if not wide_vectors(tmp_path / "probe"):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     x, b = torch.randn(images, 12, 7, 7), torch.randn(20)
     for (window, stride), vectors in itertools.product(((3, 1), (1, 1), (1, 2), (3, 2)), (1, 3)):
@@ -173,7 +173,7 @@ def gated(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 @pytest.mark.parametrize("images", [1, 2])
 def test_epilogues(fn: Callable[..., Tensor], images: int, tmp_path: Path) -> None:
     check(fn, torch.randn(images, 24, 14, 15), torch.randn(24, 24, 3, 3) / 8, tmp_path)
-    if wide_vectors(tmp_path / "wide"):
+    if wide_vectors():
         assert generated(tmp_path)
         text = (tmp_path / "04-planned.mlir").read_text()
         assert sum("convolution" in name for name in re.findall(r"dynamo\.launch @kernels::@(\w+)", text)) == 1
@@ -199,7 +199,7 @@ def test_what_is_outside_counts_as_zero(tmp_path: Path) -> None:
 
 
 def test_narrow_vectors(tmp_path: Path) -> None:
-    if not wide_vectors(tmp_path / "probe"):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     for number, (size, options) in enumerate((((9, 21), {"padding": 1}), ((12, 12), {"stride": 2, "padding": 1}))):
         x, w, b = torch.randn(2, 6, *size), torch.randn(20, 6, 3, 3), torch.randn(20)
@@ -210,7 +210,7 @@ def test_narrow_vectors(tmp_path: Path) -> None:
 
 
 def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
-    if not wide_vectors(tmp_path / "probe"):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     x, w, b = torch.randn(2, 12, 9, 11), torch.randn(34, 6, 3, 3), torch.randn(34)
     fn = conv(padding=1, groups=2)
@@ -236,7 +236,7 @@ def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
 
 
 def test_any_band_gives_the_same(tmp_path: Path) -> None:
-    if not wide_vectors(tmp_path / "probe"):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     x, w, b = torch.randn(2, 5, 11, 19), torch.randn(5, 1, 5, 3), torch.randn(5)
     fn = conv(padding=(2, 1), stride=(1, 2), groups=5)

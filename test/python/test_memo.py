@@ -320,10 +320,10 @@ def test_random_programs(start: int) -> None:
 
 
 def test_operators() -> None:
-    """Every OpInfo, or every third: a sample, called twice in one recording."""
+    """Every OpInfo, or every fifth: a sample, called twice in one recording."""
     import opinfo_runner
 
-    recalled, step = 0, sampled.examples(3, 1)
+    recalled, step = 0, sampled.examples(5, 1)
     for op in itertools.islice(opinfo_runner.forward_ops(opinfo_runner.Samples()), 0, None, step):
         torch.manual_seed(0)
         for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), 1):

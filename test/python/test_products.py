@@ -5,9 +5,11 @@ The reference is the same in float64. Errors of a sum of n products of numbers n
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -68,10 +70,15 @@ def compiled(fn: Callable[..., Any], folder: Path, *args: Tensor) -> Tensor:
 LINES, DEPTHS = [1, 2, 3, 5, 8, 15, 16, 17, 33, 50], [8, 17, 64, 100]
 
 
-def wide_vectors(tmp_path: Path) -> bool:
-    """Whether this processor has vectors that products are generated for."""
-    compiled(F.linear, tmp_path / "probe", torch.randn(4, 64), torch.randn(64, 64))
-    return generated(tmp_path / "probe")
+@functools.cache
+def wide_vectors() -> bool:
+    """Returns true if this processor has vectors that products are generated for."""
+    random = torch.get_rng_state()
+    with tempfile.TemporaryDirectory() as folder:
+        compiled(F.linear, Path(folder), torch.randn(4, 64), torch.randn(64, 64))
+        found = generated(Path(folder))
+    torch.set_rng_state(random)
+    return found
 
 
 @pytest.mark.parametrize(("m", "k"), one_in_product(3, LINES, DEPTHS))
@@ -253,7 +260,7 @@ def run_text(text: str, folder: Path, *args: Tensor) -> Tensor:
 
 def test_narrow_vectors(tmp_path: Path) -> None:
     """Code for AVX2 runs wherever wider vectors do."""
-    if not wide_vectors(tmp_path):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     for m, n, k in ((1, 20, 33), (7, 61, 64), (20, 50, 40), (50, 20, 100)):
         x, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
@@ -266,7 +273,7 @@ def test_narrow_vectors(tmp_path: Path) -> None:
 
 def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
     """Schedules are data: whatever is written there, the result is right, or the kernel says why it has none."""
-    if not wide_vectors(tmp_path):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     x, w, b = torch.randn(50, 72), torch.randn(45, 72), torch.randn(45)
     compiled(gelu, tmp_path / "dump", x, w, b)
@@ -297,7 +304,7 @@ def test_any_schedule_gives_the_same(tmp_path: Path) -> None:
     "broken", ['form = "spiral"', "rows = 0 : i64", "width = 5 : i64", "chunk = -1 : i64", "group = 100000000 : i64"]
 )
 def test_a_schedule_that_is_none(broken: str, tmp_path: Path) -> None:
-    if not wide_vectors(tmp_path):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     x, w = torch.randn(50, 72), torch.randn(45, 72)
     compiled(F.linear, tmp_path / "dump", x, w)
@@ -311,7 +318,7 @@ def test_a_schedule_that_is_none(broken: str, tmp_path: Path) -> None:
 
 def test_what_runs_as_plain_loops_is_reported(tmp_path: Path) -> None:
     """With the reason; also for a kernel that this process has compiled before."""
-    if not wide_vectors(tmp_path):
+    if not wide_vectors():
         pytest.skip("no processor with wide vectors")
     compiled(F.linear, tmp_path / "dump", torch.randn(50, 72), torch.randn(45, 72))
     edited = SCHEDULE.sub('dynamo.matmul = {form = "spiral"}', planned(tmp_path / "dump", 512))

@@ -91,10 +91,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Calls, int]] = {
-    "residual": (residual, image, 12),
-    "patches": (Patches, image, 12),
-    "text": (Text, words, 20),
-    "masked text": (Text, masked, 20),
+    "residual": (residual, image, 10),
+    "patches": (Patches, image, 10),
+    "text": (Text, words, 12),
+    "masked text": (Text, masked, 12),
 }
 
 

@@ -121,7 +121,7 @@ def test_batches_of_any_size(make: Callable[[], nn.Module], how: Callable[[nn.Mo
     other = copy.deepcopy(model)
     optimizer, another = (torch.optim.SGD(own.parameters(), 0.1) for own in (model, other))
     call, compiled = how(model)
-    for ids in batches(20):
+    for ids in batches(12):
         torch.testing.assert_close(call(model, optimizer, ids), step(other, another, ids))
     for left, right in zip([*model.parameters(), *model.buffers()], [*other.parameters(), *other.buffers()]):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)

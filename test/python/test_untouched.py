@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import dynamlir
+import forked
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -22,8 +21,6 @@ from sampled import examples, one_in
 from untouched import compare, known, programs, watch
 
 pytestmark = pytest.mark.native
-
-HERE = Path(__file__).parent
 
 
 def drawn(count: int) -> Any:
@@ -133,8 +130,7 @@ def test_what_was_called_and_forgotten_leaves_nothing(backend: str, count: int) 
 
 def test_nothing_runs_more_often_than_in_plain_python() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "untouched.counts"]
-    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
+    done = forked.python("import runpy; runpy.run_module('untouched.counts', run_name='__main__')", env=environment)
     *found, methods = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == ""
     assert {line.partition("\t")[0] for line in found} == known.OFTEN, found
