@@ -163,11 +163,22 @@ def positions(world: types.ModuleType) -> list[Any]:
     return found + [value.get() for value in world.__dict__.values() if isinstance(value, contextvars.ContextVar)]
 
 
+def readers_of(kind: type) -> list[Callable[[Any], Any]]:
+    """The readers for values of a type."""
+    return [reader for types_, reader in READERS if issubclass(kind, types_)]
+
+
+readers_of_static = functools.cache(readers_of)
+flags_of = type.__dict__["__flags__"].__get__
+HEAP_TYPE = 1 << 9
+
+
 def own_state(value: Any) -> Any:
     """What a value holds besides references."""
     kind = type(value)
-    held = tuple(reader(value) for types_, reader in READERS if issubclass(kind, types_))
-    return id(kind), held, weakref.getweakrefcount(value)
+    # A class that Python code made may be a part of a world: nothing may keep it.
+    readers = readers_of(kind) if flags_of(kind) & HEAP_TYPE else readers_of_static(kind)
+    return id(kind), tuple([reader(value) for reader in readers]), weakref.getweakrefcount(value)
 
 
 class Snapshot:
