@@ -1,6 +1,6 @@
 //! Machines that code is made for: this one, others that a module names, and LLVM's description of them.
 
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use dynamlir_dialect::{ir::Target as Machine, llvm::set_loop_strength_reduction};
 use inkwell::{
@@ -42,17 +42,21 @@ pub fn vector_bits(machine: &Machine) -> i64 {
     }
 }
 
-/// The machine this process runs on.
+/// The machine this process runs on. It is asked once: a virtual machine's answers about its processor take longer than small kernels.
 pub fn host() -> Machine {
-    let mut machine = Machine {
-        triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
-        cpu: TargetMachine::get_host_cpu_name().to_string(),
-        features: TargetMachine::get_host_cpu_features().to_string(),
-        ..Machine::default()
-    };
-    machine.vector_bits = vector_bits(&machine);
-    machine.library_vector_bits = library_vector_bits(machine.vector_bits);
-    machine
+    static HOST: OnceLock<Machine> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let mut machine = Machine {
+            triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
+            cpu: TargetMachine::get_host_cpu_name().to_string(),
+            features: TargetMachine::get_host_cpu_features().to_string(),
+            ..Machine::default()
+        };
+        machine.vector_bits = vector_bits(&machine);
+        machine.library_vector_bits = library_vector_bits(machine.vector_bits);
+        machine
+    })
+    .clone()
 }
 
 /// Bits of the vectors that torch's products use on this processor, where code uses `vector_bits`: MKL has its code for AVX-512 on
