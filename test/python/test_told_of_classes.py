@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _abc
+import abc
+import json
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import dynamlir
 import numpy as np
@@ -156,3 +159,57 @@ def test_operators_of_tuples_with_their_own() -> None:
         call(Pair(X, X + 1), Pair(X + 2, X + 3))
     finally:
         Pair.__add__ = former  # type: ignore[method-assign]
+
+
+class Hooked(abc.ABC):  # noqa: B024
+    """Counts what it is told to among its own."""
+
+    accepted: ClassVar[list[str]] = []
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        return other.__name__ in json.loads(json.dumps(cls.accepted))
+
+
+class Below(Hooked):
+    """Has the hook from above."""
+
+
+class Around(abc.ABC):  # noqa: B024
+    """Has it below: Python asks those as well."""
+
+
+class Within(Around):
+    """See `Around`."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        return Hooked.__subclasshook__(other)
+
+
+class Told:
+    """An instance is asked about."""
+
+
+@pytest.mark.parametrize("base", [Hooked, Below, Around])
+@pytest.mark.parametrize("asks", [isinstance, lambda value, base: issubclass(type(value), base)])
+def test_a_hook_that_answers_otherwise_once_its_cache_is_reset(base: Any, asks: Any) -> None:
+    value = Told()
+
+    def function(x: Any) -> Any:
+        return x + 1 if asks(value, base) else x + 2
+
+    compiled = dynamlir.compile(function)
+    classes = (Hooked, Below, Around, Within)
+    try:
+        for accepted in ([], ["Told"], []):
+            Hooked.accepted[:] = accepted
+            for forgets in (_abc._reset_caches, abc.ABCMeta._abc_caches_clear):
+                assert torch.equal(compiled(X), function(X))
+                for each in classes:
+                    forgets(each)
+                assert torch.equal(compiled(X), function(X))
+    finally:
+        Hooked.accepted.clear()
+        for each in classes:
+            _abc._reset_caches(each)

@@ -1,13 +1,19 @@
 //! What abstract base classes answered: `issubclass(C, A)`, where `A` counts among its own what is registered with it.
 //!
-//! Python counts registrations. Until the number changes, what was answered holds; then the questions are asked again.
+//! Python counts registrations. Until the number changes, what was answered holds; then the questions are asked again. Where a hook of the
+//! user's answers, they are asked at each call.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
+use dynamlir_cpython_abi::types;
 use pyo3::{
+    intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyType, PyWeakrefReference},
+    types::{PyFunction, PyType, PyWeakrefReference},
 };
 
 /// An answer that a capture got. See [`crate::GuardBuilder::registered`].
@@ -34,6 +40,8 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Registered {
     answers: Vec<Held>,
     asked: AtomicU64,
+    /// Whether a hook of the user's has a say: Python keeps what it said, but may be told to forget that, which it does not count.
+    hooked: bool,
 }
 
 /// An answer, its classes held weakly.
@@ -48,6 +56,37 @@ struct Held {
 fn count(py: Python<'_>) -> PyResult<u64> {
     static TOKEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     dynamlir_cpython_abi::import_once(py, &TOKEN, "_abc", "get_cache_token")?.call0()?.extract()
+}
+
+/// Where hooks are that answer by what a class has, which is guarded by itself.
+const KNOWN_HOOKS: [&str; 7] = ["_collections_abc", "collections.abc", "typing", "typing_extensions", "os", "contextlib", "importlib.abc"];
+
+/// Returns true if a class, or one that is derived from it, has a `__subclasshook__` that somebody has written in Python.
+fn is_hooked(base: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (py, name) = (base.py(), intern!(base.py(), "__subclasshook__"));
+    let below = dynamlir_cpython_abi::import(py, "builtins")?.getattr("type")?.getattr(intern!(py, "__subclasses__"))?;
+    let (mut waiting, mut seen) = (vec![base.clone()], HashSet::new());
+    while let Some(class) = waiting.pop() {
+        let Ok(known) = class.cast::<PyType>().cloned() else { continue };
+        if !seen.insert(class.as_ptr() as usize) {
+            continue;
+        }
+        let bases = if seen.len() == 1 { types::mro(&known)? } else { vec![known] };
+        for of in bases {
+            let own = types::dict(&of)?;
+            if !own.contains(name)? {
+                continue;
+            }
+            if let Some(function) = own.get_item(name)?.getattr_opt(intern!(py, "__func__"))?
+                && function.is_exact_instance_of::<PyFunction>()
+                && !KNOWN_HOOKS.contains(&function.getattr(intern!(py, "__module__"))?.extract::<String>().unwrap_or_default().as_str())
+            {
+                return Ok(true);
+            }
+        }
+        waiting.extend(below.call1((&class,))?.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+    }
+    Ok(false)
 }
 
 impl Registered {
@@ -65,8 +104,9 @@ impl Registered {
                 expected: answer.expected,
             })
         };
+        let hooked = answers.iter().try_fold(false, |hooked, answer| Ok::<_, PyErr>(hooked || is_hooked(answer.base.bind(py))?))?;
         let answers = answers.iter().map(held).collect::<PyResult<_>>()?;
-        Ok(Self { answers, asked: AtomicU64::new(NEVER) })
+        Ok(Self { answers, asked: AtomicU64::new(NEVER), hooked })
     }
 
     /// Whether nothing was asked.
@@ -79,7 +119,7 @@ impl Registered {
     /// # Errors
     /// What Python raised.
     pub fn current(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(count(py)? == self.asked.load(Ordering::Relaxed))
+        Ok(!self.hooked && count(py)? == self.asked.load(Ordering::Relaxed))
     }
 
     /// The first answer that is another one now, as a predicate. Asks them all, which may run Python code.
