@@ -148,3 +148,54 @@ def test_a_deque_that_changes_while_it_is_iterated() -> None:
             run(X, own)
         told.append(shown(list(own)))
     assert told[0] == told[1]
+
+
+def set_by_index(x, q):
+    q[0] = q[-1] = x
+    return x + q[0]
+
+
+def swapped(x, q):
+    q[0], q[2] = q[2], q[0]
+    return q[1] + x
+
+
+def turned(x, q):
+    q.reverse()
+    return q[0] + x
+
+
+def turned_and_set(x, q):
+    q.reverse()
+    q[1] = x * 3
+    return [item + 1 for item in q]
+
+
+def set_and_added(x, q):
+    q[1] = x * 2
+    q.append(q[1])
+    return q[0] + x
+
+
+def set_and_dropped(x, q):
+    q[1] = x * 2
+    del q[0]
+    return q[0] + x
+
+
+@pytest.mark.parametrize("function", [set_by_index, swapped, turned, turned_and_set, set_and_added, set_and_dropped])
+def test_who_iterates_meanwhile(function: Any) -> None:
+    def world(compile_):
+        compiled, told = compile_(function), []
+        for _ in range(2):
+            q = collections.deque([X, X + 1, X + 2])
+            iterator = iter(q)
+            told.append([next(iterator), compiled(X * 5, q)])
+            try:
+                told[-1] += iterator
+            except RuntimeError as error:
+                told[-1].append(str(error))
+            told[-1].append(list(q))
+        return told
+
+    alike(world)

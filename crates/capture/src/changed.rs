@@ -297,7 +297,7 @@ impl<'py> Capture<'py> {
             let copy = self.copy_to_change(container, source)?;
             self.apply(&copy, &written)?;
             if copy.is_exact_instance_of::<PyList>() || copy.is_instance_of::<PyDict>() || is_deque(&copy)? {
-                self.settle(container, source);
+                self.settle(container, source, method);
                 return Ok(());
             }
         }
@@ -334,20 +334,24 @@ impl<'py> Capture<'py> {
         self.refuse_watched_in(container, source)?;
         self.refuse_watched_in(&copy, source)?;
         // What is called back sees the copy.
-        self.settle(container, source);
+        self.settle(container, source, method);
         let args = self.keyed_as_in_copy(&copy, method, args)?;
         self.mutate(&copy.getattr(method)?, method, &args, kwargs)
     }
 
-    /// Has what the copy of a container holds in the end stand for all that was done to it.
-    fn settle(&self, container: &Bound<'py, PyAny>, source: SourceId) {
+    /// Has what the copy of a container holds in the end stand for all that was done to it, of which this method was the latest.
+    fn settle(&self, container: &Bound<'py, PyAny>, source: SourceId, method: &str) {
+        // Whoever iterates over a deque goes on where its items are only replaced.
+        let replaces = |method: &str| matches!(method, "__setitem__" | "reverse");
+        let address = container.as_ptr() as usize;
+        let only_replaces = replaces(method) && self.writes.changes(address).iter().all(|written| replaces(&written.name));
         self.writes.settle_contents(Written {
             kind: WrittenKind::Contents,
             owner: container.clone().unbind(),
             storage: container.as_ptr() as usize,
             source,
             stored: source,
-            name: String::new(),
+            name: if only_replaces { "__setitem__".to_owned() } else { String::new() },
             key: None,
             value: None,
             location: self.location(),
@@ -381,7 +385,7 @@ impl<'py> Capture<'py> {
         }
         if self.has_defaults(&copy)? {
             // C code that looks for a key puts a default into it.
-            self.settle(container, source);
+            self.settle(container, source, "__missing__");
         }
         Ok(copy)
     }

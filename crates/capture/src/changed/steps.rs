@@ -3,7 +3,7 @@
 use dynamlir_frame::{AfterGraph, Recipe};
 use pyo3::{
     prelude::*,
-    types::{PyList, PySlice},
+    types::{PyInt, PyList, PySlice},
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,6 +39,19 @@ impl<'py> Capture<'py> {
             let items = list.iter().map(|item| self.recipe(&Tracked::new(item), outputs)).collect::<Outcome<_>>()?;
             let given = vec![target(), Recipe::Constant(whole), Recipe::List(items)];
             return Ok(vec![AfterGraph::Call { method: method("__setitem__")?, given }]);
+        }
+        if is_deque(&copy)? && written.name == "__setitem__" {
+            let pairs = container.try_iter()?.zip(copy.try_iter()?).enumerate();
+            let mut steps = Vec::new();
+            for (at, (was, item)) in pairs {
+                let (was, item) = (was?, item?);
+                if !self.stands_for(&item, &was) {
+                    let at = Recipe::Constant(PyInt::new(self.py, at).into_any().unbind());
+                    let given = vec![target(), at, self.recipe(&Tracked::new(item), outputs)?];
+                    steps.push(AfterGraph::Call { method: method("__setitem__")?, given });
+                }
+            }
+            return Ok(steps);
         }
         if is_deque(&copy)? {
             let items = copy.try_iter()?.map(|item| self.recipe(&Tracked::new(item?), outputs)).collect::<Outcome<_>>()?;
