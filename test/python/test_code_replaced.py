@@ -154,3 +154,21 @@ def test_reset_forgets_other_code():
     settled(compiled, X)
     compiled.reset()
     assert settled(compiled, X)[1] == 1
+
+
+def test_the_entries_of_all_codes_are_shown():
+    function = number(3)
+    compiled = dynamlir.compile(function)
+    compiled(X)
+    first = compiled._cache[0]
+    function.__code__ = number(4).__code__
+    compiled(X)
+    assert len(compiled._cache) == 2
+    for entry, factor in zip(compiled._cache, (3, 4), strict=True):
+        # Each is bytecode of the function that it was made of.
+        assert entry.check_fn.check_all(X)
+        assert torch.equal(entry.function(X), X * factor + 2)
+        assert entry.check_fn({"x": X, "y": 2})
+    assert first.code is compiled._cache[0].code
+    compiled.reset()
+    assert len(compiled._cache) == 0

@@ -255,6 +255,11 @@ impl Callable {
         &self.function
     }
 
+    /// The code that it was made of.
+    pub fn code(&self) -> &Py<PyAny> {
+        &self.code
+    }
+
     /// The cache of its code.
     pub fn cache(&self) -> &Cache {
         self.share.cache()

@@ -25,6 +25,11 @@ impl Successors {
 }
 
 impl Callable {
+    /// It, and those that stand for it while its function has other code, the oldest first.
+    pub fn of_all_codes(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        std::iter::once(self.clone()).chain(self.successors.all()).collect()
+    }
+
     /// The callable that stands for this one while its function has the code that it has now.
     ///
     /// # Errors

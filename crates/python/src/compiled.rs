@@ -159,7 +159,7 @@ impl Backend for PythonCompiler {
         let py = miss.function.py();
         let compiler = self.object.bind(py);
         if miss.from.is_none() && compiler.call_method0("shows_bytecode")?.is_truthy()? {
-            match entries::code(entry, miss.function) {
+            match entries::code(py, entry, miss.callable) {
                 Ok(code) => compiler.call_method1("show", (code,))?,
                 Err(error) => compiler.call_method1("show", (error.value(py),))?,
             };
@@ -365,9 +365,9 @@ pub fn forget_entries() {
     dynamlir_frame::forget_all();
 }
 
-pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Callable> {
+pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Arc<Callable>> {
     let compiled: Option<&Compiled> = callee_of(object);
-    compiled.map(|compiled| &*compiled.0).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
+    compiled.map(|compiled| &compiled.0).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
 }
 
 /// An attribute of compiled functions, unless what was compiled has one of that name: unlike a property it gives way to that.

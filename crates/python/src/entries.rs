@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dynamlir_cpython_abi::callable::Arguments;
-use dynamlir_frame::{Entry, EntryCode, Run};
+use dynamlir_frame::{Callable, Entry, EntryCode, Run};
 use dynamlir_guards::{Checked, Failure, Inputs, Roots};
 use pyo3::{
     exceptions::{PyIndexError, PyKeyError, PyRuntimeError},
@@ -17,24 +17,24 @@ use crate::{
     guards::{Told, told},
 };
 
-/// The code of an entry, for the function that it is of: the function's own for one that is plain Python.
-pub fn code<'py>(entry: &Entry, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = function.py();
-    Ok(match written(entry, function)? {
+/// The code of an entry of a callable: the function's own for one that is plain Python.
+pub fn code<'py>(py: Python<'py>, entry: &Entry, callable: &Callable) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match written(py, entry, callable)? {
         Some((_, code)) => code.bind(py).clone(),
-        None => function.getattr("__code__")?,
+        None => callable.code().bind(py).clone(),
     })
 }
 
 /// An entry's code, made when it is first asked for.
-fn written<'a>(entry: &'a Entry, function: &Bound<'_, PyAny>) -> PyResult<Option<&'a (EntryCode, Py<PyAny>)>> {
+fn written<'a>(py: Python<'_>, entry: &'a Entry, callable: &Callable) -> PyResult<Option<&'a (EntryCode, Py<PyAny>)>> {
     if let Some(known) = entry.written.get() {
         return Ok(Some(known));
     }
-    let (original, globals) = (function.getattr("__code__")?, function.getattr("__globals__")?.cast_into::<PyDict>()?);
-    let like = bytecode::object(bytecode::version(function.py())?, &original)?;
+    let original = callable.code().bind(py);
+    let globals = callable.function().bind(py).getattr("__globals__")?.cast_into::<PyDict>()?;
+    let like = bytecode::object(bytecode::version(py)?, original)?;
     let Some(made) = dynamlir_frame::write(entry, &like, &globals)? else { return Ok(None) };
-    let code = bytecode::build(&original, &made.code)?.unbind();
+    let code = bytecode::build(original, &made.code)?.unbind();
     Ok(Some(entry.written.get_or_init(|| (made, code))))
 }
 
@@ -50,9 +50,13 @@ impl CacheView {
         Self { owner }
     }
 
-    fn entries(&self, py: Python<'_>) -> PyResult<Vec<Arc<Entry>>> {
-        let callable = of(self.owner.bind(py))?;
-        Ok(callable.cache().of_key(callable.key()))
+    /// The entries, each with the callable of the code that it was made of.
+    fn entries(&self, py: Python<'_>) -> PyResult<Vec<(Arc<Callable>, Arc<Entry>)>> {
+        let of_code = |callable: Arc<Callable>| {
+            let entries = callable.cache().of_key(callable.key());
+            entries.into_iter().map(move |entry| (callable.clone(), entry))
+        };
+        Ok(of(self.owner.bind(py))?.of_all_codes().into_iter().flat_map(of_code).collect())
     }
 }
 
@@ -65,8 +69,9 @@ impl CacheView {
     fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<CacheEntry> {
         let entries = self.entries(py)?;
         let at = if index < 0 { index + entries.len() as isize } else { index };
-        let entry = usize::try_from(at).ok().and_then(|at| entries.get(at)).ok_or_else(|| PyIndexError::new_err("no such entry"))?;
-        let guards = Py::new(py, EntryGuards { owner: self.owner.clone_ref(py), entry: entry.clone() })?;
+        let found = usize::try_from(at).ok().and_then(|at| entries.get(at)).ok_or_else(|| PyIndexError::new_err("no such entry"))?;
+        let (callable, entry) = found;
+        let guards = Py::new(py, EntryGuards { callable: callable.clone(), entry: entry.clone() })?;
         let compiled = match &entry.run {
             Run::Graph { graph, .. } => graph.callable(py),
             Run::Plain(_) => py.None(),
@@ -83,10 +88,9 @@ fn with_code<'py>(function: &Bound<'py, PyAny>, code: &Bound<'py, PyAny>, global
     Ok(made)
 }
 
-/// The names of a function's parameters, `*args` and `**kwargs` included.
-fn parameters<'py>(function: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
-    let code = function.getattr("__code__")?;
-    let like = bytecode::object(bytecode::version(function.py())?, &code)?;
+/// The names of the parameters of a function of this code, `*args` and `**kwargs` included.
+fn parameters<'py>(code: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
+    let like = bytecode::object(bytecode::version(code.py())?, code)?;
     let names = code.getattr("co_varnames")?.cast_into::<PyTuple>()?;
     names.iter().take(like.parameter_count()).map(|name| Ok(name.cast_into()?)).collect()
 }
@@ -108,17 +112,17 @@ impl CacheEntry {
     #[getter]
     fn code<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let guards = self.guards.get();
-        code(&guards.entry, of(guards.owner.bind(py))?.function().bind(py))
+        code(py, &guards.entry, &guards.callable)
     }
 
     /// The function's globals as they are now, in a new dict, with what the code needs besides.
     #[getter]
     fn globals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let guards = self.guards.get();
-        let function = of(guards.owner.bind(py))?.function().bind(py);
+        let function = guards.callable.function().bind(py);
         let own = function.getattr("__globals__")?.cast_into::<PyDict>()?;
         let globals = own.copy()?;
-        if let Some((written, _)) = written(&guards.entry, function)? {
+        if let Some((written, _)) = written(py, &guards.entry, &guards.callable)? {
             written.install(&globals, &own, &guards.entry)?;
         }
         Ok(globals)
@@ -127,7 +131,7 @@ impl CacheEntry {
     /// A function of the code: with the defaults and the closure that the compiled one has now.
     #[getter]
     fn function<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let function = of(self.guards.get().owner.bind(py))?.function().bind(py);
+        let function = self.guards.get().callable.function().bind(py);
         with_code(function, &self.code(py)?, self.globals(py)?.as_any())
     }
 
@@ -153,7 +157,7 @@ impl CacheEntry {
 /// The guards of one entry.
 #[pyclass(frozen)]
 pub struct EntryGuards {
-    owner: Py<PyAny>,
+    callable: Arc<Callable>,
     entry: Arc<Entry>,
 }
 
@@ -173,9 +177,8 @@ impl EntryGuards {
         let mut values: Vec<_> = args.iter().collect();
         let names: Vec<_> = kwargs.into_iter().flatten().map(|(name, value)| (name, values.push(value)).0).collect();
         let names = PyTuple::new(args.py(), names)?;
-        let owner = self.owner.bind(args.py());
         let arguments = Arguments::new(args.py(), &values, Some(&names));
-        let found = of(owner)?.with_slots(arguments, then)?;
+        let found = self.callable.with_slots(arguments, then)?;
         found.ok_or_else(|| PyRuntimeError::new_err("these are not arguments of the function"))
     }
 }
@@ -210,9 +213,8 @@ impl EntryGuards {
     #[pyo3(signature = (locals, globals=None))]
     fn __call__<'py>(&self, locals: &Bound<'py, PyAny>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
         let py = locals.py();
-        let callable = of(self.owner.bind(py))?;
-        let function = callable.function().bind(py);
-        let names = parameters(function)?;
+        let (function, code) = (self.callable.function().bind(py), self.callable.code().bind(py));
+        let names = parameters(code)?;
         let value = |name: &Bound<'py, PyString>| match locals.get_item(name) {
             Err(error) if error.is_instance_of::<PyKeyError>(py) => Ok(None),
             found => found.map(Some),
@@ -221,7 +223,7 @@ impl EntryGuards {
         let locals: Vec<_> = values.iter().map(Option::as_ref).collect();
         let own = function.getattr("__globals__")?;
         let other = globals.filter(|globals| !globals.is(&own));
-        let other = other.map(|globals| with_code(function, &function.getattr("__code__")?, globals)).transpose()?;
+        let other = other.map(|globals| with_code(function, code, globals)).transpose()?;
         let roots = Roots { function: other.as_ref().unwrap_or(function), locals: &locals };
         Ok(self.entry.guards.failures(roots)?.is_empty())
     }
