@@ -118,3 +118,42 @@ def test_a_type_of_autocast_that_is_set_within_is_asked_of_what_was_before():
     for _ in range(3):
         torch.testing.assert_close(compiled(x), casts(x))
     assert len(compiled._cache) == 1
+
+
+def of_a_module(q):
+    return attention(q, q, q, need_weights=False)[0] + 1
+
+
+attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+
+
+@pytest.mark.parametrize("function", [attend, of_a_module])
+def test_what_is_set_around_a_call_is_noticed(function):
+    q = Q[0]
+    compiled = dynamlir.compile(function, fullgraph=True)
+    switch, kernels = torch.backends.cuda.enable_flash_sdp, [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]
+    compiled(q)
+    entries = len(compiled._cache)
+    switch(False)
+    torch.testing.assert_close(compiled(q), function(q))
+    assert len(compiled._cache) == entries + 1
+    switch(True)
+    with sdpa_kernel(kernels):
+        torch.testing.assert_close(compiled(q), function(q))
+        assert len(compiled._cache) == entries + 1
+    with sdpa_kernel(kernels[1:]):
+        torch.testing.assert_close(compiled(q), function(q))
+    assert len(compiled._cache) == entries + 2
+    torch.testing.assert_close(compiled(q), function(q))
+    assert len(compiled._cache) == entries + 2
+
+
+def test_what_computes_no_attention_does_not_look():
+    def function(q):
+        return q.relu() @ q.mT
+
+    compiled = dynamlir.compile(function, fullgraph=True)
+    compiled(Q)
+    with sdpa_kernel(SDPBackend.MATH):
+        compiled(Q)
+    assert len(compiled._cache) == 1

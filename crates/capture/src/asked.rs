@@ -16,6 +16,9 @@ use crate::{
     state::{Capture, Outcome, Tracked, type_name},
 };
 
+/// Torch's functions of which the user's settings choose the kernel.
+const CHOOSES: [&str; 3] = ["scaled_dot_product_attention", "_native_multi_head_attention", "_transformer_encoder_layer_fwd"];
+
 impl<'py> Capture<'py> {
     /// A call of a function of C's that reads a setting: each check asks it again.
     pub(crate) fn ask_again(&self, function: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
@@ -82,6 +85,18 @@ impl<'py> Capture<'py> {
             if !self.guarded(self.guards.equals(device, &mode.getattr("device")?))? {
                 return self.break_graph(reason::FUNCTION_MODE, type_name(&mode));
             }
+        }
+        Ok(())
+    }
+
+    /// Guards what was set around the call of that which decides on torch's kernel for an operator: with another one, numbers are rounded
+    /// otherwise.
+    pub(crate) fn guard_choices(&self, operator: &str) -> Outcome<()> {
+        if !CHOOSES.contains(&operator) {
+            return Ok(());
+        }
+        for setting in dynamlir_cpython_abi::import(self.py, "dynamlir.choices")?.call_method0("deciding")?.try_iter()? {
+            self.ask_again(&setting?, &[], &Vec::new())?;
         }
         Ok(())
     }

@@ -308,6 +308,7 @@ impl<'py> Capture<'py> {
         let location = self.location();
         let place = PyList::new(py, location.iter().cloned())?;
         let (ops, told) = (self.op_count(), self.unbacked_count());
+        self.guard_choices(&target.base)?;
         if matches!(form, Form::State | Form::Whole) {
             self.layers.note_unrepeatable();
         }
