@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import functools
 import inspect
+import itertools
 import operator
 import re
 import threading
@@ -268,3 +270,49 @@ def test_what_accelerators_there_are() -> None:
         return x * 2 if torch.fx._symbolic_trace.is_fx_tracing() else x * 3
 
     alike(calls(function))
+
+
+def descending(a, b):
+    return b - a
+
+
+def by_size(a, b):
+    return a[0] - b[0] if a[0] != b[0] else a[1].numel() - b[1].numel()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + sorted([3, 1, 2], key=functools.cmp_to_key(descending))[0],
+        lambda x: [item[1] + 1 for item in sorted([(3, x), (1, x * 2), (1, x[:1])], key=functools.cmp_to_key(by_size))],
+        lambda x: x + max([3, 1, 2], key=functools.cmp_to_key(lambda a, b: descending(a, b))),
+        lambda x: x + min((x.ndim, 7), key=functools.cmp_to_key(operator.sub)),
+        lambda x: [x * len(list(g)) for _, g in itertools.groupby([2, 2, 3], functools.cmp_to_key(descending))],
+    ],
+)
+def test_keys_made_of_comparisons(function: Any) -> None:
+    alike(calls(function))
+
+
+def test_what_a_comparison_reads_is_guarded() -> None:
+    def world(compile_):
+        order, numbers = {"sign": 1}, [3, 1, 2]
+
+        def compares(a, b):
+            return (a - b) * order["sign"]
+
+        def function(x, mine):
+            own = list(mine)
+            own.sort(key=functools.cmp_to_key(compares))
+            return x * own[0] + sorted(numbers, key=functools.cmp_to_key(compares))[-1]
+
+        compiled = compile_(function)
+        told = []
+        for sign in (1, -1, 1):
+            order["sign"] = sign
+            told.append(compiled(X, (5, 4, 6)))
+            numbers.append(sign * 9)
+            told.append(compiled(X, (5, 7, 6)))
+        return told
+
+    alike(world)

@@ -61,6 +61,23 @@ pub(crate) fn unwrapped<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     }
 }
 
+/// The function by which what `functools.cmp_to_key` made has values compared; None of anything else.
+fn compared_by<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    let class = CLASS.get_or_try_init(py, || {
+        let min = dynamlir_cpython_abi::import(py, "builtins")?.getattr("min")?;
+        let made = dynamlir_cpython_abi::import(py, "functools")?.getattr("cmp_to_key")?.call1((min,))?;
+        PyResult::Ok(made.get_type().into_any().unbind())
+    })?;
+    if !object.get_type().is(class) {
+        return Ok(None);
+    }
+    let referents = dynamlir_cpython_abi::import(py, "gc")?.call_method1("get_referents", (object,))?;
+    // Its class comes before it.
+    referents.try_iter()?.find(|found| !found.as_ref().is_ok_and(|found| found.is(class))).transpose()
+}
+
 /// Whether a function of that name, which the effect table knows, calls back.
 pub(crate) fn calls_back(name: &str) -> bool {
     CALLERS.iter().any(|(known, ..)| *known == name)
@@ -91,6 +108,13 @@ impl<'py> Capture<'py> {
         let is_python = |object: &Bound<'py, PyAny>| object.is_exact_instance_of::<PyFunction>();
         let is_method = object.get_type().is(dynamlir_cpython_abi::import(self.py, "types")?.getattr("MethodType")?);
         if object.is_none() || is_python(object) || is_method && is_python(&object.getattr("__func__")?) {
+            return Ok(value.clone());
+        }
+        if compared_by(object)?.is_some_and(|function| is_python(&function)) {
+            // What it calls is seen, and stays the same for each of them.
+            if let Some(source) = self.source_of(object).filter(|_| !self.is_young(object)) {
+                self.pin(object, source)?;
+            }
             return Ok(value.clone());
         }
         let made = dynamlir_interpreter::suspended(|| wrapper(self.py)?.0.bind(self.py).call1((object,)))?;
