@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 
 import dynamlir
@@ -215,6 +216,83 @@ def counted(x):
     return result, first, weakref.getweakrefcount(held)
 
 
+def a_storage_by_reference(x):
+    held = x + 1
+    reference = weakref.ref(held.untyped_storage())
+    del held
+    log.append(reference() is None)
+    return x * 2
+
+
+def a_storage_of_a_view(x):
+    held = [(x + 1)[:1]]
+    reference = weakref.ref(held[0].untyped_storage())
+    plain()
+    log.append(reference() is None)
+    held = None
+    log.append(reference() is None)
+    return x * 2, held
+
+
+def a_storage_that_is_shared(x):
+    held = x + 1
+    other = held[:1]
+    reference = weakref.ref(held.untyped_storage())
+    del held
+    log.append(reference() is None)
+    other = other * 2
+    log.append(reference() is None)
+    return other
+
+
+@contextlib.contextmanager
+def opened(resource):
+    yield
+
+
+@contextlib.contextmanager
+def opened_with_its_own():
+    resource = Resource()  # noqa: F841
+    yield
+
+
+def an_open_with(x):
+    with opened(Resource()):
+        y = x + 1
+        log.append("within")
+    log.append("after")
+    return y
+
+
+def an_open_with_around_a_break(x):
+    with opened(Resource()):
+        y = x + 1
+        plain()
+        log.append("within")
+    log.append("after")
+    return y * 2
+
+
+def an_open_with_of_its_own(x):
+    with opened_with_its_own():
+        y = x + 1
+        plain()
+        y = y * 2
+        log.append("within")
+    log.append("after")
+    return y * 2
+
+
+def an_open_with_that_is_raised_through(x):
+    try:
+        with opened_with_its_own(), opened(Resource()):
+            log.append("within")
+            raise KeyError
+    except KeyError:
+        log.append("caught")
+    return x * 2
+
+
 FUNCTIONS = [
     assigned_anew,
     deleted,
@@ -237,6 +315,13 @@ FUNCTIONS = [
     a_tensor_of_a_function,
     swapped,
     counted,
+    a_storage_by_reference,
+    a_storage_of_a_view,
+    a_storage_that_is_shared,
+    an_open_with,
+    an_open_with_around_a_break,
+    an_open_with_of_its_own,
+    an_open_with_that_is_raised_through,
 ]
 
 

@@ -137,12 +137,18 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(object) {
             return Ok(false);
         }
-        let references = dynamlir_interpreter::suspended(|| {
-            dynamlir_cpython_abi::import(self.py, "_weakref")?.call_method1(intern!(self.py, "getweakrefs"), (object,))
-        })?;
-        for reference in references.try_iter()? {
-            if !is_bookkeeping(&reference?)? {
-                return Ok(true);
+        let list = dynamlir_cpython_abi::import(self.py, "_weakref")?.getattr("getweakrefs")?;
+        // A tensor's storage dies with it, unless others have it. Some kinds of tensors have none.
+        let storage = if self.torch.is_tensor(object) {
+            dynamlir_interpreter::suspended(|| object.call_method0(intern!(self.py, "untyped_storage"))).ok()
+        } else {
+            None
+        };
+        for object in std::iter::once(object).chain(&storage) {
+            for reference in dynamlir_interpreter::suspended(|| list.call1((object,)))?.try_iter()? {
+                if !is_bookkeeping(&reference?)? {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
@@ -158,6 +164,12 @@ impl<'py> Capture<'py> {
         };
         if args.first().is_some_and(|referent| stands(&referent.object)) {
             return self.break_graph(reason::SIDE_EFFECT, "a weak reference to what a variable has held since before the graph");
+        }
+        let storage = dynamlir_cpython_abi::import(self.py, "torch")?.getattr("UntypedStorage")?;
+        if let Some(referent) = args.first()
+            && referent.object.is_instance(&storage)?
+        {
+            return self.break_graph(reason::SIDE_EFFECT, "a weak reference to a tensor's storage");
         }
         if let Some(referent) = args.first()
             && self.torch.is_fake(&referent.object)
