@@ -138,10 +138,10 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             "How many entries there may be for one code object, of all that was compiled from it.",
         ),
         "unroll_limit": _number(
-            10_000,
+            2_000,
             "DYNAMLIR_UNROLL_LIMIT",
             "How many operations of one line, called on the same way, a graph may have. A longer loop goes on in "
-            "Python, with a graph for each turn.",
+            "Python, with a graph for each turn; so does one that computes for long without an operation.",
         ),
         "dump": _folder(
             "DYNAMLIR_DUMP",

@@ -27,7 +27,7 @@ def test_defaults() -> None:
         "on_plain": "warn",
         "recompile_limit": 8,
         "accumulated_recompile_limit": 256,
-        "unroll_limit": 10_000,
+        "unroll_limit": 2_000,
         "dump": None,
         "threads": None,
         "no_cache": False,

@@ -101,3 +101,77 @@ def test_calls_from_several_lines_are_no_loop():
 def test_it_says_where_and_what_to_do():
     with pytest.raises(dynamlir.Unsupported, match=r"more than 8 operations of one line[\s\S]*unroll_limit"):
         dynamlir.compile(counted, fullgraph=True)(torch.ones(2), 100)
+
+
+layer = torch.nn.Linear(2, 2)
+
+
+def of_a_module(x, turns):
+    with torch.no_grad():
+        for _ in range(turns):
+            x = layer(x)
+    return x
+
+
+def test_a_module_that_is_called_in_a_loop():
+    x = torch.ones(2)
+    compiled = dynamlir.compile(of_a_module)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, 3 * LIMIT), of_a_module(x, 3 * LIMIT))
+    assert "long-loop" in {event.reason for event in dynamlir.fallbacks()}
+
+
+def summed(x, turns):
+    total = 0
+    for turn in range(turns):
+        total += turn % 3
+    return x * 2 + total
+
+
+def collected(x, turns):
+    found, at = [], 0
+    while at < turns:
+        found.append(at * 2)
+        at += 1
+    return x + found[-1]
+
+
+def counted_elsewhere(x, turns):
+    for turn in range(turns):
+        table[turn] = str(turn)
+    return x + len(table)
+
+
+def of_functions(x, turns):
+    def further(left):
+        return left % 5 + 1
+
+    return x + sum(map(further, range(turns)))
+
+
+table: dict[int, str] = {}
+
+
+@pytest.mark.parametrize("loop", [summed, collected, counted_elsewhere, of_functions])
+def test_a_long_loop_of_python_alone_goes_on_in_python(loop):
+    x, turns = torch.ones(2), 200 * LIMIT
+    compiled = dynamlir.compile(loop)
+    for more in range(3):
+        assert torch.equal(compiled(x, turns + more), loop(x, turns + more))
+    assert "long-loop" in {event.reason for event in dynamlir.fallbacks()}
+
+
+def test_it_says_so_of_python_alone():
+    with pytest.raises(dynamlir.Unsupported, match=r"without an operation on tensors[\s\S]*unroll_limit"):
+        dynamlir.compile(summed, fullgraph=True)(torch.ones(2), 2000)
+
+
+def test_much_python_between_operations_is_one_graph():
+    def function(x):
+        for _ in range(10):
+            x = x + sum(i % 2 for i in range(40))
+        return x
+
+    x = torch.ones(2)
+    with dynamlir.config.patch(unroll_limit=100):
+        assert torch.equal(dynamlir.compile(function, fullgraph=True)(x), function(x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import dynamlir
 import pytest
 import torch
@@ -134,3 +136,113 @@ def test_modules_with_hooks_are_one_graph():
         log.clear()
         assert torch.equal(compiled(x), x * 2 + 1)
         assert log == ["before", "inner", ("after", False), "always"]
+
+
+def caught(x):
+    try:
+        if torch.compiler.is_compiling():
+            raise ValueError("not here")
+        return x + 1
+    except ValueError:
+        return x + 2
+
+
+def suppressed(x):
+    def checked(compiles):
+        return {False: 1}[compiles]
+
+    with contextlib.suppress(KeyError):
+        return x + checked(torch.compiler.is_dynamo_compiling())
+    return x * 5
+
+
+def caught_further_out(x):
+    def function(y):
+        if torch.compiler.is_exporting() or torch.compiler.is_compiling():
+            raise TypeError("not here")
+        return y.sin()
+
+    try:
+        return function(x * 2) + 1
+    except TypeError:
+        return x
+
+
+def caught_at_an_operator(x):
+    try:
+        return x.view(7 if torch.compiler.is_compiling() else -1) + 1
+    except RuntimeError:
+        return x - 1
+
+
+class Careful(torch.nn.Module):
+    def forward(self, x):
+        try:
+            if torch.compiler.is_compiling():
+                raise AssertionError
+        except AssertionError:
+            return x
+        return x * 3
+
+
+careful = Careful()
+
+
+def caught_in_a_module(x):
+    return careful(x) + 1
+
+
+@pytest.mark.parametrize(
+    "function", [caught, suppressed, caught_further_out, caught_at_an_operator, caught_in_a_module]
+)
+def test_what_is_caught_that_was_raised_because_it_is_compiled(function):
+    x = torch.arange(3.0)
+    compiled = dynamlir.compile(function, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(x), function(x))
+
+
+def broken_before_it_raises(x):
+    if torch.compiler.is_compiling():
+        x = x * 2
+        torch._dynamo.graph_break()
+        raise ValueError("not here")
+    return x + 1
+
+
+def asked_before_a_break(x):
+    compiles = torch.compiler.is_compiling()
+    print(end="")
+    if compiles:
+        raise ValueError("not here")
+    return x + 1
+
+
+def asked_within_before_a_break(x):
+    def function(y):
+        return [] if torch.compiler.is_dynamo_compiling() else [y]
+
+    found = function(x * 2)
+    print(end="")
+    return found.pop() + 1
+
+
+@pytest.mark.parametrize("function", [broken_before_it_raises, asked_before_a_break, asked_within_before_a_break])
+def test_what_raises_after_a_break_because_it_is_compiled(function):
+    x = torch.arange(3.0)
+    with dynamlir.config.patch(on_plain="ignore"):
+        compiled = dynamlir.compile(function)
+        for _ in range(2):
+            assert torch.equal(compiled(x), function(x))
+
+
+def test_what_is_caught_anyway_leaves_the_answer():
+    def function(x):
+        told = torch.compiler.is_compiling()
+        try:
+            return x + {}[1]
+        except KeyError:
+            return x + (1 if told else 2)
+
+    x = torch.arange(3.0)
+    assert torch.equal(dynamlir.compile(function, fullgraph=True)(x), x + 1)

@@ -21,7 +21,7 @@ const MOST_RESTARTS: usize = 6;
 /// it was left.
 ///
 /// Where sizes that only running tells are what it cannot be captured for, it is captured without such.
-pub(crate) fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
+pub(crate) fn pieces_as_told(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
     let first = in_loops_or_not(tables, subject)?;
     if first.is_ok() || !subject.unbacked.any() {
         return Ok(first);

@@ -32,6 +32,7 @@ pub struct Decisions {
     breaks: Breaks,
     every: Option<usize>,
     stop: Option<usize>,
+    denies: bool,
     /// Whether Python calls something else there than the frame would.
     has_instead: bool,
     manner: Manner,
@@ -54,6 +55,7 @@ impl Decisions {
             breaks: subject.breaks,
             every: subject.every,
             stop: subject.stop,
+            denies: subject.denies,
             has_instead: subject.instead.is_some(),
             manner,
             opaque: state.progress.opaque.get(),
@@ -235,6 +237,7 @@ impl Audit {
             breaks: decisions.breaks,
             every: decisions.every,
             stop: decisions.stop,
+            denies: decisions.denies,
             replays: Some(decisions),
             ..Subject::new(call.function, &call.given.args, Some(&call.given.kwargs))
         };

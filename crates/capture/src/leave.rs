@@ -39,9 +39,13 @@ impl<'py> Capture<'py> {
     pub(crate) fn note_exit(&self, frame: &Activation<'py>, unwind: Option<&Unwind>) {
         let progress = &self.progress;
         let place = Rc::as_ptr(frame.place()) as usize;
-        if matches!(unwind, Some(Unwind::Raise(_) | Unwind::Reraise(_))) && progress.raising.get().is_none() {
-            progress.raising.set(progress.at.borrow().get(&place).copied());
+        if matches!(unwind, Some(Unwind::Raise(_) | Unwind::Reraise(_))) {
+            self.note_met(frame);
+            if progress.raising.get().is_none() {
+                progress.raising.set(progress.at.borrow().get(&place).copied());
+            }
         }
+        progress.told.borrow_mut().remove(&place);
         if matches!(unwind, Some(Unwind::Abort)) {
             let leaves = !progress.left.borrow().is_empty();
             let done = match () {
@@ -107,7 +111,7 @@ impl<'py> Capture<'py> {
 
     /// How much was recorded until now: operations, and what the program has written.
     fn recorded(&self) -> usize {
-        self.graph.borrow().nodes().len() - self.tensors.inputs.borrow().len() + self.writes.now().0
+        self.graph.borrow().nodes().len() - self.tensors.inputs.borrow().len() + self.writes.noted()
     }
 
     /// A frame is given up: decides before which instruction the frames are to be left. Where the frame does anything else than to call the

@@ -20,6 +20,7 @@ mod consulted;
 mod containers;
 mod contents;
 mod contexts;
+mod denied;
 pub mod effects;
 mod effects_told;
 mod entered;

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use dynamlir_guards::Facet;
 use dynamlir_interpreter::{
-    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Standing, UnaryOp, Unwind,
-    Value, abort, comparison_name, escape_each, operator_name, semantics,
+    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Opcode, Outcome as Run, Policy, Standing, UnaryOp,
+    Unwind, Value, abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -88,6 +88,10 @@ impl Policy for CapturePolicy {
         self.at(frame.py()).note_exit(frame, outcome.err());
     }
 
+    fn catches(&self, frame: &Activation<'_>) {
+        self.at(frame.py()).note_met(frame);
+    }
+
     fn wants_steps(&self, _: &Activation<'_>) -> bool {
         true
     }
@@ -103,6 +107,11 @@ impl Policy for CapturePolicy {
             if progress.is_to_be_left() || frame.place().outer().is_none() {
                 self.at(py).next_step(frame, instruction)?;
             }
+        }
+        if progress.is_idling(self.state.graph.borrow().nodes().len(), effort(instruction.opcode)) {
+            let message = "Python computes for long without an operation on tensors".to_owned();
+            let location = self.at(py).location();
+            return Err(self.at(py).unwind(Halt::Break(GraphBreak { reason: reason::LONG_LOOP, message, location })));
         }
         if let Some(marks) = &progress.marks {
             self.at(py).mark(marks);
@@ -555,5 +564,15 @@ impl Policy for CapturePolicy {
         capture.note_made(&function, owner);
         capture.run(capture.note_cells(frame, code.get()))?;
         Ok(function.into())
+    }
+}
+
+/// How long an instruction takes a capture: as so many that only move or add values.
+fn effort(opcode: Opcode) -> usize {
+    use Opcode as Op;
+    match opcode {
+        Op::LoadAttr | Op::LoadMethod | Op::StoreAttr | Op::LoadGlobal | Op::Call | Op::CallKw | Op::CallFunctionEx => 20,
+        Op::BinarySubscr | Op::StoreSubscr | Op::CompareOp | Op::ContainsOp => 20,
+        _ => 1,
     }
 }

@@ -386,7 +386,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::INTERNAL_ERROR, "a repeated call has done something else");
         }
         self.repeat_stores(region, first, &given);
-        self.ask("note_repeated", (module,))?;
+        self.ask("note_repeated", (module, self.location()))?;
         Ok(Tracked::new(self.remade(&region.result, &values)?))
     }
 

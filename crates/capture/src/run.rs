@@ -17,9 +17,8 @@ use pyo3::{
 use rustc_hash::FxHashSet;
 
 use crate::{
-    attempts::in_pieces,
     audit::Decisions,
-    callbacks,
+    denied::{Told, in_pieces},
     effects::Effects,
     effects_told::SeenEffect,
     entered::Entered,
@@ -30,7 +29,7 @@ use crate::{
     refusals::interruption_behind,
     reports::Reports,
     sizes::{self, Declared, Dynamic, Unbacked, Varying, follow},
-    state::{Capture, Halt, Input, Instead, Progress, State, Tracked},
+    state::{Capture, Halt, Input, Instead, Progress, State, Tracked, defined_at, raised_at},
     torch::Torch,
     unproven::Marks,
 };
@@ -94,6 +93,8 @@ pub struct Captured {
     pub graph_break: Option<GraphBreak>,
     /// Whether the frame itself says that it may.
     pub allowed: bool,
+    /// What was done after the program was told that it is compiled.
+    pub(crate) told: Told,
     /// How it was captured, where that may be done again.
     pub decisions: Option<Decisions>,
 }
@@ -128,6 +129,8 @@ pub struct Broken {
     pub(crate) unrolling: bool,
     /// Whether the frame says that graphs must not break there; None where it says nothing about that.
     pub forbids: Option<bool>,
+    /// What was done after the program was told that it is compiled.
+    pub(crate) told: Told,
 }
 
 /// Whether a frame is captured in pieces, if it cannot be captured whole.
@@ -186,6 +189,8 @@ pub struct Subject<'a, 'py> {
     pub every: Option<usize>,
     /// Before which instruction it is left to Python.
     pub stop: Option<usize>,
+    /// Whether a program that asks if it is compiled is told that it is not.
+    pub denies: bool,
     /// What that calls, and what it is to call in the place of it.
     pub instead: Option<&'a Instead>,
     /// Whether what the call comes to is kept for somebody who looks at it.
@@ -216,6 +221,7 @@ impl<'a, 'py> Subject<'a, 'py> {
             before: Before::Anything,
             every: None,
             stop: None,
+            denies: false,
             instead: None,
             shows: false,
             keeps: false,
@@ -253,6 +259,7 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             unrolling: false,
             instead: None,
             forbids: None,
+            told: Told::default(),
         })),
     }
 }
@@ -307,9 +314,11 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             resumed: from.map_or(0, <[_]>::len),
             unrolls,
             stop,
+            denies: subject.denies,
             every,
             chains: breaks == Breaks::Within,
             leaves_recurrent: !subject.recurrent,
+            patience: session.getattr("patience")?.extract()?,
             marks: manner.tells_uses.then(Marks::default),
             ..Progress::default()
         },
@@ -355,6 +364,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             }
             Capture::new(py, state.clone()).tell_sizes(&inputs)?;
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
+            let told = Capture::new(py, state.clone()).told();
             let decisions = (subject.keeps || subject.replays.is_some()).then(|| Decisions::of(subject, manner, &state));
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
@@ -373,6 +383,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
                 calls_instead,
                 graph_break: None,
                 allowed: false,
+                told,
                 decisions,
             }))
         }
@@ -391,13 +402,14 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             let sizes = state.varying.places();
             let instead = state.progress.instead.take();
             let forbids = Capture::new(py, state.clone()).forbids_breaks()?;
+            let told = Capture::new(py, state.clone()).told();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             // What Python has left stays as it is: no frame is left before it goes on.
             let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
             let unrolling = state.progress.is_unrolling();
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, sizes, blamed, step, unrolling, instead, forbids }))
+            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, sizes, blamed, step, unrolling, instead, forbids, told }))
         }
     }
 }
@@ -556,29 +568,6 @@ fn runs_later(function: &Bound<'_, PyAny>) -> Option<&'static str> {
     [(flags::GENERATOR, "generator"), (flags::COROUTINE, "coroutine"), (flags::ASYNC_GENERATOR, "asynchronous generator")]
         .into_iter()
         .find_map(|(flag, kind)| (flags & flag != 0).then_some(kind))
-}
-
-/// The line where a function is defined.
-fn defined_at(function: &Bound<'_, PyAny>) -> PyResult<Vec<Line>> {
-    let code = function.getattr("__code__")?;
-    let text = |name: &str| code.getattr(name)?.extract::<String>();
-    Ok(vec![(text("co_filename")?, code.getattr("co_firstlineno")?.extract()?, text("co_name")?)])
-}
-
-/// The lines of an exception's traceback, innermost first.
-fn raised_at(py: Python<'_>, error: &PyErr) -> PyResult<Vec<Line>> {
-    let mut lines = Vec::new();
-    let mut entry = error.traceback(py).map(Bound::into_any);
-    while let Some(traceback) = entry {
-        let code = traceback.getattr("tb_frame")?.getattr("f_code")?;
-        let text = |name: &str| code.getattr(name)?.extract::<String>();
-        if !callbacks::is_wrapper(&code)? {
-            lines.push((text("co_filename")?, traceback.getattr("tb_lineno")?.extract()?, text("co_name")?));
-        }
-        entry = Some(traceback.getattr("tb_next")?).filter(|next| !next.is_none());
-    }
-    lines.reverse();
-    Ok(lines)
 }
 
 /// The graph with the used placeholders first, and their inputs.

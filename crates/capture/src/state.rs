@@ -30,6 +30,7 @@ use pyo3::{
 use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
 use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, places::Places, sizes::Varying, torch::Torch};
 
+pub(crate) use lines::{defined_at, raised_at};
 pub(crate) use standing::Entry;
 pub use standing::{Instead, Progress};
 pub use tensors::Input;

@@ -102,18 +102,6 @@ fn full_name(object: &Bound<'_, PyAny>) -> String {
 }
 
 impl<'py> Capture<'py> {
-    /// The answer of `torch.compiler.is_compiling()`. It is true, except to the calls of modules: told so, these would not call the hooks
-    /// that are always called where a forward raises, because that is more than `TorchDynamo` takes.
-    pub(crate) fn says_it_compiles(&self) -> bool {
-        if dynamlir_interpreter::here().is_some_and(|place| self.torch.is_module_call(place.code(self.py))) {
-            return false;
-        }
-        if self.progress.asked.get().is_none() {
-            self.progress.asked.set(Some(self.progress.step.get()));
-        }
-        true
-    }
-
     /// A call as the callable's switches have it; None where it has none.
     pub(crate) fn switched(&self, callable: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Option<Tracked<'py>>> {
         let object = &callable.object;

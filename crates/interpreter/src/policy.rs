@@ -121,6 +121,9 @@ pub trait Policy {
     /// A frame ends or suspends, with a value or by an exception. The value has escaped.
     fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {}
 
+    /// A handler of the frame is about to be given an exception: one that catches it, or that raises it again after a clean-up.
+    fn catches(&self, frame: &Activation<'_>) {}
+
     /// Whether [`step`](Self::step) is called. Asked once per frame, after [`enter`](Self::enter).
     fn wants_steps(&self, frame: &Activation<'_>) -> bool {
         false

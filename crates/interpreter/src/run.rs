@@ -300,6 +300,7 @@ impl<'py> Activation<'py> {
             }
         };
         let Some(handler) = handler else { unreachable!("matched above") };
+        self.policy().catches(self);
         let above = self.stack.len() - handler.depth as usize;
         self.drop_top(above);
         if handler.lasti {

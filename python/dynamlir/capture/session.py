@@ -44,6 +44,9 @@ from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
 from . import errors_of_numpy, gradients, regions, tensor_writes, uncut
 from .functions import Application
 
+INSTRUCTIONS_OF_OPERATION = 1000
+"""An operation takes a graph and its compilation about as long as so many simple instructions take a capture."""
+
 
 class Session:
     """One capture, from the first instruction to the finished recording. Enter it once."""
@@ -284,6 +287,11 @@ class Session:
         if count > config.unroll_limit:
             raise Fallback("long-loop", f"more than {config.unroll_limit} operations of one line", location)
 
+    @property
+    def patience(self) -> int:
+        """How many simple instructions in a row may record nothing."""
+        return INSTRUCTIONS_OF_OPERATION * config.unroll_limit
+
     def run_setter(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
     ) -> Any:
@@ -325,8 +333,9 @@ class Session:
         """What a function answered before the frame, as a tuple of one, if that is known and the frame sets state."""
         return self._state.answered(function, args) if self._setter else ()
 
-    def note_repeated(self, module: torch.nn.Module) -> None:
-        """Say of which module a call was not interpreted."""
+    def note_repeated(self, module: torch.nn.Module, location: Location) -> None:
+        """Say of which module a call was not interpreted, and where it was called."""
+        self._count(location)
         self.repeated.append(type(module).__name__)
 
     def check_grad(self, fake: torch.Tensor, value: torch.Tensor | None) -> None:

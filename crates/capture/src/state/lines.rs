@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::Capture;
+use crate::callbacks::is_wrapper;
 
 /// How many frames, from the innermost on, are said to be where something happens: all of them would take quadratic time and memory
 /// where functions call themselves.
@@ -63,4 +64,27 @@ impl<'py> Capture<'py> {
         self.locations.lines.borrow_mut().insert(code.as_ptr() as usize, (code.clone().unbind(), made.clone()));
         made
     }
+}
+
+/// The line where a function is defined.
+pub(crate) fn defined_at(function: &Bound<'_, PyAny>) -> PyResult<Vec<Line>> {
+    let code = function.getattr("__code__")?;
+    let text = |name: &str| code.getattr(name)?.extract::<String>();
+    Ok(vec![(text("co_filename")?, code.getattr("co_firstlineno")?.extract()?, text("co_name")?)])
+}
+
+/// The lines of an exception's traceback, innermost first.
+pub(crate) fn raised_at(py: Python<'_>, error: &PyErr) -> PyResult<Vec<Line>> {
+    let mut lines = Vec::new();
+    let mut entry = error.traceback(py).map(Bound::into_any);
+    while let Some(traceback) = entry {
+        let code = traceback.getattr("tb_frame")?.getattr("f_code")?;
+        let text = |name: &str| code.getattr(name)?.extract::<String>();
+        if !is_wrapper(&code)? {
+            lines.push((text("co_filename")?, traceback.getattr("tb_lineno")?.extract()?, text("co_name")?));
+        }
+        entry = Some(traceback.getattr("tb_next")?).filter(|next| !next.is_none());
+    }
+    lines.reverse();
+    Ok(lines)
 }

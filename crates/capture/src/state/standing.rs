@@ -144,6 +144,16 @@ pub struct Progress {
     pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
     /// The first instruction that has asked whether it is compiled.
     pub(crate) asked: Cell<Option<usize>>,
+    /// Whether it is told that it is not.
+    pub(crate) denies: bool,
+    /// The frames that were running when it was told that it is, or have called one that was, by the addresses of their places.
+    pub(crate) told: RefCell<HashSet<usize>>,
+    /// Where exceptions have met a handler in such a frame, or have left it: the code's address, and the unit.
+    pub(crate) met: RefCell<Vec<(usize, u32)>>,
+    /// How many simple instructions in a row may record nothing.
+    pub(crate) patience: usize,
+    /// How many nodes were recorded before the latest instruction, and the effort of those that have recorded nothing since.
+    pub(crate) idle: Cell<(usize, usize)>,
     /// The first instruction that has made something which runs code when it dies, and has outlived the capture.
     pub(crate) doomed: Cell<Option<usize>>,
 }
@@ -163,6 +173,15 @@ impl Progress {
     fn before_asking(&self, step: usize, raises: bool) -> Option<usize> {
         let asked = self.asked.get().filter(|_| raises);
         Some(asked.map_or(step, |asked| asked.min(step))).filter(|step| *step > 0)
+    }
+
+    /// Counts an instruction that takes a capture so long, and before which there are so many nodes. Returns true if too many in a row have
+    /// recorded nothing: what only Python computes takes it far less time than a capture.
+    pub(crate) fn is_idling(&self, nodes: usize, effort: usize) -> bool {
+        let (before, done) = self.idle.get();
+        let done = if before == nodes { done + effort } else { 0 };
+        self.idle.set((nodes, done));
+        done > self.patience
     }
 
     /// Whether the frame is in a loop that is captured to its end.

@@ -79,6 +79,9 @@ impl Writes {
     /// Looks at the latest write to what is stored at this address under a name, if there was one.
     pub(crate) fn find<R>(&self, storage: usize, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
         self.look(storage, Some(name));
+        if !self.has_named() {
+            return None;
+        }
         let list = self.list.borrow();
         list.iter().rev().find(|entry| entry.kind.is_named() && entry.storage == storage && entry.name == name).map(|entry| look(entry))
     }
@@ -132,7 +135,15 @@ impl Writes {
 
     /// Looks at the first of what is stored under a name that this is true of.
     pub(crate) fn find_map<R>(&self, mut look: impl FnMut(&Written) -> Option<R>) -> Option<R> {
+        if !self.has_named() {
+            return None;
+        }
         self.list.borrow().iter().filter(|entry| entry.kind.is_named()).find_map(|entry| look(entry))
+    }
+
+    /// Whether anything was written under a name: a container may have been changed a hundred thousand times.
+    fn has_named(&self) -> bool {
+        self.list.borrow().len() > self.changes.get()
     }
 
     /// Whether any container was changed.
@@ -188,6 +199,11 @@ impl Writes {
         // What is dropped may run Python code, which may come back here.
         drop(list);
         drop(former);
+    }
+
+    /// How often anything was noted.
+    pub(crate) fn noted(&self) -> usize {
+        self.noted.get()
     }
 
     /// What they are now.

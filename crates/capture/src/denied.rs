@@ -1,0 +1,76 @@
+//! Programs that ask if they are compiled, and go on with another answer than eager's.
+//!
+//! They are told so, because what they do then is what can be captured. But where they refuse to be compiled, a user wants eager's result. A
+//! piece of a frame that was told so is captured once more with eager's answer where an exception has met a handler since, or where Python
+//! goes on after it, which may raise later. If the answer made no difference to that, the first capture stands.
+
+use std::rc::Rc;
+
+use dynamlir_interpreter::Activation;
+
+use crate::{
+    attempts::pieces_as_told,
+    run::{Broken, Captured, Ended, Subject, Tables},
+    state::Capture,
+};
+
+/// What a capture did after it had told the program that it is compiled.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Whether the program has asked.
+    asked: bool,
+    /// Where exceptions met handlers since then: the code's address, and the unit.
+    met: Vec<(usize, u32)>,
+}
+
+/// Captures a frame, or a piece of it, with the answer that is right for it.
+pub(crate) fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
+    let denying = Subject { denies: true, ..subject };
+    let first = pieces_as_told(tables, subject)?;
+    let captured = match &first {
+        Ok(captured) => captured,
+        // What runs plain is told the truth anyway.
+        Err(broken) if !broken.told.asked => return Ok(first),
+        Err(_) => return pieces_as_told(tables, denying).map(|second| if second.is_ok() { second } else { first }),
+    };
+    let (goes_on, raises) = (captured.epilogue.suspends().is_some(), !captured.told.met.is_empty());
+    if !captured.told.asked || !(goes_on || raises) {
+        return Ok(first);
+    }
+    let second = pieces_as_told(tables, denying)?;
+    let is_better = match &second {
+        _ if raises => second.as_ref().map_or(true, |second| second.told.met != captured.told.met),
+        Ok(second) => second.epilogue.suspends().is_none() || second.graph_break == captured.graph_break,
+        Err(_) => false,
+    };
+    Ok(if is_better { second } else { first })
+}
+
+impl<'py> Capture<'py> {
+    /// The answer of `torch.compiler.is_compiling()`. It is true, except to the calls of modules: told so, these would not call the hooks
+    /// that are always called where a forward raises, because that is more than `TorchDynamo` takes.
+    pub(crate) fn says_it_compiles(&self) -> bool {
+        let here = dynamlir_interpreter::here();
+        if here.as_ref().is_some_and(|place| self.torch.is_module_call(place.code(self.py))) {
+            return false;
+        }
+        let frames = std::iter::successors(here, |place| place.outer().cloned());
+        self.progress.told.borrow_mut().extend(frames.map(|place| Rc::as_ptr(&place) as usize));
+        if self.progress.asked.get().is_none() {
+            self.progress.asked.set(Some(self.progress.step.get()));
+        }
+        !self.progress.denies
+    }
+
+    /// An exception has met a handler of a frame, or leaves it.
+    pub(crate) fn note_met(&self, frame: &Activation<'py>) {
+        if self.progress.told.borrow().contains(&(Rc::as_ptr(frame.place()) as usize)) {
+            self.progress.met.borrow_mut().push((frame.code().as_ptr() as usize, frame.place().unit()));
+        }
+    }
+
+    /// What the capture has done since it has told the program that it is compiled.
+    pub(crate) fn told(&self) -> Told {
+        Told { asked: self.progress.asked.get().is_some(), met: self.progress.met.take() }
+    }
+}
