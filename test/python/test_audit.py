@@ -214,6 +214,47 @@ def test_a_write_of_what_is_there_already_is_no_difference(first: int) -> None:
     assert not found.differences and not found.skipped and found.same == {2: 3, 3: 2}[first]
 
 
+class Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+def test_what_is_set_back_may_be_of_any_kind() -> None:
+    """Nothing is guarded of a value that the frame hands on and does not look at."""
+
+    def sets(x: torch.Tensor, box: Any) -> torch.Tensor:
+        former, box.held = box.held, "meanwhile"
+        y = x + len(box.held)
+        box.held = former
+        return y
+
+    compiled = dynamlir.compile(sets, fullgraph=True)
+    values = ["text", ["a", 1], None, (1, 2), 5, 1.5, Holder(2), "text"]
+    for value in values:
+        box = Holder(value)
+        assert torch.equal(compiled(ones(), box), ones() + 9) and box.held is value
+    found = dynamlir.audits()
+    assert len(compiled._cache) == 1 and found.same == len(values) - 1 and not found.skipped and not found.differences
+
+
+@pytest.mark.parametrize("kind", ["list", "tensor", "dict"])
+def test_what_is_set_back_is_not_written(kind: str) -> None:
+    def sets(x: torch.Tensor, box: Any) -> torch.Tensor:
+        former, box.held = box.held, None
+        y = x + 1
+        box.held = former
+        return y
+
+    held = {"list": [1], "tensor": ones(), "dict": {"k": 1}}[kind]
+    box = Holder(held)
+    assert not dynamlir.explain(sets)(ones(), box).effects
+    compiled = dynamlir.compile(sets, fullgraph=True)
+    for _ in range(2):
+        compiled(ones(), box)
+        assert box.held is held
+    assert dynamlir.audits().same == 1
+
+
 MADE_ANEW: dict[str, Callable[[], Any]] = {
     "itemgetter": lambda: operator.itemgetter(0, "k"),
     "property": lambda: property(ones),

@@ -81,6 +81,8 @@ struct Words {
     after: Vec<Spoken>,
     /// The guards.
     guards: Vec<Spoken>,
+    /// Places of which they ask nothing.
+    unasked: Vec<String>,
     /// The numbers that vary, by their places.
     values: Vec<(String, String)>,
 }
@@ -133,6 +135,7 @@ impl Words {
         parts.sort_unstable();
         parts.dedup();
         self.guards = parts.into_iter().map(|part| (part, Vec::new())).collect();
+        self.unasked = texts.unasked();
         self
     }
 
@@ -156,8 +159,11 @@ impl Words {
                 let known: FxHashSet<_> = of.iter().map(|(text, _)| text).collect();
                 all.iter().find(|(text, _)| !known.contains(text)).cloned()
             };
-            // To ask less than it did is not an error: Python may know by now what it then had to find out.
-            let found = lacking(&other.guards, &self.guards)?;
+            // To ask less than it did is not an error: Python may know by now what it then had to find out. Nor is it one to ask more of
+            // a value that is handed on at most: of one of another kind more may be noted, and what comes of it is the same.
+            let is_new = |(guard, _): &&Spoken| !self.unasked.iter().any(|place| is_about(guard, place));
+            let more: Vec<_> = other.guards.iter().filter(is_new).cloned().collect();
+            let found = lacking(&more, &self.guards)?;
             ("the guards", (lacking(&self.guards, &other.guards).unwrap_or_else(nothing), found))
         };
         let (places, guards) = self.blamed(other, &kept.0, &found.0);
@@ -180,6 +186,15 @@ impl Words {
         let guards = self.guards.iter().filter(|(guard, _)| is_about(guard)).map(|(guard, _)| guard.clone()).collect();
         (blamed.iter().map(|(place, old, new)| format!("{place}, which was {old} and is {new}")).collect(), guards)
     }
+}
+
+/// Returns true if a guard is about what is at a place, or below it.
+fn is_about(guard: &str, place: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    guard.match_indices(place).any(|(at, _)| {
+        let (before, after) = (guard[..at].chars().next_back(), guard[at + place.len()..].chars().next());
+        !before.is_some_and(|c| is_name(c) || c == '.') && !after.is_some_and(is_name)
+    })
 }
 
 /// Whether a number stands in a text.
@@ -321,6 +336,15 @@ mod tests {
     fn other_guards_are_a_difference() {
         let difference = words("x", "a", "1").difference(&words("x", "b", "1")).expect("they differ");
         assert_eq!((difference.what, &*difference.kept, &*difference.found), ("the guards", "a", "b"));
+    }
+
+    #[test]
+    fn guards_of_what_is_handed_on_are_none() {
+        let kept = |unasked: &str| Words { unasked: vec![unasked.to_owned()], ..words("x", "a", "1") };
+        let found = words("x", "type(L['box'].held) is int", "1");
+        assert!(kept("L['box'].held").difference(&found).is_none());
+        assert!(kept("L['box'].hel").difference(&found).is_some() && kept("held").difference(&found).is_some());
+        assert!(kept("L['box'].held.more").difference(&found).is_some());
     }
 
     #[test]

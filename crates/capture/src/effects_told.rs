@@ -7,7 +7,6 @@ use pyo3::{prelude::*, types::PyString};
 use crate::{
     sizes::{is_size, node_of},
     state::{Capture, Tracked, Written, WrittenKind, type_name},
-    written::{is_set_back, is_set_later},
 };
 
 /// Longer text is not shown.
@@ -34,7 +33,7 @@ impl<'py> Capture<'py> {
     /// As [`Capture::effects_in_words`], with the objects that are concerned.
     pub(crate) fn effects_seen(&self) -> Vec<SeenEffect> {
         let writes = self.writes.all();
-        let done = writes.iter().filter(|written| !is_set_back(written, &writes) && !is_set_later(written, &writes));
+        let done = writes.iter().filter(|written| !self.leaves_nothing(written, &writes));
         done.map(|written| {
             let named = written.kind.is_named();
             let name = || PyString::new(self.py, &written.name).into_any().unbind();
@@ -62,7 +61,7 @@ impl<'py> Capture<'py> {
     /// All that the call does once the graph has run, in order, each with the lines that ask for it.
     pub(crate) fn effects_in_words(&self) -> Vec<(String, Vec<Line>)> {
         let writes = self.writes.all();
-        let done = writes.iter().filter(|written| !is_set_back(written, &writes) && !is_set_later(written, &writes));
+        let done = writes.iter().filter(|written| !self.leaves_nothing(written, &writes));
         done.map(|written| (self.in_words(written), written.location.clone())).collect()
     }
 

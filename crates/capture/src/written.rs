@@ -288,12 +288,30 @@ impl<'py> Capture<'py> {
         value.map_or(Overlay::Deleted, Overlay::Set)
     }
 
+    /// Returns true if nothing of a write is left when the frame ends.
+    pub(crate) fn leaves_nothing(&self, written: &Written, writes: &[Rc<Written>]) -> bool {
+        self.is_set_back(written, writes) || is_set_later(written, writes)
+    }
+
+    /// Returns true if something is set back to what it was, whatever that is: of a value that the frame does not look at nothing is
+    /// guarded, and the next one may be of another kind.
+    fn is_set_back(&self, written: &Written, writes: &[Rc<Written>]) -> bool {
+        // Other items of a container may come in between.
+        let same = |other: &&Rc<Written>| other.storage == written.storage && (other.name == written.name || other.key.is_some());
+        let is_place = written.kind != WrittenKind::Call || written.key.is_some();
+        let was_there = |(value, source): &(Py<PyAny>, Option<SourceId>)| {
+            let value = value.bind(self.py);
+            source.or_else(|| self.source_of(value)).or_else(|| self.input_source(value)) == Some(written.stored)
+        };
+        is_place && written.value.as_ref().is_some_and(was_there) && writes.iter().filter(same).count() == 1
+    }
+
     /// What was written to existing objects, as steps after the graph.
     pub fn replayed(&self, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
         let writes = self.writes.all();
         let mut steps = Vec::with_capacity(writes.len() + 1);
         for written in &writes {
-            if is_set_back(written, &writes) || is_set_later(written, &writes) {
+            if self.leaves_nothing(written, &writes) {
                 continue;
             }
             let stored = written.stored;
@@ -415,16 +433,8 @@ fn sets_in_python(descriptor: &Bound<'_, PyAny>, sets: bool) -> PyResult<bool> {
     Ok(slot.is_some_and(|slot| slot.is_exact_instance_of::<PyFunction>()))
 }
 
-/// Whether something is set back to what it was, whatever that is.
-pub(crate) fn is_set_back(written: &Written, writes: &[Rc<Written>]) -> bool {
-    // Other items of a container may come in between.
-    let same = |other: &&Rc<Written>| other.storage == written.storage && (other.name == written.name || other.key.is_some());
-    let is_place = written.kind != WrittenKind::Call || written.key.is_some();
-    is_place && written.value.as_ref().is_some_and(|(_, source)| *source == Some(written.stored)) && writes.iter().filter(same).count() == 1
-}
-
 /// Whether a context variable is set once more: its latest value is what others see.
-pub(crate) fn is_set_later(written: &Written, writes: &[Rc<Written>]) -> bool {
+fn is_set_later(written: &Written, writes: &[Rc<Written>]) -> bool {
     let latest = |other: &&Rc<Written>| other.kind == WrittenKind::Context && other.storage == written.storage;
     written.kind == WrittenKind::Context
         && writes.iter().rev().find(latest).is_some_and(|latest| !std::ptr::eq(&raw const **latest, written))

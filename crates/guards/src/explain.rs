@@ -12,7 +12,7 @@ use dynamlir_cpython_abi::shown;
 use dynamlir_torch_abi::{Field, Meta, State as TorchState};
 use dynamlir_trails::{Reached, Recorder, Spot};
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Comparison, Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
@@ -138,6 +138,25 @@ impl Texts {
     /// What a guard is about.
     pub(crate) fn source(&self, guard: usize) -> Option<String> {
         self.guards.get(guard).map(|(source, _)| self.sources.expression(*source))
+    }
+
+    /// The expressions of places that were reached, and of which nothing is asked: what is there is handed on at most.
+    #[must_use]
+    pub fn unasked(&self) -> Vec<String> {
+        let mut asked = FxHashSet::default();
+        let mut ask = |source: SourceId| {
+            let mut at = Some(source);
+            while let Some(id) = at.filter(|id| asked.insert(*id)) {
+                at = self.sources.get(id).base();
+            }
+        };
+        let asks = |said: &Said| !matches!(said, Said::Present | Said::Unwatched);
+        self.guards.iter().filter(|(_, said)| asks(said)).for_each(|(source, _)| ask(*source));
+        self.relations.iter().flat_map(|relation| crate::relation::members(relation, &self.sources)).for_each(ask);
+        let is_place =
+            |source: &Source| !matches!(source, Source::Builtin(_) | Source::Function | Source::Held { .. } | Source::Computed(_));
+        let unasked = self.sources.numbered().filter(|(id, source)| is_place(source) && !asked.contains(id));
+        unasked.map(|(id, _)| self.sources.expression(id)).collect()
     }
 
     /// The guards as Python predicates, in the order in which they were added.
