@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import weakref
 
 import dynamlir
 import pytest
@@ -63,6 +64,33 @@ def test_an_existing_dict(function):
 @pytest.mark.parametrize("function", [looks, counts])
 def test_an_ordered_dict(function):
     agree(function, collections.OrderedDict)
+
+
+class Held:
+    """What can be watched."""
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("later", [0, 1, 2])
+def test_what_is_replaced_dies_when_it_would(first, later):
+    """Whichever key it is under, and whether the key before was there at all."""
+    keys = [A, B, torch.ones(3)]
+
+    def world(compile_):
+        died = []
+
+        def puts(x, d, p):
+            d[p] = 5
+            return x + 1, len(died)
+
+        compiled = compile_(puts)
+        yield values(compiled(X, {A: Held(), B: Held()}, keys[first]))
+        ours = {A: Held(), B: Held()}
+        watching = [weakref.ref(value, died.append) for value in ours.values()]
+        yield values(compiled(X, ours, keys[later]))
+        yield len(died), len(watching)
+
+    assert list(world(dynamlir.compile)) == list(world(lambda function: function))
 
 
 def test_looks_are_captured():

@@ -166,17 +166,8 @@ impl<'py> Capture<'py> {
             }
             ("__setitem__", [key, value]) if dict && known(key) => self.put(&this, source, key, value)?,
             ("__setitem__", [key, value]) if dict && self.real_of(&key.object).is_some() => {
-                // An existing tensor, found by which object it is.
-                let real = self.real_of(&key.object).map(|(real, _)| real);
-                let held = container
-                    .cast::<PyDict>()
-                    .map_err(PyErr::from)?
-                    .iter()
-                    .enumerate()
-                    .find(|(_, (known, _))| real.as_ref().is_some_and(|real| known.is(real)));
-                if let Some((at, (_, now))) = held {
-                    self.refuse_watched(source, self.guards.source(Source::DictValue(source, at as u32)), Some(&now))?;
-                }
+                // It is found by which object it is, and the next one may be another key, or none.
+                self.refuse_watched_in(container, source)?;
                 self.note_change((container, source), source, method, Some(key), Some(value))?;
             }
             ("__setitem__", [key, value]) if list && self.only_grows(container) && has_index(container, &key.object)? => {
