@@ -147,7 +147,7 @@ pub struct Progress {
     /// Whether it is told that it is not.
     pub(crate) denies: bool,
     /// The frames that were running when it was told that it is, or have called one that was, by the addresses of their places.
-    pub(crate) told: RefCell<HashSet<usize>>,
+    pub(crate) told: RefCell<FxHashSet<usize>>,
     /// Where exceptions have met a handler in such a frame, or have left it: the code's address, and the unit.
     pub(crate) met: RefCell<Vec<(usize, u32)>>,
     /// How many simple instructions in a row may record nothing.
