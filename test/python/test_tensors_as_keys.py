@@ -86,9 +86,9 @@ def test_what_is_replaced_dies_when_it_would(first, later):
         compiled = compile_(puts)
         yield values(compiled(X, {A: Held(), B: Held()}, keys[first]))
         ours = {A: Held(), B: Held()}
-        watching = [weakref.ref(value, died.append) for value in ours.values()]
+        watched = weakref.ref(ours.get(keys[later], keys[later]), died.append)
         yield values(compiled(X, ours, keys[later]))
-        yield len(died), len(watching)
+        yield len(died), watched() is keys[later]
 
     assert list(world(dynamlir.compile)) == list(world(lambda function: function))
 
