@@ -31,6 +31,7 @@ const ESCAPES: &[&str] = &[
     "_base",
     "_cdata",
     "_is_view",
+    "_lazy_clone",
     "_typed_storage",
     "_version",
     "_grad",
