@@ -591,21 +591,3 @@ def test_a_range_for_a_profiler_ends_where_python_leaves_it(shared: bool) -> Non
     compiled = dynamlir.compile(function)
     for fails in (False, True, True, False):
         alike(outcome(compiled, X, fails), outcome(function, X, fails))
-
-
-def test_a_lazy_clone_shares_memory_until_it_is_written():
-    def function(x):
-        t = x * 2
-        clone = t._lazy_clone()
-        lazy = torch._C._is_cow_tensor(t), torch._C._is_cow_tensor(clone)
-        clone += 1
-        return lazy, t, clone
-
-    x = torch.arange(3.0)
-    with dynamlir.config.patch(on_plain="ignore"):
-        compiled = dynamlir.compile(function)
-        for _ in range(2):
-            lazy, t, clone = compiled(x)
-            assert lazy == function(x)[0] == (True, True)
-            assert torch.equal(t, x * 2)
-            assert torch.equal(clone, x * 2 + 1)
