@@ -105,6 +105,11 @@ def clean() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+    if not FAKE:
+        from dynamlir import native
+
+        # Such a call runs plain, which is right and tells of a guard that we have forgotten.
+        assert native.module().unproven() == []
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ use crate::{
     lookups::{is_generic, is_immutable},
     sizes::{is_asked, is_size},
     state::{Capture, Halt, Outcome, Tracked, type_name},
+    uses::has_name,
     written::Overlay,
 };
 
@@ -69,6 +70,9 @@ impl<'py> Capture<'py> {
         if owner.object.is_exact_instance_of::<PyFunction>() {
             self.pin(&owner.object, source)?;
             return self.asked_attr(&owner.object, source, name);
+        }
+        if has_name(&owner.object) {
+            self.pin(&owner.object, source)?;
         }
         self.pin_class_entry(&owner.object, source, intern!(self.py, "__getattribute__"))?;
         let slot = lookup(&owner.object.get_type(), "__getattribute__")?;
@@ -188,7 +192,6 @@ impl<'py> Capture<'py> {
         let getattr = lookup(&owner.get_type(), "__getattr__")?;
         if getattr.is_some_and(|function| self.torch.is_module_getattr(&function)) {
             for table in TABLES {
-                let member = self.guards.source(Source::Member(source, table, key.into()));
                 let values = instance_dict(owner).map(|dict| dict.get_item(table.attribute())).transpose()?.flatten();
                 let values = values.as_ref().and_then(|values| values.cast::<PyDict>().ok());
                 let changed = match values {
@@ -209,6 +212,7 @@ impl<'py> Capture<'py> {
                     Some(values) => values.get_item(name)?,
                     None => None,
                 };
+                let member = self.guards.source(Source::Member(source, table, key.into()));
                 match value {
                     Some(value) => return self.wrap(value, member),
                     None => self.guards.absent(member),
@@ -285,11 +289,13 @@ impl<'py> Capture<'py> {
         if self.torch.is_primitive(found) {
             return self.guard_value(&Tracked { object: found.clone(), source: Some(source) });
         }
-        if self.torch.is_tensor(found) || self.pin_field(found, source)? {
+        if self.torch.is_tensor(found) {
             return Ok(());
         }
+        // Something else that takes its place may be a descriptor.
+        self.guarded(self.guards.type_match(source, found))?;
         if is_method_of_extension(found)? {
-            return self.guarded(self.guards.type_match(source, found));
+            return Ok(());
         }
         self.guard_contents(found, source).map(drop)
     }

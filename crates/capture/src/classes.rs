@@ -49,6 +49,7 @@ impl<'py> Capture<'py> {
         };
         let asked = self.guards.source(Source::Answer(self.guards.source(Source::GetAttr(source, "__subclasses__".into())), nothing));
         let found = function.call0()?.cast_into::<PyList>().map_err(PyErr::from)?;
+        self.pin_type(&found, asked)?;
         self.guards.length(asked, found.len());
         for (at, class) in found.iter().enumerate() {
             let at = self.guards.source(Source::Index(asked, at as u32));

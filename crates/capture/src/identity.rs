@@ -4,7 +4,7 @@
 //! compared by C code stay distinct. In sets, and where an address is shown, it is the object itself that counts. What the classes
 //! have for `==` is guarded, whatever it is: it decides which of this holds.
 
-use dynamlir_guards::{Guard, Relation, SourceId};
+use dynamlir_guards::{Relation, SourceId};
 use pyo3::{
     intern,
     prelude::*,
@@ -163,12 +163,10 @@ impl<'py> Capture<'py> {
     fn guard_equality(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
         let Some(own) = lookup(&object.get_type(), "__eq__")? else { return Ok(false) };
         let at = self.guards.type_attr(self.class_source(object, source)?, "__eq__");
+        self.pin_class_attr(at, &own)?;
         if has_no_equality(object)? {
-            // What `object` has takes no weak reference. Nothing of that type comes from Python code.
-            self.guards.add(at, Guard::Type(own.get_type().into_any().unbind()));
             return Ok(true);
         }
-        self.pin_class_attr(at, &own)?;
         // Python code is followed when it is called; what C code reads is not seen. It may be asked where Python code declines.
         let by_python = own.is_exact_instance_of::<PyFunction>() && Layout::of(&object.get_type())?.base.is(self.py.get_type::<PyAny>());
         if !by_python && self.guard_contents(object, source)? {

@@ -58,13 +58,19 @@ impl<'py> Capture<'py> {
             return Ok(());
         }
         self.pin_class_attr(at, found)?;
-        self.pin_binding(found, at)
+        self.pin_protocol(found, at)
     }
 
     /// Guards whether something that a class holds binds, and by which code.
     pub(crate) fn pin_binding(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
+        // It may bind to nothing, but a property that takes its place does.
+        self.pin_type(found, at)?;
+        self.pin_protocol(found, at)
+    }
+
+    /// Guards the methods by which something that a class holds binds, of what is known to be of its class.
+    fn pin_protocol(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
         if self.torch.is_tensor(found) || self.torch.is_primitive(found) {
-            // It binds to nothing, but a property that takes its place does.
             return self.pin_type(found, at);
         }
         // C code passes it to its `__get__` or `__set__`.
@@ -235,11 +241,15 @@ impl<'py> Capture<'py> {
         if let Some(raw) = lookup(kind, &key)? {
             self.pin_binding(&raw, at)?;
             let value = class.getattr(name)?;
-            if raw.is(&value) {
-                return self.wrap(value, at);
+            if !raw.is(&value) {
+                self.pin_class_attr(at, &raw)?;
+                return self.wrap_untracked(value);
             }
-            self.pin_class_attr(at, &raw)?;
-            return self.wrap_untracked(value);
+            if !raw.is_exact_instance_of::<PyFunction>() && lookup(&raw.get_type(), "__get__")?.is_some() {
+                // It has handed itself out; another one of its class may not.
+                self.pin_class_attr(at, &raw)?;
+            }
+            return self.wrap(value, at);
         }
         self.pin_missing(kind, at);
         if matches!(own, ClassAttr::Missing) {

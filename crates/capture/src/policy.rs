@@ -515,8 +515,11 @@ impl Policy for CapturePolicy {
 
     fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(subject.get().py());
-        let asks = |[subject, class]: [&Tracked<'py>; 2]| capture.match_class(subject, class, positional, names.get());
-        Ok(capture.run(capture.with([subject, class], asks))?.into())
+        // What is taken out of the subject is used by itself.
+        let matched = capture.using(subject, Facet::Class, |subject| {
+            capture.using(class, Facet::Itself, |class| capture.match_class(subject, class, positional, names.get()))
+        });
+        Ok(capture.run(matched)?.into())
     }
 
     fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {

@@ -4,7 +4,7 @@
 //! has its own place, and says nothing of the others. All that such an object holds is guarded where C code looks into it (`contents.rs`).
 
 use dynamlir_cpython_abi::types;
-use dynamlir_guards::{Constant, Source, SourceId};
+use dynamlir_guards::SourceId;
 use pyo3::{
     intern,
     prelude::*,
@@ -159,18 +159,6 @@ impl<'py> Capture<'py> {
     pub(crate) fn field_of(&self, owner: &Bound<'py, PyAny>, descriptor: &Bound<'py, PyAny>) -> Outcome<Option<usize>> {
         let Some(position) = self.field_position(descriptor)?.filter(|_| owner.is_instance_of::<PyTuple>()) else { return Ok(None) };
         Ok(Some(position).filter(|position| item_count(owner).is_ok_and(|count| *position < count)))
-    }
-
-    /// Guards what a class holds under the name of a field of a named tuple; whether this is such a descriptor.
-    pub(crate) fn pin_field(&self, descriptor: &Bound<'py, PyAny>, at: SourceId) -> Outcome<bool> {
-        let Some(position) = self.field_position(descriptor)? else { return Ok(false) };
-        self.pin_type(descriptor, at)?;
-        let nothing = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))?;
-        let Some(nothing) = nothing else { return Ok(false) };
-        let answer = self.guards.source(Source::Answer(self.guards.source(Source::GetAttr(at, "__reduce__".into())), nothing));
-        let made_of = self.guards.source(Source::Index(answer, 1));
-        let position = position.into_pyobject(self.py).map_err(PyErr::from)?;
-        self.guarded(self.guards.equals(self.guards.source(Source::Index(made_of, 0)), position.as_any()))
     }
 
     /// For which item of a named tuple a descriptor stands; None for another descriptor.

@@ -1,4 +1,4 @@
-//! Before a captured call becomes an entry: whether all that it has used of what existed follows from its guards.
+//! Checks, before a captured call becomes an entry, that all it has used of what existed follows from its guards.
 //!
 //! Each use is noted where it happens, each guard where it is made, and neither looks at the other ([`Facet`]). So a place where the two
 //! do not agree is found here, whichever code has forgotten it, and not by a user who gets an old answer.
@@ -29,10 +29,10 @@ static FORGOTTEN: AtomicUsize = AtomicUsize::new(NONE);
 /// The guard that a capture has forgotten last.
 static LATEST: Mutex<Option<Forgotten>> = Mutex::new(None);
 
-/// How many demands that were left open are told.
+/// How many of the uses that no guard says are told.
 const MOST_TOLD: usize = 64;
 
-/// What was used where no guard says enough, and nothing stood for a number there.
+/// What was used where no guard says enough, although nothing stood for a number there.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Has each capture forget one of its guards, by its number, or none: for tests of what notices that.
@@ -46,7 +46,8 @@ pub fn forgotten_guard() -> Option<(String, bool)> {
     found.map(|forgotten| (forgotten.text, forgotten.implied))
 }
 
-/// What captures have used since this was asked last that their guards do not say, in words: for tests, which find nothing.
+/// What captures have used since this was asked last that their guards do not say, in words: for tests, which find nothing. A number that
+/// something stood for is not listed, since it is captured again as a constant.
 pub fn unproven() -> Vec<String> {
     std::mem::take(&mut TOLD.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -89,7 +90,7 @@ impl Capture<'_> {
     }
 
     /// Why a capture must not become an entry: something was used that no guard says. Where something stands for a number there, the frame
-    /// is captured again, with a constant. None if all that was used follows from the guards.
+    /// is captured again, with a constant; elsewhere the call stays plain Python. None if all that was used follows from the guards.
     pub(crate) fn unproven(&self) -> PyResult<Option<GraphBreak>> {
         for input in self.tensors.inputs.borrow().iter().filter(|input| !input.number) {
             self.guards.demand(input.source, Facet::Metadata);
@@ -103,14 +104,14 @@ impl Capture<'_> {
         let mut found = None;
         for open in self.guards.open(self.py) {
             let message = format!("{} {}, which no guard says", open.facet.text(), self.guards.expression(open.place));
-            if is_forgotten || self.blame_place(open.place)? {
-                found.get_or_insert_with(|| GraphBreak { reason: reason::UNPROVEN, message, location: self.used_at(&open) });
-                continue;
+            // Nobody stands for what a test has had forgotten.
+            if !is_forgotten && !self.blame_place(open.place)? {
+                let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+                if told.len() < MOST_TOLD {
+                    told.push(message.clone());
+                }
             }
-            let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() < MOST_TOLD {
-                told.push(message);
-            }
+            found.get_or_insert_with(|| GraphBreak { reason: reason::UNPROVEN, message, location: self.used_at(&open) });
         }
         Ok(found)
     }

@@ -19,7 +19,7 @@ pub(crate) enum Held {
     Strong(Py<PyAny>),
     /// An immutable object without weak references, by its class and by what it is made of: `property(fget, fset, fdel)`.
     Parts(Py<PyType>, Vec<(&'static str, Part)>),
-    /// An `operator.itemgetter`, by its items.
+    /// An `operator.itemgetter` by its items, or a descriptor of a named tuple's field by its position.
     Items(Py<PyType>, Vec<Part>),
 }
 
@@ -68,7 +68,7 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
         let heap = owner.getattr("__flags__")?.extract::<u64>()? & HEAP_TYPE != 0;
         return Ok(if heap { Plan::Parts(&["__objclass__", "__name__"]) } else { Plan::Strong });
     }
-    if is_item_getter(object)? {
+    if is_item_getter(object)? || is_field(object)? {
         return Ok(Plan::Items);
     }
     if class.getattr("__weakrefoffset__")?.extract::<isize>()? != 0 {
@@ -108,9 +108,19 @@ fn is_item_getter(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(object.get_type().is(dynamlir_cpython_abi::import_once(py, &CLASS, "operator", "itemgetter")?))
 }
 
-/// The items of an `operator.itemgetter`, which shows them to `pickle` alone.
+/// Returns true for the descriptor of a named tuple's field.
+fn is_field(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = object.py();
+    Ok(object.get_type().is(dynamlir_cpython_abi::import_once(py, &CLASS, "_collections", "_tuplegetter")?))
+}
+
+/// The items of an `operator.itemgetter`, and the position that a descriptor of a named tuple's field stands for: both show them to
+/// `pickle` alone.
 fn items<'py>(getter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
-    Ok(getter.call_method0(intern!(getter.py(), "__reduce__"))?.get_item(1)?.cast_into()?)
+    let made_of: Bound<'_, PyTuple> = getter.call_method0(intern!(getter.py(), "__reduce__"))?.get_item(1)?.cast_into()?;
+    // After the position there is the field's documentation.
+    if is_field(getter)? { Ok(made_of.get_slice(0, 1)) } else { Ok(made_of) }
 }
 
 /// Whether this is a function that numpy exports. Those take no weak references, and live as long as numpy does.
