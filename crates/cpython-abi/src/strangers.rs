@@ -183,7 +183,7 @@ fn step_aside(_: Python<'_>) {
 }
 
 /// Notes memory that nobody who asks has asked for.
-#[inline(always)]
+#[inline]
 fn note(memory: *mut c_void, size: usize) {
     let thread = this_thread();
     if thread != ONLY.load(Relaxed) {
@@ -199,7 +199,7 @@ fn note_stranger(memory: *mut c_void, block: Block) {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn forget(memory: *mut c_void) {
     if ANY.load(Relaxed) {
         blocks().remove(&memory.addr());
@@ -210,7 +210,7 @@ fn forget(memory: *mut c_void) {
 ///
 /// # Safety
 /// The context is that of ours.
-#[inline(always)]
+#[inline]
 unsafe fn behind(context: *mut c_void) -> &'static Allocator {
     // SAFETY: by the condition above, it is an allocator that lives for ever.
     unsafe { &*context.cast::<Allocator>() }
