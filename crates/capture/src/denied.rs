@@ -4,9 +4,13 @@
 //! piece of a frame that was told so is captured once more with eager's answer where an exception has met a handler since, or where Python
 //! goes on after it, which may raise later. If the answer made no difference to that, the first capture stands.
 
-use std::rc::Rc;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use dynamlir_interpreter::Activation;
+use rustc_hash::FxHashSet;
 
 use crate::{
     attempts::pieces_as_told,
@@ -23,6 +27,35 @@ pub(crate) struct Told {
     met: Vec<(usize, u32)>,
 }
 
+/// The answers of a capture to those who ask if they are compiled, and what has become of that.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// True if they are told that they are not.
+    denies: bool,
+    /// The first instruction that has asked.
+    asked: Cell<Option<usize>>,
+    /// The frames that were running when somebody was told, or have called one that was, by the addresses of their places.
+    told: RefCell<FxHashSet<usize>>,
+    /// Where exceptions have met a handler in such a frame, or have left it: the code's address, and the unit.
+    met: RefCell<Vec<(usize, u32)>>,
+}
+
+impl Answers {
+    pub fn new(denies: bool) -> Self {
+        Self { denies, ..Self::default() }
+    }
+
+    /// The first instruction that has asked.
+    pub fn asked(&self) -> Option<usize> {
+        self.asked.get()
+    }
+
+    /// A frame has ended, by the address of its place.
+    pub fn frame_ended(&self, place: usize) {
+        self.told.borrow_mut().remove(&place);
+    }
+}
+
 /// Captures a frame, or a piece of it, with the answer that is right for it.
 pub(crate) fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Result<Captured, Broken>, Ended> {
     let denying = Subject { denies: true, ..subject };
@@ -31,7 +64,10 @@ pub(crate) fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Res
         Ok(captured) => captured,
         // What runs plain is told the truth anyway.
         Err(broken) if !broken.told.asked => return Ok(first),
-        Err(_) => return pieces_as_told(tables, denying).map(|second| if second.is_ok() { second } else { first }),
+        Err(_) => {
+            let second = pieces_as_told(tables, denying)?;
+            return Ok(if second.is_ok() { second } else { first });
+        }
     };
     let (goes_on, raises) = (captured.epilogue.suspends().is_some(), !captured.told.met.is_empty());
     if !captured.told.asked || !(goes_on || raises) {
@@ -55,22 +91,24 @@ impl<'py> Capture<'py> {
             return false;
         }
         let frames = std::iter::successors(here, |place| place.outer().cloned());
-        self.progress.told.borrow_mut().extend(frames.map(|place| Rc::as_ptr(&place) as usize));
-        if self.progress.asked.get().is_none() {
-            self.progress.asked.set(Some(self.progress.step.get()));
+        let answers = &self.progress.answers;
+        answers.told.borrow_mut().extend(frames.map(|place| Rc::as_ptr(&place) as usize));
+        if answers.asked.get().is_none() {
+            answers.asked.set(Some(self.progress.step.get()));
         }
-        !self.progress.denies
+        !answers.denies
     }
 
     /// An exception has met a handler of a frame, or leaves it.
     pub(crate) fn note_met(&self, frame: &Activation<'py>) {
-        if self.progress.told.borrow().contains(&(Rc::as_ptr(frame.place()) as usize)) {
-            self.progress.met.borrow_mut().push((frame.code().as_ptr() as usize, frame.place().unit()));
+        let answers = &self.progress.answers;
+        if answers.told.borrow().contains(&(Rc::as_ptr(frame.place()) as usize)) {
+            answers.met.borrow_mut().push((frame.code().as_ptr() as usize, frame.place().unit()));
         }
     }
 
     /// What the capture has done since it has told the program that it is compiled.
     pub(crate) fn told(&self) -> Told {
-        Told { asked: self.progress.asked.get().is_some(), met: self.progress.met.take() }
+        Told { asked: self.progress.answers.asked().is_some(), met: self.progress.answers.met.take() }
     }
 }

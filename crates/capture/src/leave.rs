@@ -45,7 +45,7 @@ impl<'py> Capture<'py> {
                 progress.raising.set(progress.at.borrow().get(&place).copied());
             }
         }
-        progress.told.borrow_mut().remove(&place);
+        progress.answers.frame_ended(place);
         if matches!(unwind, Some(Unwind::Abort)) {
             let leaves = !progress.left.borrow().is_empty();
             let done = match () {

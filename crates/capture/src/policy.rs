@@ -574,8 +574,17 @@ impl Policy for CapturePolicy {
 fn effort(opcode: Opcode) -> usize {
     use Opcode as Op;
     match opcode {
-        Op::LoadAttr | Op::LoadMethod | Op::StoreAttr | Op::LoadGlobal | Op::Call | Op::CallKw | Op::CallFunctionEx => 20,
-        Op::BinarySubscr | Op::StoreSubscr | Op::CompareOp | Op::ContainsOp => 20,
+        Op::LoadAttr
+        | Op::LoadMethod
+        | Op::StoreAttr
+        | Op::LoadGlobal
+        | Op::Call
+        | Op::CallKw
+        | Op::CallFunctionEx
+        | Op::BinarySubscr
+        | Op::StoreSubscr
+        | Op::CompareOp
+        | Op::ContainsOp => 20,
         _ => 1,
     }
 }

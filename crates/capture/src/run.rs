@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 
 use crate::{
     audit::Decisions,
-    denied::{Told, in_pieces},
+    denied::{Answers, Told, in_pieces},
     effects::Effects,
     effects_told::SeenEffect,
     entered::Entered,
@@ -314,7 +314,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             resumed: from.map_or(0, <[_]>::len),
             unrolls,
             stop,
-            denies: subject.denies,
+            answers: Answers::new(subject.denies),
             every,
             chains: breaks == Breaks::Within,
             leaves_recurrent: !subject.recurrent,

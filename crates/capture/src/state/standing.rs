@@ -12,7 +12,7 @@ use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::unproven::Marks;
+use crate::{denied::Answers, unproven::Marks};
 
 /// What stands in a slot of the frame: an object with where it came from, or nothing.
 pub(crate) type Slot = Option<(Py<PyAny>, Option<SourceId>)>;
@@ -142,14 +142,8 @@ pub struct Progress {
     pub(crate) opaque: Cell<bool>,
     /// What variables of frames that go on have held since, by the frame's place and the slot.
     pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
-    /// The first instruction that has asked whether it is compiled.
-    pub(crate) asked: Cell<Option<usize>>,
-    /// Whether it is told that it is not.
-    pub(crate) denies: bool,
-    /// The frames that were running when it was told that it is, or have called one that was, by the addresses of their places.
-    pub(crate) told: RefCell<FxHashSet<usize>>,
-    /// Where exceptions have met a handler in such a frame, or have left it: the code's address, and the unit.
-    pub(crate) met: RefCell<Vec<(usize, u32)>>,
+    /// What those who ask if they are compiled are told.
+    pub(crate) answers: Answers,
     /// How many simple instructions in a row may record nothing.
     pub(crate) patience: usize,
     /// How many nodes were recorded before the latest instruction, and the effort of those that have recorded nothing since.
@@ -171,7 +165,7 @@ impl Progress {
 
     /// What was told before that it is compiled may raise for that reason alone, and Python tells it otherwise.
     fn before_asking(&self, step: usize, raises: bool) -> Option<usize> {
-        let asked = self.asked.get().filter(|_| raises);
+        let asked = self.answers.asked().filter(|_| raises);
         Some(asked.map_or(step, |asked| asked.min(step))).filter(|step| *step > 0)
     }
 
