@@ -1,0 +1,39 @@
+"""What tests of audits share: each hit is audited, and there is a way to change what guards expect nobody to change."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+
+BOX = types.SimpleNamespace()
+LOG: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def audited() -> Iterator[None]:
+    """All hits are audited, and what is found is raised."""
+    BOX.held, BOX.count = tuple([2, 3]), 0
+    LOG.clear()
+    with dynamlir.config.patch(audit=True, on_audit="error", on_plain="ignore"):
+        yield
+
+
+def turn(pair: tuple[Any, Any]) -> None:
+    """Exchange the items of a tuple, which no guard expects of one: a change behind the guards' back."""
+    at = id(pair) + tuple.__basicsize__
+    both = (ctypes.c_void_p * 2).from_address(at)
+    both[0], both[1] = both[1], both[0]
+
+
+def ones() -> torch.Tensor:
+    return torch.ones(3)
+
+
+def in_the_graph(x: torch.Tensor) -> torch.Tensor:
+    return x * BOX.held[0]
