@@ -360,7 +360,11 @@ def test_what_no_guard_sees_is_found_and_the_call_is_right(program: Any, what: s
         compiled(ones())
     difference = raised.value.difference
     assert difference.what == what and difference.kept != difference.found
-    assert difference.line is not None and difference.line[0] == program.__code__.co_filename and difference.line[2] == program.__name__
+    assert (
+        difference.line is not None
+        and difference.line[0] == program.__code__.co_filename
+        and difference.line[2] == program.__name__
+    )
     assert difference.function in {program.__name__, program.__qualname__}
     LOG.clear()
     got = seen(compiled(ones()))
