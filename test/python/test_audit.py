@@ -248,6 +248,14 @@ def test_objects_that_are_made_anew_are_the_same_by_their_parts(kind: str) -> No
     assert found.same == 2 and not found.differences and not found.skipped
 
 
+def test_one_tensor_in_two_places_is_no_difference_where_nobody_asks() -> None:
+    compiled = dynamlir.compile(lambda x, y: x + 1)
+    x = ones()
+    for given in ((x, ones()), (x, x), (x, x)):
+        assert torch.equal(compiled(*given), x + 1)
+    assert dynamlir.audits().same == 2
+
+
 def test_training_and_modules_are_audited() -> None:
     model = torch.nn.Sequential(
         *[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)) for _ in range(3)]

@@ -132,6 +132,9 @@ impl Words {
 
     fn with_guards(mut self, texts: &Texts) -> Self {
         let mut parts = texts.code_parts();
+        // Where one object has come to two places, and that mattered, the program is another one.
+        let identities: FxHashSet<_> = texts.identities().collect();
+        parts.retain(|part| !identities.contains(part));
         parts.sort_unstable();
         parts.dedup();
         self.guards = parts.into_iter().map(|part| (part, Vec::new())).collect();

@@ -135,6 +135,11 @@ impl Texts {
         (names.join(", "), predicate)
     }
 
+    /// The guards that two places hold one object, as Python predicates.
+    pub fn identities(&self) -> impl Iterator<Item = String> {
+        self.relations.iter().filter(|relation| matches!(relation, Relation::Same(..))).map(|relation| self.relation(relation).1)
+    }
+
     /// What a guard is about.
     pub(crate) fn source(&self, guard: usize) -> Option<String> {
         self.guards.get(guard).map(|(source, _)| self.sources.expression(*source))
