@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +28,16 @@ def number(fake: torch.Tensor) -> complex | None:
         return None
     with modes.set_aside():
         return known.item()
+
+
+def keep_known(results: Iterable[Any], operands: Iterable[torch.Tensor], unwritten: bool) -> None:
+    """Let results hold nothing where torch could not know what: it runs ``empty_like`` of a constant to see what comes
+    of it, and a fake implementation that calls that, as indexing's does, passes on what was in that memory.
+    """
+    if unwritten or any(type(operand) is not FakeTensor or operand.constant is None for operand in operands):
+        for result in results:
+            if type(result) is FakeTensor:
+                result.constant = None
 
 
 def record(recorder: OpRecorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -414,6 +414,7 @@ class OpRecorder(TorchDispatchMode):
         if facts.absolute_offset and is_beyond(out):
             raise Fallback("tracing-error", "as_strided beyond the memory")
         leaves = result_leaves(out, facts.results)
+        constants.keep_known(leaves, tensors, facts.uninitialised)
         if facts.counting_factory and self.builtin not in (None, func._schema.name.split("::")[-1]) and not tensors:
             torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         if facts.is_question and not written:

@@ -95,3 +95,23 @@ def test_what_has_no_number_raises() -> None:
 
     with pytest.raises(ValueError, match="only one element"):
         dynamlir.compile(function)(X)
+
+
+READ = {
+    "a mask of no dimensions": lambda: torch.tensor(7)[torch.tensor(True)].item(),
+    "a mask of bytes": lambda: torch.tensor(7)[torch.tensor(True, dtype=torch.uint8)].sum().item(),
+    "positions": lambda: torch.tensor([5, 6])[torch.tensor([1])].item(),
+    "memory that was written": lambda: torch.empty_like(torch.tensor(4)).fill_(3).item(),
+    "new memory that was written": lambda: torch.tensor([4]).new_empty(1).copy_(torch.tensor([3])).item(),
+    "computed": lambda: (torch.tensor(2) + torch.tensor([1, 2])).sum().item(),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_is_made_of_constants_is_read_rightly(name: str, quiet: None) -> None:
+    read = READ[name]
+    for _ in range(3):
+        dynamlir.reset()
+        rubbish = [torch.full((n,), 123456789) for n in range(1, 5)]
+        del rubbish
+        assert dynamlir.compile(read)() == read()
