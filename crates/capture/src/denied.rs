@@ -21,16 +21,16 @@ use crate::{
 /// What a capture did after it had told the program that it is compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Whether the program has asked.
+    /// True if the program has asked.
     asked: bool,
     /// Where exceptions met handlers since then: the code's address, and the unit.
     met: Vec<(usize, u32)>,
 }
 
-/// The answers of a capture to those who ask if they are compiled, and what has become of that.
+/// The answers of a capture to code that asks whether it is compiled, and what came of them.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// True if they are told that they are not.
+    /// True if the answer is that it is not.
     denies: bool,
     /// The first instruction that has asked.
     asked: Cell<Option<usize>>,

@@ -189,7 +189,7 @@ pub struct Subject<'a, 'py> {
     pub every: Option<usize>,
     /// Before which instruction it is left to Python.
     pub stop: Option<usize>,
-    /// Whether a program that asks if it is compiled is told that it is not.
+    /// True if a program that asks whether it is compiled is told that it is not.
     pub denies: bool,
     /// What that calls, and what it is to call in the place of it.
     pub instead: Option<&'a Instead>,

@@ -36,8 +36,8 @@ impl Floats {
         Self { known: Mutex::new(self.with(|known| known.clone())), frozen: true }
     }
 
-    /// Whether the number at a place changes, given the bits that it has now: a float is to be an input then. An integer that 64 bits do
-    /// not hold has none, and is another one than any that was noted.
+    /// Returns true if the number at a place changes, given the bits that it has now: a float is to be an input then. An integer that does
+    /// not fit into 64 bits has none, and differs from any that was noted.
     pub fn is_number(&self, place: &str, now: impl Into<Option<u64>>) -> bool {
         let now = now.into().map(Seen::Value);
         self.with(|known| match known.get_mut(place) {

@@ -40,7 +40,7 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Registered {
     answers: Vec<Held>,
     asked: AtomicU64,
-    /// Whether a hook of the user's has a say: Python keeps what it said, but may be told to forget that, which it does not count.
+    /// True if a hook of the user's is asked. Python caches its answers, but the cache can be cleared, which changes no counter.
     hooked: bool,
 }
 

@@ -142,7 +142,7 @@ pub struct Progress {
     pub(crate) opaque: Cell<bool>,
     /// What variables of frames that go on have held since, by the frame's place and the slot.
     pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
-    /// What those who ask if they are compiled are told.
+    /// The answers to code that asks whether it is compiled.
     pub(crate) answers: Answers,
     /// How many simple instructions in a row may record nothing.
     pub(crate) patience: usize,

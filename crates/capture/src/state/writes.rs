@@ -141,7 +141,7 @@ impl Writes {
         self.list.borrow().iter().filter(|entry| entry.kind.is_named()).find_map(|entry| look(entry))
     }
 
-    /// Whether anything was written under a name: a container may have been changed a hundred thousand times.
+    /// Returns true if something was written under a name: a container may have been changed a hundred thousand times.
     fn has_named(&self) -> bool {
         self.list.borrow().len() > self.changes.get()
     }
