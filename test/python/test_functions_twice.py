@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
-from test_functions_of_users import DOORS, Once, leaf
+from dynamlir import reasons
+from test_functions_of_users import DOORS, Once, leaf, orders
 from torch import Tensor
 from torch.autograd import Function
 
@@ -53,3 +56,51 @@ def test_backward_that_detaches(door: Any) -> None:
             (first,) = torch.autograd.grad(compiled(x).square().sum(), x, create_graph=True)
             found.append([first.detach(), *torch.autograd.grad(first.sum(), x)])
         torch.testing.assert_close(found[1], found[0])
+
+
+class Product(Function):
+    """Its gradients are products."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return Product.apply(gradient, y), Product.apply(gradient, x)
+
+
+class Sine(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * Cosine.apply(*ctx.saved_tensors)
+
+
+class Cosine(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.cos()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient * Sine.apply(*ctx.saved_tensors)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, y: Product.apply(x, y) + 1, lambda x, y: Sine.apply(x * y) * 2, lambda x, y: Cosine.apply(x) + y],
+    ids=["itself", "one another", "the other"],
+)
+def test_one_whose_backward_applies_it_has_any_order(function: Callable[..., Any]) -> None:
+    inputs = leaf(3), leaf(3)
+    found = orders(dynamlir.compile(function), inputs, 3)
+    torch.testing.assert_close(found, orders(function, inputs, 3))
+    assert "autograd" in {event.reason for event in reasons.events()}

@@ -49,7 +49,15 @@ impl<'py> Capture<'py> {
         let graph = self.graph.borrow().checkpoint();
         let inputs = self.tensors.inputs.borrow().len();
         let written = self.writes.now();
-        self.writes.later(|| self.backward(&class, &application, context, &tangents))?;
+        // Derivatives of derivatives are recorded with it, and it has one more each time that it applies itself.
+        let at = class.object.as_ptr() as usize;
+        if self.progress.differentiated.borrow().contains(&at) {
+            return self.break_graph(reason::AUTOGRAD, format!("{}, which its own backward applies", describe(&class.object)));
+        }
+        self.progress.differentiated.borrow_mut().push(at);
+        let recorded = self.writes.later(|| self.backward(&class, &application, context, &tangents));
+        self.progress.differentiated.borrow_mut().pop();
+        recorded?;
         if self.writes.now() != written {
             return self.break_graph(reason::SIDE_EFFECT, "the backward of a torch.autograd.Function writes");
         }

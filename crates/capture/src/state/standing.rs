@@ -142,6 +142,8 @@ pub struct Progress {
     pub(crate) opaque: Cell<bool>,
     /// What variables of frames that go on have held since, by the frame's place and the slot.
     pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
+    /// The classes of `torch.autograd.Function` whose backward is being recorded, by address, the outermost first.
+    pub(crate) differentiated: RefCell<Vec<usize>>,
     /// The answers to code that asks whether it is compiled.
     pub(crate) answers: Answers,
     /// How many simple instructions in a row may record nothing.
