@@ -213,3 +213,35 @@ def test_a_function_beneath_an_operator_runs_plain() -> None:
     inputs = (leaf(3), leaf(3))
     torch.testing.assert_close(orders(compiled, inputs, 1), orders(function, inputs, 1))
     assert {event.reason for event in reasons.events()} == {"autograd"}
+
+
+@DOORS
+@pytest.mark.parametrize("part", ["all", "formula", "kernel"])
+def test_an_operator_that_is_defined_again(door: Any, part: str) -> None:
+    """As by a cell of a notebook that runs twice."""
+
+    def define(factor: float) -> None:
+        library = torch.library.Library("dynamlir_again", "FRAGMENT")
+        libraries.append(library)
+        library.define("scaled(Tensor x) -> Tensor")
+        if part == "kernel":
+            library.impl("scaled", lambda x: x * factor, "CompositeExplicitAutograd")
+            backward = lambda ctx, gradient: gradient * 3  # noqa: E731
+        else:
+            library.impl("scaled", lambda x: x * (factor if part == "all" else 3), "CPU")
+            torch.library.register_fake("dynamlir_again::scaled", torch.empty_like, lib=library)
+            backward = lambda ctx, gradient: gradient * factor  # noqa: E731
+        torch.library.register_autograd("dynamlir_again::scaled", backward, lib=library)
+
+    libraries: list[Any] = []
+    found, expected = [], []
+    for factor in (1.0, 2.0, 5.0):
+        define(factor)
+        for called, into in ((door(lambda x: torch.ops.dynamlir_again.scaled(x) * 2), found), (None, expected)):
+            x = leaf(3).detach().fill_(2.0).requires_grad_()
+            y = (called or (lambda x: torch.ops.dynamlir_again.scaled(x) * 2))(x)
+            y.sum().backward()
+            into.append((y.detach(), x.grad))
+        libraries.pop()._destroy()
+    torch.testing.assert_close(found, expected)
+    assert not torch.equal(expected[0][part != "kernel"], expected[1][part != "kernel"])

@@ -26,7 +26,7 @@ from .. import interruptions, logs
 from ..fakes import Faker
 from ..recorder import OpRecorder
 from ..recording import DTYPES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
-from . import schema, table
+from . import custom, schema, table
 from .replaying import Operands, freeze, map_refs, split_arguments
 
 _MAX_DEPTH = 8
@@ -78,8 +78,10 @@ class Decomposer:
         if not candidates(overload):
             return None
         key = (name, freeze(raw, metas, []), tuple(op.results) if not op.functional else None, str(device or "cpu"))
+        # A user may give an operator another kernel, and the name to another operator.
+        remembers = overload.namespace in custom.TORCHS
         with self._lock:
-            if key in self._cache:
+            if remembers and key in self._cache:
                 return self._cache[key]
         stack: list[str] = self._active.__dict__.setdefault("stack", [])
         if name in stack or len(stack) >= _MAX_DEPTH:
@@ -93,7 +95,7 @@ class Decomposer:
             found = self._record(op, overload, raw, of, mode)
         finally:
             stack.pop()
-        if not stack:  # inside another decomposition a refusal may be due to the recursion limit alone
+        if remembers and not stack:  # inside another decomposition a refusal may be due to the recursion limit alone
             with self._lock:
                 self._cache[key] = found
         return found

@@ -22,7 +22,7 @@ from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback
 from ..recorder import OpRecorder
 from ..recording import NO_RESULT, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
-from . import schema
+from . import custom, schema
 from .replaying import Operands, fake_like, freeze, split_arguments
 
 
@@ -84,8 +84,10 @@ class Differentiator:
         overload, raw = op.raw
         device = str(recording.device or "cpu")
         key = (str(overload), freeze(raw, recording.metas, []), op.needs_grad, tuple(op.results), device, order)
+        # A user may give an operator another formula, and the name to another operator.
+        remembers = overload.namespace in custom.TORCHS
         with self._lock:
-            if key in self._cache:
+            if remembers and key in self._cache:
                 return self._cache[key]
         log = logs.logger("decomposition")
         try:
@@ -95,8 +97,9 @@ class Differentiator:
             interruptions.pass_on(error)
             log.info("%s: no derivative: %s: %s", overload, type(error).__name__, error)
             found = None
-        with self._lock:
-            self._cache[key] = found
+        if remembers:
+            with self._lock:
+                self._cache[key] = found
         return found
 
 
