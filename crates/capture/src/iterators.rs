@@ -97,6 +97,8 @@ impl<'py> Capture<'py> {
         let asked = self.guards.source(Source::Answer(self.guards.source(Source::GetAttr(source, "__reduce__".into())), nothing));
         let at = |base, index| self.guards.source(Source::Index(base, index));
         let items = at(at(asked, 1), 0);
+        self.pin_type(&reduced, asked)?;
+        self.pin_type(&reduced.get_item(1)?, at(asked, 1))?;
         self.pin_type(&held, items)?;
         self.guards.length(items, held.len());
         if is_list {

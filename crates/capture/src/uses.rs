@@ -79,7 +79,9 @@ impl<'py> Capture<'py> {
     /// Says that two values were found to be one object, or two: of one beside a number or something of the frame's own, what it is, and
     /// beside something that existed, which one it is.
     pub(crate) fn uses_sameness(&self, [left, right]: [&Tracked<'py>; 2]) {
-        let is_known = |value: &Tracked<'py>| !self.torch.is_primitive(&value.object) && self.source_of(&value.object).is_some();
+        // As `is_same` has it, which relates the two.
+        let source = |value: &Tracked<'py>| self.source_of(&value.object).or_else(|| self.input_source(&value.object));
+        let is_known = |value: &Tracked<'py>| !self.torch.is_primitive(&value.object) && source(value).is_some();
         if is_known(left) && is_known(right) {
             if left.object.is(&right.object) && has_name(&left.object) {
                 self.uses(left, Facet::Itself);
