@@ -95,6 +95,10 @@ impl<'py> Capture<'py> {
         if !CHOOSES.contains(&operator) {
             return Ok(());
         }
+        // What was set before the frame is one thing for all calls.
+        if !self.facts.note_choices(operator) {
+            return Ok(());
+        }
         for setting in dynamlir_cpython_abi::import(self.py, "dynamlir.choices")?.call_method0("deciding")?.try_iter()? {
             self.ask_again(&setting?, &[], &Vec::new())?;
         }

@@ -33,6 +33,8 @@ pub struct Facts {
     members: RefCell<Journal<(usize, String), ()>>,
     /// Functions of torch's, by address.
     leaves: RefCell<Journal<usize, ()>>,
+    /// Operators for which it is guarded what decides on their kernels.
+    choices: RefCell<Journal<String, ()>>,
 }
 
 /// How far [`Facts`] are.
@@ -40,21 +42,29 @@ pub struct Facts {
 pub(crate) struct FactsMark {
     members: Mark,
     leaves: Mark,
+    choices: Mark,
 }
 
 impl Facts {
     /// As a capture begins.
     pub fn new(py: Python<'_>) -> Self {
-        Self { handled: handles_an_exception(py), members: RefCell::default(), leaves: RefCell::default() }
+        let (members, leaves, choices) = Default::default();
+        Self { handled: handles_an_exception(py), members, leaves, choices }
     }
 
     pub(crate) fn mark(&self) -> FactsMark {
-        FactsMark { members: self.members.borrow().mark(), leaves: self.leaves.borrow().mark() }
+        FactsMark { members: self.members.borrow().mark(), leaves: self.leaves.borrow().mark(), choices: self.choices.borrow().mark() }
     }
 
     pub(crate) fn roll_back(&self, to: FactsMark) {
         let _ = self.members.borrow_mut().roll_back(to.members);
         let _ = self.leaves.borrow_mut().roll_back(to.leaves);
+        let _ = self.choices.borrow_mut().roll_back(to.choices);
+    }
+
+    /// Returns true the first time that an operator is called of whose kernels something decides.
+    pub(crate) fn note_choices(&self, operator: &str) -> bool {
+        !self.choices.borrow().contains(operator) && self.choices.borrow_mut().insert(operator.to_owned(), ())
     }
 }
 

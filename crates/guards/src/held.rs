@@ -49,7 +49,8 @@ fn plan(object: &Bound<'_, PyAny>) -> Result<Plan, GuardError> {
     if kind::is_property(object) {
         return Ok(Plan::Parts(&["fget", "fset", "fdel"]));
     }
-    if kind::is_static_method(object) || kind::is_class_method(object) {
+    // The last is what pybind11 puts into its classes, and into the properties of these.
+    if kind::is_static_method(object) || kind::is_class_method(object) || types::name_of(&class) == "instancemethod" {
         return Ok(Plan::Parts(&["__func__"]));
     }
     if kind::is_method(object) {
