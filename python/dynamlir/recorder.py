@@ -367,7 +367,8 @@ class OpRecorder(TorchDispatchMode):
 
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace == "prims":
-            return self._expand_prim(func, args, kwargs)
+            with self:
+                return schema.by_aten(func)(*args, **kwargs)
         known = schema.info(func)
         if known.facts.refused is not None:
             raise Fallback(known.facts.refused, str(func))
@@ -583,13 +584,6 @@ class OpRecorder(TorchDispatchMode):
             self.reshaped_with_history.add(value)
         self.memo.note(target, value, meta, target.untyped_storage()._cdata)
         return out
-
-    def _expand_prim(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        implementation = getattr(func, "impl_aten", None)
-        if implementation is None:
-            raise Fallback("no-fake", str(func))
-        with self:
-            return implementation(*args, **kwargs)
 
     def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
         """A real tensor as operand: something the module holds."""

@@ -10,7 +10,7 @@ each mutated operand in argument order.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -218,3 +218,14 @@ def require_functional(op: OpOverload) -> OpOverload:
 def without_writes(op: OpOverload) -> OpOverload:
     """What a call is one of that writes nothing: all that a user's operator may write are empty lists, or None."""
     return require_functional(op) if info(op).has_written and op.namespace not in custom.TORCHS else op
+
+
+def by_aten(prim: OpOverload) -> Callable[..., Any]:
+    """torch's own implementation of an operator of ``prims``, which calls those of ATen.
+
+    Raises a `Fallback` where there is none.
+    """
+    implementation = getattr(prim, "impl_aten", None)
+    if implementation is None:
+        raise Fallback("no-fake", str(prim))
+    return implementation
