@@ -95,7 +95,7 @@ impl<'py> Capture<'py> {
         if !CHOOSES.contains(&operator) {
             return Ok(());
         }
-        // What was set before the frame is one thing for all calls.
+        // The settings from before the frame are the same for each call within it, so one guard is enough.
         if !self.facts.note_choices(operator) {
             return Ok(());
         }

@@ -111,7 +111,7 @@ impl<'py> Capture<'py> {
             return Ok(value.clone());
         }
         if compared_by(object)?.is_some_and(|function| is_python(&function)) {
-            // What it calls is seen, and stays the same for each of them.
+            // Guards see which function it calls, and that is the same one for each item.
             if let Some(source) = self.source_of(object).filter(|_| !self.is_young(object)) {
                 self.pin(object, source)?;
             }

@@ -330,7 +330,7 @@ impl<'py> Capture<'py> {
         self.mutate(&copy.getattr(method)?, method, &args, kwargs)
     }
 
-    /// Has what the copy of a container holds in the end stand for all that was done to it, of which this method was the latest.
+    /// Replaces the recorded changes of a container by the final contents of its copy. `method` is the one that was called last.
     fn settle(&self, container: &Bound<'py, PyAny>, source: SourceId, method: &str) {
         // Whoever iterates over a deque goes on where its items are only replaced.
         let replaces = |method: &str| matches!(method, "__setitem__" | "reverse");

@@ -18,7 +18,7 @@ use crate::{
     state::Capture,
 };
 
-/// What a capture did after it had told the program that it is compiled.
+/// The effects on a capture of telling the program that it is compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// True if the program has asked.
@@ -62,7 +62,7 @@ pub(crate) fn in_pieces(tables: &Tables, subject: Subject<'_, '_>) -> Result<Res
     let first = pieces_as_told(tables, subject)?;
     let captured = match &first {
         Ok(captured) => captured,
-        // What runs plain is told the truth anyway.
+        // The frame runs as plain Python, where the answer is false anyway.
         Err(broken) if !broken.told.asked => return Ok(first),
         Err(_) => {
             let second = pieces_as_told(tables, denying)?;
@@ -107,7 +107,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// What the capture has done since it has told the program that it is compiled.
+    /// The effects so far of telling the program that it is compiled.
     pub(crate) fn told(&self) -> Told {
         Told { asked: self.progress.answers.asked().is_some(), met: self.progress.answers.met.take() }
     }

@@ -515,7 +515,7 @@ impl Policy for CapturePolicy {
 
     fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(subject.get().py());
-        // What is taken out of the subject is used by itself.
+        // The attributes that the pattern reads from the subject are noted where they are loaded.
         let matched = capture.using(subject, Facet::Class, |subject| {
             capture.using(class, Facet::Itself, |class| capture.match_class(subject, class, positional, names.get()))
         });
@@ -570,7 +570,7 @@ impl Policy for CapturePolicy {
     }
 }
 
-/// How long an instruction takes a capture: as so many that only move or add values.
+/// The cost of capturing an instruction, in units of an instruction that only moves or adds values.
 fn effort(opcode: Opcode) -> usize {
     use Opcode as Op;
     match opcode {

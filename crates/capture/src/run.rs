@@ -93,7 +93,7 @@ pub struct Captured {
     pub graph_break: Option<GraphBreak>,
     /// Whether the frame itself says that it may.
     pub allowed: bool,
-    /// What was done after the program was told that it is compiled.
+    /// The effects of telling the program that it is compiled.
     pub(crate) told: Told,
     /// How it was captured, where that may be done again.
     pub decisions: Option<Decisions>,
@@ -129,7 +129,7 @@ pub struct Broken {
     pub(crate) unrolling: bool,
     /// Whether the frame says that graphs must not break there; None where it says nothing about that.
     pub forbids: Option<bool>,
-    /// What was done after the program was told that it is compiled.
+    /// The effects of telling the program that it is compiled.
     pub(crate) told: Told,
 }
 

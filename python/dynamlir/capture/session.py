@@ -289,7 +289,7 @@ class Session:
 
     @property
     def patience(self) -> int:
-        """How many simple instructions in a row may record nothing."""
+        """The largest effort of consecutive instructions that record no node, in simple instructions."""
         return INSTRUCTIONS_OF_OPERATION * config.unroll_limit
 
     def run_setter(

@@ -146,9 +146,9 @@ pub struct Progress {
     pub(crate) differentiated: RefCell<Vec<usize>>,
     /// The answers to code that asks whether it is compiled.
     pub(crate) answers: Answers,
-    /// How many simple instructions in a row may record nothing.
+    /// The largest effort of consecutive instructions that record no node, in units of `policy::effort`.
     pub(crate) patience: usize,
-    /// How many nodes were recorded before the latest instruction, and the effort of those that have recorded nothing since.
+    /// The number of nodes before the latest instruction, and the effort of the instructions since the last one that recorded a node.
     pub(crate) idle: Cell<(usize, usize)>,
     /// The first instruction that has made something which runs code when it dies, and has outlived the capture.
     pub(crate) doomed: Cell<Option<usize>>,
