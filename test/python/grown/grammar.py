@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import random
 import re
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ ATOMS = (
 )
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def enclosed(text: str) -> str:
     """The expression, in parentheses where it needs them."""
     body = ast.parse(text, mode="eval").body
