@@ -20,10 +20,15 @@ FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests marked long, which take hours together")
+    parser.addoption(
+        "--audit", action="store_true", help="audit each call that the cache answers; a stale entry fails its test"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: worth running before a release and not at each change; needs --long")
+    config.addinivalue_line("markers", "stale: makes entries of the cache stale, behind the back of their guards")
+    config.addinivalue_line("markers", "unaudited: counts what an audit does as well; not run with --audit")
     config.addinivalue_line("markers", "native: needs the real extension module")
     config.addinivalue_line("markers", "whole: what is not captured whole runs as plain Python, as a whole")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
@@ -32,6 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         # What tests draw is decided where they are defined, in each process.
         os.environ["DYNAMLIR_LONG_TESTS"] = "1"
+    if config.getoption("--audit"):
+        # Read when the package is imported, by the processes that tests start too.
+        os.environ.update(DYNAMLIR_AUDIT="1", DYNAMLIR_ON_AUDIT="error")
     import registration
 
     registration.ensure()
@@ -44,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
+        if config.getoption("--audit") and item.get_closest_marker("unaudited"):
+            item.add_marker(pytest.mark.skip(reason="counts what an audit does as well"))
         if FAKE and item.get_closest_marker("native"):
             item.add_marker(pytest.mark.skip(reason="needs the real extension module"))
 
@@ -95,7 +105,7 @@ def whole(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test starts with no compiled functions, no counts and eager's default state."""
     import dynamlir
     import torch
@@ -110,6 +120,9 @@ def clean() -> Iterator[None]:
 
         # Such a call runs plain, which is right and tells of a guard that we have forgotten.
         assert native.module().unproven() == []
+    if request.config.getoption("--audit") and not request.node.get_closest_marker("stale"):
+        # A test may have expected an error, and have met that of a stale entry.
+        assert dynamlir.audits().differences == []
 
 
 @pytest.fixture

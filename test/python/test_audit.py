@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import math
 import operator
 import random
 import types
@@ -17,7 +18,7 @@ import pytest
 import torch
 from audited import BOX, LOG, audited, in_the_graph, ones, turn
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.stale]
 __all__ = ["audited"]
 
 Pair = collections.namedtuple("Pair", "scale shift")
@@ -254,6 +255,39 @@ def test_one_tensor_in_two_places_is_no_difference_where_nobody_asks() -> None:
     for given in ((x, ones()), (x, x), (x, x)):
         assert torch.equal(compiled(*given), x + 1)
     assert dynamlir.audits().same == 2
+
+
+def test_one_object_from_two_places_is_handed_on_from_either() -> None:
+    """The entry reads the second place, where an audit finds what it has met in the first."""
+
+    @dynamlir.compile
+    def function(x: torch.Tensor, y: Any) -> Any:
+        doubled = x * 2
+        torch._dynamo.graph_break()
+        return doubled, y
+
+    x = ones()
+    for given in (object(), ones(), x):
+        assert function(x, given)[1] is given
+    assert dynamlir.audits().same >= 2
+
+
+def test_a_number_that_is_read_for_nothing_is_handed_on() -> None:
+    """Numbers of one kind have become inputs by then; the entry was made of a number of another kind, which had not."""
+
+    def function(x: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
+        return x * (a / b)
+
+    compiled = dynamlir.compile(function)
+    for a, b in ((0.5, 2.0), (1.5, 2.0), (True, 4.0), (1, 0.0), (math.inf, 0.25)):
+        try:
+            expected: Any = function(ones(), a, b)
+        except ZeroDivisionError as error:
+            with pytest.raises(ZeroDivisionError, match=str(error)):
+                compiled(ones(), a, b)
+        else:
+            assert torch.equal(compiled(ones(), a, b), expected)
+    assert dynamlir.audits().same
 
 
 def test_training_and_modules_are_audited() -> None:

@@ -61,6 +61,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.unaudited
 @pytest.mark.parametrize("importer", [FUNCTION, METHOD], ids=["function", "method"])
 def test_the_first_capture_does_not_wait_for_itself(importer):
     done = forked.python(PROGRAM.format(importer=importer), timeout=120)

@@ -19,6 +19,9 @@ DIGITS = "1" * 1000
 NUMBER = numpy.float64(1.23456789)
 
 
+UPTO, FIRST, NESTED = slice(0, LONG), range(LONG), (1, (LONG, 2))
+
+
 class Whole(int):
     pass
 
@@ -70,6 +73,22 @@ def printing() -> Iterator[None]:
 )
 def test_long_ints(function: Callable[..., Any]) -> None:
     agrees(function, sys.set_int_max_str_digits, [0, 700, 2000, 700])
+
+
+@pytest.mark.usefixtures("digits")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[UPTO],
+        lambda x: x * (3 in FIRST),
+        lambda x: x * (FIRST.stop % 7),
+        lambda x, given=NESTED: x * len(given),
+        lambda x: x * NESTED.index((LONG, 2)),
+    ],
+)
+def test_long_ints_within_constants(function: Callable[..., Any]) -> None:
+    agrees(function, sys.set_int_max_str_digits, [700, 0, 700])
+    assert not dynamlir.counters()["fallbacks"]
 
 
 @pytest.mark.usefixtures("printing")

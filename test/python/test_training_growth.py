@@ -47,6 +47,7 @@ def model() -> nn.Module:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+@pytest.mark.unaudited
 def test_ten_thousand_steps(door: Callable[..., Any]) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
 use dynamlir_frame::{Difference, Entry, Floats, Miss, Replay, Run, Told, Verdict, content, without_addresses};
-use dynamlir_graph::Line;
+use dynamlir_graph::{Graph, Kind, Line, NodeId};
 use dynamlir_guards::{Texts, sharing};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -87,7 +87,7 @@ struct Words {
     values: Vec<(String, String)>,
 }
 
-/// The values at some expressions, as [`content`] has them.
+/// What is at some expressions: a value as [`content`] has it, or for other objects the first expression that comes to it.
 type Known = FxHashMap<String, String>;
 
 /// What is known, else the expression.
@@ -101,6 +101,25 @@ fn with_lines(steps: Vec<String>, effects: impl Iterator<Item = Vec<Line>>) -> V
     steps.into_iter().map(|step| (step, lines.next().unwrap_or_default())).collect()
 }
 
+/// The nodes of a graph without those that read an argument for nothing: what is handed on is in what is done after the graph.
+fn concerning<O>(graph: &Graph<O>) -> FxHashSet<NodeId> {
+    let (mut used, mut concerning) = (FxHashSet::default(), FxHashSet::default());
+    let ids: Vec<_> = graph.ids().collect();
+    for id in ids.into_iter().rev() {
+        let node = graph.node(id);
+        let reads = node.kind == Kind::Placeholder || node.kind == Kind::CallMethod && node.target.base == "item";
+        if reads && !used.contains(&id) {
+            continue;
+        }
+        concerning.insert(id);
+        node.args
+            .iter()
+            .chain(node.kwargs.iter().map(|(_, value)| value))
+            .for_each(|argument| argument.nodes(&mut |id| _ = used.insert(id)));
+    }
+    concerning
+}
+
 /// A line of words, and the lines of Python that it is about, innermost first.
 type Spoken = (String, Vec<Line>);
 
@@ -110,10 +129,12 @@ impl Words {
         let fingerprint = dynamlir_cpython_abi::import(py, "dynamlir.capture.fingerprint")?;
         let session = captured.session.bind(py);
         let recorded: Vec<Spoken> = fingerprint.call_method1("program", (session,))?.extract()?;
-        let node = |id| (without_addresses(&captured.graph.line(id)), captured.graph.node(id).location.clone());
+        let graph = &captured.graph;
+        let node = |id| (without_addresses(&graph.line(id)), graph.node(id).location.clone());
+        let concerns = concerning(graph);
         let steps = Told::new(&known_or_where(&captured.guards.collected(), known)).steps(py, &captured.epilogue);
         Ok(Self {
-            program: captured.graph.ids().map(node).chain(recorded).collect(),
+            program: graph.ids().filter(|id| concerns.contains(id)).map(node).chain(recorded).collect(),
             after: with_lines(steps, captured.effects.iter().map(|(_, lines)| lines.clone())),
             values: captured.decisions.as_ref().map(|decisions| decisions.values.clone()).unwrap_or_default(),
             ..Self::default()
@@ -299,10 +320,13 @@ impl Replay for Audit {
             return Ok(Verdict::Skipped("its tensors share memory as they did not when it was captured".to_owned()));
         }
         let _no_collection = collector::pause(py);
-        // What is handed on from where it was found is the same as the value that is there.
+        let first = |value: &Bound<'py, PyAny>| values.iter().position(|other| other.as_ref().is_some_and(|other| other.is(value)));
+        // What is handed on from where it was found is the same as the value that is there, and one object is the same from two places.
         let plain = |(at, (place, value)): (usize, (&String, &Option<Bound<'py, PyAny>>))| {
-            let is_input = tensors.contains(&at);
-            if is_input { None } else { Some((place.clone(), content(value.as_ref()?)?)) }
+            let value = value.as_ref()?;
+            let plain = if tensors.contains(&at) { None } else { content(value) };
+            let there = plain.or_else(|| Some(self.collected[first(value)?].clone()));
+            Some((place.clone(), there.filter(|there| there != place)?))
         };
         let known: Known = self.collected.iter().zip(values).enumerate().filter_map(plain).collect();
         let kept = Words { after: self.kept(py, entry, &known), ..self.words.clone() };

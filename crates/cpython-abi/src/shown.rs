@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulong};
 use pyo3::{
     ffi,
     prelude::*,
-    types::{PyFunction, PyList, PyModule, PyString, PyTuple, PyType},
+    types::{PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType},
 };
 
 use crate::{exception, kind, types};
@@ -44,6 +44,20 @@ pub fn str<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     }
 }
 
+/// An integer that Python may refuse to write in decimal, in hexadecimal: how many digits it writes is a setting that may change
+/// (`sys.set_int_max_str_digits`). None for other objects.
+///
+/// # Errors
+/// What Python raises while it writes (out of memory).
+pub fn long_int<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyString>>> {
+    if !object.is_exact_instance_of::<PyInt>() || object.extract::<i64>().is_ok() {
+        return Ok(None);
+    }
+    let text: Bound<'py, PyString> = object.call_method1("__format__", ("#x",))?.cast_into()?;
+    // 640 decimal digits are never refused (`sys.int_info.str_digits_check_threshold`), and 512 of four bits each are fewer.
+    Ok((text.len()? > "-0x".len() + 512).then_some(text))
+}
+
 fn written<'py>(object: &Bound<'py, PyAny>, number: c_int) -> PyResult<Bound<'py, PyString>> {
     let slot = types::slot(&object.get_type(), number);
     // SAFETY: both slots hold a function of this type or nothing, which an `Option` of one stands for.
@@ -80,6 +94,9 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
     if let Ok(tuple) = object.cast_exact::<PyTuple>() {
         let end = if tuple.len() == 1 { ",)" } else { ")" };
         return if depth > 0 { items("(", tuple.iter().collect(), end) } else { unknown() };
+    }
+    if let Some(text) = exception::answer(object.py(), long_int(object)).flatten() {
+        return text.to_string_lossy().into_owned();
     }
     // Such as torch.Size([2, 3]).
     let inherited = || match (object.cast::<PyTuple>(), object.cast::<PyList>()) {

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use dynamlir_cpython_abi::{exception, shown};
+use dynamlir_cpython_abi::shown;
 use pyo3::{
     prelude::*,
     sync::PyOnceLock,
@@ -157,13 +157,8 @@ impl Constant {
     /// What Python raises while the object is looked at (out of memory).
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Some((kind, canon)) = Self::classify(object)? else { return Ok(None) };
-        // Python refuses to write very long integers in decimal.
-        let text = match shown::repr(object) {
-            Err(error) if !exception::may_interrupt(object.py(), &error) => hexadecimal(object)?,
-            text => text?,
-        };
-        let text = text.to_string_lossy().into_owned();
-        Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text: text.into() }))
+        let text = text_of(object, &kind)?.into();
+        Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text }))
     }
 
     /// A string constant, for keys.
@@ -329,6 +324,30 @@ impl Constant {
             }
         })
     }
+}
+
+/// Returns true if a constant has an integer in it that is written as [`shown::long_int`] does.
+fn is_long(object: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<bool> {
+    match kind {
+        Kind::Equal => Ok(shown::long_int(object)?.is_some()),
+        Kind::Tuple(elements) | Kind::FrozenSet(elements) | Kind::Steps(elements) => {
+            elements.iter().try_fold(false, |found, element| Ok(found || is_long(element.object.bind(object.py()), &element.kind)?))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// As `repr`, without its limit for integers.
+fn text_of(object: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<String> {
+    let text = match kind {
+        Kind::Tuple(elements) | Kind::FrozenSet(elements) | Kind::Steps(elements) if is_long(object, kind)? => {
+            let parts: Vec<_> = elements.iter().map(|element| &*element.text).collect();
+            return Ok(format!("{}(({},))", object.get_type().name()?, parts.join(", ")));
+        }
+        Kind::Equal => shown::long_int(object)?.map_or_else(|| shown::repr(object), Ok)?,
+        _ => shown::repr(object)?,
+    };
+    Ok(text.to_string_lossy().into_owned())
 }
 
 fn hexadecimal<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {

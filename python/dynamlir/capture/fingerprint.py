@@ -41,7 +41,10 @@ class _Words:
         """Where in its memory each input begins, and what shares it: an entry is right wherever that is."""
 
     def of(self, recording: Recording) -> list[Line]:
-        lines: list[Line] = [(self._input(record), []) for record in recording.inputs]
+        # What is read for nothing is handed on at most, which is a part of what is done after the graph.
+        used = {value for op in recording.ops for value in op.operands}
+        used |= {output.id for output in recording.outputs}
+        lines: list[Line] = [(self._input(record), []) for record in recording.inputs if record.id in used]
         lines += [(f"constant {_contents(fetch())}", []) for fetch in recording.captures]
         for op in recording.ops:
             lines.append((self._op(op), list(op.location)))

@@ -90,14 +90,18 @@ def arguments(made: types.ModuleType, seed: int, tensors: bool = False) -> list[
     return [values[kind] for kind in PLAIN.values()]
 
 
-def exact(value: Any) -> Any:
-    """A value with the tensors in it spelled out, to the last bit."""
+def exact(value: Any, around: tuple[int, ...] = ()) -> Any:
+    """A value with the tensors in it spelled out, to the last bit; `around` are the containers that it is in."""
     if type(value).__module__ == "torch" and hasattr(value, "stride"):
         return ["tensor", str(value.dtype), list(value.shape), list(value.stride()), repr(value.tolist())]
+    if id(value) in around:
+        # As many levels out as it is.
+        return ["again", around[::-1].index(id(value))]
+    within = functools.partial(exact, around=(*around, id(value)))
     if isinstance(value, (list, tuple)):
-        return [type(value).__name__, *map(exact, value)]
+        return [type(value).__name__, *map(within, value)]
     if isinstance(value, dict):
-        return ["dict", *([exact(key), exact(item)] for key, item in value.items())]
+        return ["dict", *([within(key), within(item)] for key, item in value.items())]
     if isinstance(value, (set, frozenset)):
         # In which order a set shows its elements depends on how it grew.
         return [type(value).__name__, *sorted(map(shown, value))]
