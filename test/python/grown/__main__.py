@@ -8,10 +8,14 @@ import collections
 import faulthandler
 import importlib.util
 import json
+import resource
 import sys
 import time
 
 from . import run
+
+ROOM = 4 << 30
+"""Bytes of addresses that a process may have."""
 
 
 def main() -> int:
@@ -23,6 +27,8 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="say each seed before it runs")
     options = parser.parse_args()
     faulthandler.enable()
+    # Lists that are put into one another again and again are small themselves, and their texts are not.
+    resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
     spec = importlib.util.spec_from_file_location("dynamlir._native", options.extension)
     native = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(native)
@@ -33,7 +39,12 @@ def main() -> int:
     while time.monotonic() < stop and len(differences) < options.limit:
         if options.verbose:
             print("seed", seed, flush=True)
-        plain, ours = run.concrete(native, seed)
+        try:
+            plain, ours = run.concrete(native, seed)
+        except MemoryError:
+            ended["too large"] += 1
+            seed += 1
+            continue
         if plain != ours:
             differences[seed] = {"plain": plain, "ours": ours}
         error = plain[0]["error"]

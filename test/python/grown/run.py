@@ -90,18 +90,19 @@ def arguments(made: types.ModuleType, seed: int, tensors: bool = False) -> list[
     return [values[kind] for kind in PLAIN.values()]
 
 
-def exact(value: Any, around: tuple[int, ...] = ()) -> Any:
-    """A value with the tensors in it spelled out, to the last bit; `around` are the containers that it is in."""
+def exact(value: Any, met: dict[int, int] | None = None) -> Any:
+    """A value with the tensors in it spelled out, to the last bit; a list that holds itself, or is held twice, once."""
     if type(value).__module__ == "torch" and hasattr(value, "stride"):
         return ["tensor", str(value.dtype), list(value.shape), list(value.stride()), repr(value.tolist())]
-    if id(value) in around:
-        # As many levels out as it is.
-        return ["again", around[::-1].index(id(value))]
-    within = functools.partial(exact, around=(*around, id(value)))
+    met = {} if met is None else met
+    if isinstance(value, (list, dict)):
+        if id(value) in met:
+            return ["again", met[id(value)]]
+        met[id(value)] = len(met)
     if isinstance(value, (list, tuple)):
-        return [type(value).__name__, *map(within, value)]
+        return [type(value).__name__, *(exact(item, met) for item in value)]
     if isinstance(value, dict):
-        return ["dict", *([within(key), within(item)] for key, item in value.items())]
+        return ["dict", *([exact(key, met), exact(item, met)] for key, item in value.items())]
     if isinstance(value, (set, frozenset)):
         # In which order a set shows its elements depends on how it grew.
         return [type(value).__name__, *sorted(map(shown, value))]
