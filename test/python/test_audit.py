@@ -272,6 +272,40 @@ def test_one_object_from_two_places_is_handed_on_from_either() -> None:
     assert dynamlir.audits().same >= 2
 
 
+def test_guards_of_one_list_from_two_places_are_the_same() -> None:
+    def function(x: torch.Tensor, first: list[Any], second: list[Any]) -> Any:
+        first.append(1)
+        torch._dynamo.graph_break()
+        second.append(len(first))
+        first.extend([second, x])
+        torch._dynamo.graph_break()
+        return x * len(second), second.pop()
+
+    compiled = dynamlir.compile(function)
+    for shared in (False, True, True, False, False):
+        found, expected = ([[], []] if not shared else [[]] * 2 for _ in range(2))
+        given = ones()
+        assert repr(compiled(given, *found)) == repr(function(given, *expected))
+        assert repr(found) == repr(expected)
+    assert dynamlir.audits().same
+
+
+def test_keys_that_are_put_back_are_known_by_what_they_are() -> None:
+    """A key may be another object each time, which no guard asks."""
+
+    @dynamlir.compile
+    def function(x: torch.Tensor, table: dict[str, Any]) -> torch.Tensor:
+        table.popitem()
+        table.update(a=0, k=x)
+        return x * 2
+
+    for key in ("k", "".join(["_k"])[1:], "k"):
+        x, table = ones(), {"a": 0, key: ones()}
+        function(x, table)
+        assert list(table) == ["a", "k"] and table["k"] is x
+    assert dynamlir.audits().same == 2
+
+
 def test_a_number_that_is_read_for_nothing_is_handed_on() -> None:
     """Numbers of one kind have become inputs by then; the entry was made of a number of another kind, which had not."""
 

@@ -87,12 +87,48 @@ struct Words {
     values: Vec<(String, String)>,
 }
 
-/// What is at some expressions: a value as [`content`] has it, or for other objects the first expression that comes to it.
-type Known = FxHashMap<String, String>;
+/// What is known to be at some expressions when a call is audited.
+#[derive(Default)]
+struct Known {
+    /// Values, as [`content`] has them.
+    contents: FxHashMap<String, String>,
+    /// Where one object is at several, the first of these, by the others; the longest expressions first.
+    places: Vec<(String, String)>,
+}
 
-/// What is known, else the expression.
-fn known_or_where(expressions: &[String], known: &Known) -> Vec<String> {
-    expressions.iter().map(|place| known.get(place).unwrap_or(place).clone()).collect()
+impl Known {
+    /// Of the expressions of what an entry reads, with what is there now; `is_input` says which of these the graph takes as tensors.
+    fn of(expressions: &[String], values: &[Option<Bound<'_, PyAny>>], is_input: impl Fn(usize) -> bool) -> Self {
+        let mut known = Self::default();
+        for (at, (place, value)) in expressions.iter().zip(values).enumerate() {
+            let Some(value) = value else { continue };
+            let first = values.iter().position(|other| other.as_ref().is_some_and(|other| other.is(value)));
+            let first = first.and_then(|first| expressions.get(first)).filter(|first| *first != place);
+            match content(value).filter(|_| !is_input(at)) {
+                // What is handed on from where it was found is the same as the value that is there.
+                Some(content) => _ = known.contents.insert(place.clone(), content),
+                None => known.places.extend(first.map(|first| (place.clone(), first.clone()))),
+            }
+        }
+        known.places.sort_by(|(a, _), (b, _)| (b.len(), b).cmp(&(a.len(), a)));
+        known
+    }
+
+    /// Expressions, or what is known to be there.
+    fn in_place_of(&self, expressions: &[String]) -> Vec<String> {
+        let first = |place: &String| self.places.iter().find(|(other, _)| other == place).map(|(_, first)| first);
+        let known = |place| self.contents.get(place).or_else(|| first(place)).unwrap_or(place);
+        expressions.iter().map(|place| known(place).clone()).collect()
+    }
+
+    /// A guard, with the first place of each object.
+    fn renamed(&self, mut guard: String) -> String {
+        for (place, first) in &self.places {
+            let found: Vec<_> = occurrences(&guard, place).collect();
+            found.into_iter().rev().for_each(|at| guard.replace_range(at..at + place.len(), first));
+        }
+        guard
+    }
 }
 
 /// Steps with the lines of those that are effects.
@@ -132,7 +168,7 @@ impl Words {
         let graph = &captured.graph;
         let node = |id| (without_addresses(&graph.line(id)), graph.node(id).location.clone());
         let concerns = concerning(graph);
-        let steps = Told::new(&known_or_where(&captured.guards.collected(), known)).steps(py, &captured.epilogue);
+        let steps = Told::new(&known.in_place_of(&captured.guards.collected())).steps(py, &captured.epilogue);
         Ok(Self {
             program: graph.ids().filter(|id| concerns.contains(id)).map(node).chain(recorded).collect(),
             after: with_lines(steps, captured.effects.iter().map(|(_, lines)| lines.clone())),
@@ -143,7 +179,13 @@ impl Words {
 
     /// Without the guards that what is known is that.
     fn without_known(mut self, known: &Known) -> Self {
-        self.guards.retain(|(guard, _)| !known.keys().any(|place| guard.contains(&**place)));
+        self.guards.retain(|(guard, _)| !known.contents.keys().any(|place| guard.contains(&**place)));
+        self
+    }
+
+    /// With the first place of each object in the guards.
+    fn renamed(mut self, known: &Known) -> Self {
+        self.guards = self.guards.into_iter().map(|(guard, lines)| (known.renamed(guard), lines)).collect();
         self
     }
 
@@ -185,7 +227,7 @@ impl Words {
             };
             // To ask less than it did is not an error: Python may know by now what it then had to find out. Nor is it one to ask more of
             // a value that is handed on at most: of one of another kind more may be noted, and what comes of it is the same.
-            let is_new = |(guard, _): &&Spoken| !self.unasked.iter().any(|place| is_about(guard, place));
+            let is_new = |(guard, _): &&Spoken| !self.unasked.iter().any(|place| is_about(guard, place)) && !self.implies(guard);
             let more: Vec<_> = other.guards.iter().filter(is_new).cloned().collect();
             let found = lacking(&more, &self.guards)?;
             ("the guards", (lacking(&self.guards, &other.guards).unwrap_or_else(nothing), found))
@@ -193,6 +235,19 @@ impl Words {
         let (places, guards) = self.blamed(other, &kept.0, &found.0);
         let location = if found.1.is_empty() { kept.1 } else { found.1 };
         Some(Difference { what, kept: kept.0, found: found.0, places, guards, location })
+    }
+
+    /// Returns true if the guards here cannot pass where this one fails, as far as what has a place in it goes.
+    fn implies(&self, guard: &str) -> bool {
+        if let Some(place) = guard.strip_suffix(" is not ___nothing") {
+            return self.guards.iter().any(|(other, _)| is_about(other, place));
+        }
+        let distinct = |guard: &str| {
+            let members = guard.strip_prefix("___all_different(")?.strip_suffix(')')?;
+            Some(members.split(", ").map(str::to_owned).collect::<FxHashSet<_>>())
+        };
+        let within = |members: &FxHashSet<_>, (other, _): &Spoken| distinct(other).is_some_and(|others| members.is_subset(&others));
+        distinct(guard).is_some_and(|members| self.guards.iter().any(|other| within(&members, other)))
     }
 
     /// The places of numbers that vary and have changed, with the guards of these: those of which one line has the former value and the
@@ -214,8 +269,13 @@ impl Words {
 
 /// Returns true if a guard is about what is at a place, or below it.
 fn is_about(guard: &str, place: &str) -> bool {
+    occurrences(guard, place).next().is_some()
+}
+
+/// Where a guard names a place, or one below it.
+fn occurrences(guard: &str, place: &str) -> impl Iterator<Item = usize> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    guard.match_indices(place).any(|(at, _)| {
+    guard.match_indices(place).map(|(at, _)| at).filter(move |&at| {
         let (before, after) = (guard[..at].chars().next_back(), guard[at + place.len()..].chars().next());
         !before.is_some_and(|c| is_name(c) || c == '.') && !after.is_some_and(is_name)
     })
@@ -257,7 +317,7 @@ impl Audit {
     /// The words of the entry, where these values are known to be there.
     fn kept(&self, py: Python<'_>, entry: &Entry, known: &Known) -> Vec<Spoken> {
         let Run::Graph { epilogue, .. } = &entry.run else { return Vec::new() };
-        let steps = Told::new(&known_or_where(&self.collected, known)).steps(py, epilogue);
+        let steps = Told::new(&known.in_place_of(&self.collected)).steps(py, epilogue);
         with_lines(steps, self.words.after.iter().map(|(_, lines)| lines.clone()))
     }
 
@@ -287,7 +347,7 @@ impl Audit {
         match outcome {
             Ok(Ok(captured)) => {
                 let words = Words::of(py, &captured, known)?;
-                Ok(words.with_guards(&captured.guards.into_texts(py)?).without_known(known))
+                Ok(words.with_guards(&captured.guards.into_texts(py)?).without_known(known).renamed(known))
             }
             Ok(Err(broken)) => {
                 let found = broken.graph_break;
@@ -320,16 +380,8 @@ impl Replay for Audit {
             return Ok(Verdict::Skipped("its tensors share memory as they did not when it was captured".to_owned()));
         }
         let _no_collection = collector::pause(py);
-        let first = |value: &Bound<'py, PyAny>| values.iter().position(|other| other.as_ref().is_some_and(|other| other.is(value)));
-        // What is handed on from where it was found is the same as the value that is there, and one object is the same from two places.
-        let plain = |(at, (place, value)): (usize, (&String, &Option<Bound<'py, PyAny>>))| {
-            let value = value.as_ref()?;
-            let plain = if tensors.contains(&at) { None } else { content(value) };
-            let there = plain.or_else(|| Some(self.collected[first(value)?].clone()));
-            Some((place.clone(), there.filter(|there| there != place)?))
-        };
-        let known: Known = self.collected.iter().zip(values).enumerate().filter_map(plain).collect();
-        let kept = Words { after: self.kept(py, entry, &known), ..self.words.clone() };
+        let known = Known::of(&self.collected, values, |at| tensors.contains(&at));
+        let kept = Words { after: self.kept(py, entry, &known), ..self.words.clone() }.renamed(&known);
         let found = self.again(call, &known)?;
         let Some(difference) = kept.difference(&found) else { return Ok(Verdict::Same) };
         // What is not the same twice says nothing.

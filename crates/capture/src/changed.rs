@@ -127,7 +127,7 @@ impl<'py> Capture<'py> {
             ("extend" | "__iadd__" | "extendleft", [values]) if (list || deque) && self.is_still(values, container) => {
                 let each = if method == "extendleft" { "appendleft" } else { "append" };
                 self.refuse_watched_drop(container, source)?;
-                for value in self.unpack_any(values, None)? {
+                for value in self.unpack_any(values)? {
                     note(each, Some(&value))?;
                 }
             }
@@ -144,7 +144,7 @@ impl<'py> Capture<'py> {
             }
             // A set that takes in a set or a dict makes room for all of it at once, which decides on its order.
             ("update", [values]) if set && self.is_still(values, container) && is_sequence(&values.object) => {
-                let values = self.unpack_any(values, None)?;
+                let values = self.unpack_any(values)?;
                 if !values.iter().all(known) {
                     return self.refuse_change(source, " by what is neither text nor a number");
                 }
@@ -155,7 +155,7 @@ impl<'py> Capture<'py> {
             ("update" | "__ior__", [values])
                 if dict && self.is_still(values, container) && values.object.is_exact_instance_of::<PyDict>() =>
             {
-                let keys = self.unpack_any(values, None)?;
+                let keys = self.unpack_any(values)?;
                 if !keys.iter().all(known) {
                     return Ok(None);
                 }

@@ -30,7 +30,7 @@ impl<'py> Capture<'py> {
         let inputs = if inputs.object.is_none() {
             None
         } else {
-            Some(PyList::new(self.py, self.unpack_any(inputs, None)?.into_iter().map(|one| one.object))?)
+            Some(PyList::new(self.py, self.unpack_any(inputs)?.into_iter().map(|one| one.object))?)
         };
         let found = self.ask("leaves", (&outputs.object, inputs));
         let found = found.map_err(|error| self.refused_by_torch(error))?;

@@ -7,6 +7,7 @@
 
 use dynamlir_graph::Line;
 use dynamlir_guards::{Comparison, Guard, SourceId};
+use dynamlir_interpreter::Activation;
 use pyo3::{
     intern,
     prelude::*,
@@ -14,14 +15,19 @@ use pyo3::{
 };
 
 use crate::{
+    attributes::lookup,
     calls::{Keywords, receiver},
     effects::{Effect, Special},
     graph_break::{GraphBreak, reason},
+    sizes::is_size,
     state::{Capture, Halt, Outcome, Tracked},
 };
 
 /// Methods of containers that keep what they are given.
 const KEEPS: &[&str] = &["__setitem__", "append", "appendleft", "get", "insert", "setdefault"];
+
+/// Methods of which C code that calls them wants a number of Python's own: it refuses another object.
+const CONVERTING: &[&str] = &["__int__", "__float__", "__index__", "__complex__", "__len__", "__length_hint__", "__hash__"];
 
 /// Comparisons by their names in `operator`: as they are written, and with the operands the other way round.
 pub(crate) const COMPARING: &[(&str, &str, &str)] =
@@ -51,6 +57,22 @@ impl<'py> Capture<'py> {
     pub(crate) fn needs_value<T>(&self, number: &Bound<'py, PyAny>, what: &str) -> Outcome<T> {
         self.ask("blame", (number,))?;
         self.break_graph(reason::DATA_DEPENDENT, format!("{what} a number that is known at the call only"))
+    }
+
+    /// What such a method of the program's returns, as what it is now, where it is a number that varies: it may be C code that asks.
+    pub(crate) fn converted(&self, frame: &Activation<'py>, value: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
+        if !self.torch.is_number(value) && !is_size(value) {
+            return Ok(None);
+        }
+        let (function, Some(first)) = (frame.function(), frame.local(0).object) else { return Ok(None) };
+        let is_it = |found: &Bound<'py, PyAny>| function.as_ref().is_some_and(|function| found.is(function));
+        for name in CONVERTING {
+            if lookup(&first.get_type(), name)?.as_ref().is_some_and(is_it) {
+                self.refuse_numbers(&format!("{name} returns"), [value])?;
+                return Ok(Some(self.settle_size(&Tracked::new(value.clone()))?.object));
+            }
+        }
+        Ok(None)
     }
 
     /// As [`Capture::needs_value`], where one of these is a number, or holds one if it is a tuple, list or dict.

@@ -84,6 +84,11 @@ impl Policy for CapturePolicy {
         false
     }
 
+    fn returns<'py>(&self, frame: &Activation<'py>, value: &Value<'py>) -> Run<Option<Value<'py>>> {
+        let capture = self.at(frame.py());
+        Ok(capture.run(capture.converted(frame, value.get()))?.map(Value::from))
+    }
+
     fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {
         self.at(frame.py()).note_exit(frame, outcome.err());
     }

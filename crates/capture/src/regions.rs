@@ -45,7 +45,7 @@ impl<'py> Capture<'py> {
                 known.is_exact_instance_of::<PyBool>() || known.is_exact_instance_of::<PyInt>() || known.is_exact_instance_of::<PyFloat>();
             if is_known && listed {
                 let branch = if self.truth(pred)? { taken } else { other };
-                return self.call(branch, &self.unpack_any(operands, None)?, &Vec::new());
+                return self.call(branch, &self.unpack_any(operands)?, &Vec::new());
             }
         }
         if let Some(place) = dynamlir_interpreter::here()
@@ -55,7 +55,7 @@ impl<'py> Capture<'py> {
             if self.progress.tries.get() {
                 // Of one region within another, which is looked at again once it is called, only what all its branches return counts.
                 let called = if name == "cond" { 1 } else { given.len() - 2 };
-                return self.call(&given[called], &self.unpack_any(operands, None)?, &Vec::new());
+                return self.call(&given[called], &self.unpack_any(operands)?, &Vec::new());
             }
             let own = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.regions")?.getattr(name)?.unbind();
             let code = place.code(self.py).clone().into_any().unbind();
@@ -67,7 +67,7 @@ impl<'py> Capture<'py> {
 
     /// Whether what is called by these arguments does what torch demands of it, and nothing else.
     fn is_as_torch_wants(&self, name: &str, given: &[Tracked<'py>]) -> Outcome<bool> {
-        let operands = self.unpack_any(&given[given.len() - 1], None)?;
+        let operands = self.unpack_any(&given[given.len() - 1])?;
         let functions = if name == "cond" { &given[1..3] } else { &given[0..2] };
         let mut results = Vec::with_capacity(2);
         for function in functions {

@@ -219,7 +219,7 @@ impl<'py> Capture<'py> {
         if !self.torch.is_container(&iterables.object) || !self.effects.is_pure(&chain) {
             return self.break_graph(reason::C_FUNCTION, describe(function));
         }
-        let each = self.unpack_any(iterables, None)?;
+        let each = self.unpack_any(iterables)?;
         self.call_pure(&chain, &each, &Vec::new())
     }
 
@@ -307,7 +307,7 @@ impl<'py> Capture<'py> {
             Some(start) => start.clone(),
             None => Tracked::new(0i64.into_pyobject(self.py).map_err(PyErr::from)?.into_any()),
         };
-        let items = self.unpack_any(values, None)?;
+        let items = self.unpack_any(values)?;
         if !std::iter::once(&total).chain(&items).any(|value| self.torch.is_fake(&value.object)) {
             let values: Vec<_> = std::iter::once(&total).chain(&items).map(|value| &value.object).collect();
             self.guard_inside(values, consulted::SUMMED)?;

@@ -3,7 +3,7 @@
 use dynamlir_guards::Source;
 use dynamlir_interpreter::semantics;
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::PyValueError,
     prelude::*,
     types::{PyDict, PyIterator, PyList, PyTuple},
 };
@@ -11,7 +11,7 @@ use pyo3::{
 use crate::{
     attributes::lookup,
     consulted,
-    state::{Capture, Halt, Outcome, Tracked, type_name},
+    state::{Capture, Halt, Outcome, Tracked},
 };
 
 impl<'py> Capture<'py> {
@@ -32,7 +32,11 @@ impl<'py> Capture<'py> {
                     .collect();
             }
         }
-        let items = self.unpack_any(value, Some(count))?;
+        let iterator = match self.iter(value) {
+            Err(Halt::Raise(error)) => return Err(Halt::Raise(semantics::not_unpacked(object, error))),
+            other => other?,
+        };
+        let items = self.taken(&iterator, Some(count))?;
         if items.len() < count {
             let message = format!("not enough values to unpack (expected {count}, got {})", items.len());
             return Err(Halt::Raise(PyValueError::new_err(message)));
@@ -54,7 +58,7 @@ impl<'py> Capture<'py> {
             let tuple = semantics::argument_tuple(callable, object).map_err(Halt::from);
             return Ok(Tracked { object: self.or_lacking(tuple, object, consulted::ITERATED)?, source: args.source });
         }
-        let items = self.unpack_any(args, None)?;
+        let items = self.unpack_any(args)?;
         Ok(Tracked::new(PyTuple::new(self.py, items.into_iter().map(|item| item.object))?.into_any()))
     }
 
@@ -87,15 +91,13 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(self.or_lacking(dict, object, consulted::SPREAD)?))
     }
 
-    /// All items of an iterable; with a limit, one more than that at most.
-    pub fn unpack_any(&self, value: &Tracked<'py>, limit: Option<usize>) -> Outcome<Vec<Tracked<'py>>> {
-        let iterator = match self.iter(value) {
-            Err(Halt::Raise(error)) if error.is_instance_of::<PyTypeError>(self.py) => {
-                let message = format!("cannot unpack non-iterable {} object", type_name(&value.object).trim_start_matches("builtins."));
-                return Err(Halt::Raise(PyTypeError::new_err(message)));
-            }
-            other => other?,
-        };
+    /// All items of an iterable.
+    pub fn unpack_any(&self, value: &Tracked<'py>) -> Outcome<Vec<Tracked<'py>>> {
+        self.taken(&self.iter(value)?, None)
+    }
+
+    /// What is left of an iterator; with a limit, one more than that at most.
+    fn taken(&self, iterator: &Tracked<'py>, limit: Option<usize>) -> Outcome<Vec<Tracked<'py>>> {
         let mut items = Vec::new();
         self.refuse_changed_beneath(&iterator.object)?;
         // Not asked for an iterator again: it need not have an `__iter__`.

@@ -145,7 +145,8 @@ impl Texts {
         self.guards.get(guard).map(|(source, _)| self.sources.expression(*source))
     }
 
-    /// The expressions of places that were reached, and of which nothing is asked: what is there is handed on at most.
+    /// The expressions of places that were reached, and of which nothing is asked, except that no two hold one object: what is there is
+    /// handed on at most.
     #[must_use]
     pub fn unasked(&self) -> Vec<String> {
         let mut asked = FxHashSet::default();
@@ -157,7 +158,8 @@ impl Texts {
         };
         let asks = |said: &Said| !matches!(said, Said::Present | Said::Unwatched);
         self.guards.iter().filter(|(_, said)| asks(said)).for_each(|(source, _)| ask(*source));
-        self.relations.iter().flat_map(|relation| crate::relation::members(relation, &self.sources)).for_each(ask);
+        let relations = self.relations.iter().filter(|relation| !matches!(relation, Relation::Distinct(_)));
+        relations.flat_map(|relation| crate::relation::members(relation, &self.sources)).for_each(ask);
         let is_place =
             |source: &Source| !matches!(source, Source::Builtin(_) | Source::Function | Source::Held { .. } | Source::Computed(_));
         let unasked = self.sources.numbered().filter(|(id, source)| is_place(source) && !asked.contains(id));

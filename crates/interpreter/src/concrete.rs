@@ -30,7 +30,7 @@ pub use names::{
 };
 pub use operators::{binary_op, compare, length, truth, unary_op};
 pub use text::{build_string, convert, format};
-pub use unpack::{unpack, unpack_ex};
+pub use unpack::{not_unpacked, unpack, unpack_ex};
 
 use dynamlir_cpython_abi::Abi;
 use pyo3::prelude::*;

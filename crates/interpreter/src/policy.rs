@@ -118,6 +118,11 @@ pub trait Policy {
         Ok(())
     }
 
+    /// `return value`: what the caller gets in its place, if it is to get something else
+    fn returns<'py>(&self, frame: &Activation<'py>, value: &Value<'py>) -> Outcome<Option<Value<'py>>> {
+        Ok(None)
+    }
+
     /// A frame ends or suspends, with a value or by an exception. The value has escaped.
     fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {}
 

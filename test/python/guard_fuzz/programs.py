@@ -59,7 +59,14 @@ _READING = [
     for name in ("state.py", "prelude.py")
 ]
 """What ways of reading find in their module: here the classes are those of the program."""
-_READS = [(kind, way) for kind in kinds.KINDS for name in kind.ways for way in kinds.entries(name)]
+_READS = [
+    (kind, way)
+    for kind in kinds.KINDS
+    for name in kind.ways
+    for way in kinds.entries(name)
+    # A hash that goes by what object it is differs between two runs of one program.
+    if not (way.startswith("hash(") and kind.name == "values of a dict")
+]
 _NUMBERS, _TENSORS = entries("numbers.txt"), entries("tensors.txt")
 
 

@@ -3,7 +3,7 @@
 use dynamlir_frame::{AfterGraph, Recipe};
 use pyo3::{
     prelude::*,
-    types::{PyInt, PyList, PySlice},
+    types::{PyInt, PyList, PySlice, PyString},
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,6 +16,24 @@ use crate::{
 };
 
 type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// What two keys of a dict have in common if one may stay where the program has put the other. Guards know text and integers by their
+/// values, so whether these are one object decides nothing.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Text(String),
+    Int(i64),
+    Object(usize),
+}
+
+impl Key {
+    fn of(key: &Bound<'_, PyAny>) -> Self {
+        let text = key.cast_exact::<PyString>().ok().and_then(|text| text.to_str().ok());
+        let int = key.cast_exact::<PyInt>().ok().and_then(|int| int.extract().ok());
+        let object = || Self::Object(key.as_ptr() as usize);
+        text.map(|text| Self::Text(text.to_owned())).or(int.map(Self::Int)).unwrap_or_else(object)
+    }
+}
 
 impl<'py> Capture<'py> {
     /// The steps after the graph that change a container.
@@ -63,11 +81,10 @@ impl<'py> Capture<'py> {
         // What stays as it is is left alone: somebody may be iterating over it.
         let before: Vec<Pair<'py>> = pairs(container)?;
         let after: Vec<Pair<'py>> = pairs(&copy)?;
-        let address = |object: &Bound<'py, PyAny>| object.as_ptr() as usize;
-        let had: FxHashMap<usize, &Bound<'py, PyAny>> = before.iter().map(|(key, value)| (address(key), value)).collect();
-        let has: FxHashSet<usize> = after.iter().map(|(key, _)| address(key)).collect();
-        let (stays, gone): (Vec<_>, Vec<_>) = before.iter().map(|(key, _)| key).partition(|key| has.contains(&address(key)));
-        let in_order = stays.iter().zip(&after).all(|(key, (known, _))| key.is(known));
+        let had: FxHashMap<Key, &Bound<'py, PyAny>> = before.iter().map(|(key, value)| (Key::of(key), value)).collect();
+        let has: FxHashSet<Key> = after.iter().map(|(key, _)| Key::of(key)).collect();
+        let (stays, gone): (Vec<_>, Vec<_>) = before.iter().map(|(key, _)| key).partition(|key| has.contains(&Key::of(key)));
+        let in_order = stays.iter().zip(&after).all(|(key, (known, _))| Key::of(key) == Key::of(known));
         let mut steps = Vec::new();
         if in_order {
             for key in gone {
@@ -78,7 +95,7 @@ impl<'py> Capture<'py> {
             steps.push(AfterGraph::Call { method: method("clear")?, given: vec![target()] });
         }
         for (key, value) in &after {
-            if in_order && had.get(&address(key)).is_some_and(|was| self.stands_for(value, was)) {
+            if in_order && had.get(&Key::of(key)).is_some_and(|was| self.stands_for(value, was)) {
                 continue;
             }
             let given = vec![target(), self.key_recipe(key, outputs)?, self.recipe(&Tracked::new(value.clone()), outputs)?];

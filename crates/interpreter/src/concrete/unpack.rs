@@ -10,13 +10,16 @@ use pyo3::{
 use crate::Value;
 
 fn iterator<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
-    value.try_iter().map_err(|error| {
-        let iterable = types::has_slot(&value.get_type(), types::slots::Py_tp_iter) || object::is_sequence(value);
-        if error.is_instance_of::<PyTypeError>(value.py()) && !iterable {
-            return PyTypeError::new_err(format!("cannot unpack non-iterable {} object", types::name(value)));
-        }
-        error
-    })
+    value.try_iter().map_err(|error| not_unpacked(value, error))
+}
+
+/// What unpacking says where an object has refused to be iterated over: an error of its own stays.
+pub fn not_unpacked(value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let iterable = types::has_slot(&value.get_type(), types::slots::Py_tp_iter) || object::is_sequence(value);
+    if error.is_instance_of::<PyTypeError>(value.py()) && !iterable {
+        return PyTypeError::new_err(format!("cannot unpack non-iterable {} object", types::name(value)));
+    }
+    error
 }
 
 /// The next `count` items. `expected` says how many values are wanted in all.

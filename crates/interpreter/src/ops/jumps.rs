@@ -86,6 +86,10 @@ fn let_go(frame: &Activation<'_>) -> Outcome<()> {
 
 pub(crate) fn return_value<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let_go(frame)?;
+    if let Some(value) = frame.policy().returns(frame, frame.peek(0))? {
+        frame.drop_top(1);
+        frame.push(value);
+    }
     Ok(Flow::Return(frame.peek(0).clone()))
 }
 
