@@ -14,6 +14,7 @@ from typing import Any
 
 import dynamlir
 import torch
+from gradients import MORE
 
 CALLS = 12
 
@@ -273,6 +274,18 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def is_rounding(exact: Any, plain: Any, ours: Any) -> bool:
+    """Returns true if two outcomes are as near to one in doubles, by the worst number of each tensor."""
+    if isinstance(plain, tuple) and plain[:1] == ("tensor",):
+        if plain[:4] != ours[:4] or exact[2:4] != plain[2:4]:
+            return False
+        own, other = (max((abs(a - b) for a, b in zip(exact[4], one[4])), default=0.0) for one in (plain, ours))
+        return alike(plain, ours) or other <= MORE * own
+    if isinstance(plain, (list, tuple)) and isinstance(ours, (list, tuple)) and isinstance(exact, (list, tuple)):
+        return len(exact) == len(plain) == len(ours) and all(map(is_rounding, exact, plain, ours))
+    return alike(plain, ours)
+
+
 def arguments(draw: random.Random) -> tuple[Any, ...]:
     """Tensors of drawn sizes, the same for the same state, and a number."""
     a, b, c = (draw.choice(SIZES) for _ in range(3))
@@ -296,6 +309,15 @@ def differs(seed: int, **options: Any) -> str | None:
                 outcome = type(error).__name__, str(error).split("\n")[0]
             outcomes.append(outcome)
         if not alike(*outcomes):
+            doubles = [
+                value.double() if isinstance(value, torch.Tensor) else value
+                for value in arguments(random.Random(seed * 100 + call))
+            ]
+            try:
+                if is_rounding(told(home["function"](*doubles)), *outcomes):
+                    continue
+            except Exception:
+                pass
             sizes = [tuple(value.shape) for value in arguments(random.Random(seed * 100 + call))[:3]]
             return f"{text(seed)}\ncall {call}, sizes {sizes}\n  plain {outcomes[0]}\n  ours  {outcomes[1]}"
     return None
