@@ -6,9 +6,16 @@ C code raises, which is one more way of going on.
 
 from __future__ import annotations
 
+import array
+import datetime
+import decimal
+import fractions
 import itertools
+import json
 import math
 import operator
+import pickle
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +94,16 @@ ASKS = {
     "round": lambda v: round(1.23456, v),
     "format": lambda v: len("%d" % v),  # noqa: UP031
     "tensor": lambda v: torch.full((2,), v)[0].item(),
+    "json": lambda v: len(json.dumps(vars(v))),
+    "json of a list": lambda v: len(json.dumps([*vars(v).values()])),
+    "json of a number": lambda v: len(json.dumps(v.pair[0])),
+    "struct": lambda v: sum(struct.pack("d", v.pair[0])),
+    "date": lambda v: (datetime.date(2000, 1, 1) + datetime.timedelta(days=v.pair[0])).day,
+    "fraction": lambda v: fractions.Fraction(*v.pair).numerator,
+    "decimal": lambda v: int(decimal.Decimal(v.pair[0]) * 2),
+    "array": lambda v: array.array("d", v.pair)[0],
+    "pickle": lambda v: len(pickle.dumps(v.pair)),
+    "statistics": lambda v: sum(map(float, v.pair)),
 }
 WHOLE, PARTS = (2, 5, 6, 3), (0.5, 2.5, 7.25)
 

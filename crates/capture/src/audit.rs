@@ -77,6 +77,8 @@ struct Words {
     broken: Vec<Spoken>,
     /// The nodes of the graph, and the operations that were recorded of them.
     program: Vec<Spoken>,
+    /// The names that inputs of the graph have in it, with their places.
+    inputs: Vec<(String, String)>,
     /// What is done after the graph, the result last.
     after: Vec<Spoken>,
     /// The guards.
@@ -123,10 +125,7 @@ impl Known {
 
     /// A guard, with the first place of each object.
     fn renamed(&self, mut guard: String) -> String {
-        for (place, first) in &self.places {
-            let found: Vec<_> = occurrences(&guard, place).collect();
-            found.into_iter().rev().for_each(|at| guard.replace_range(at..at + place.len(), first));
-        }
+        self.places.iter().for_each(|(place, first)| replace(&mut guard, place, first));
         guard
     }
 }
@@ -168,9 +167,11 @@ impl Words {
         let graph = &captured.graph;
         let node = |id| (without_addresses(&graph.line(id)), graph.node(id).location.clone());
         let concerns = concerning(graph);
+        let input = |id| (graph.node(id).target.base.clone(), graph.node(id).target.qualified.clone());
         let steps = Told::new(&known.in_place_of(&captured.guards.collected())).steps(py, &captured.epilogue);
         Ok(Self {
             program: graph.ids().filter(|id| concerns.contains(id)).map(node).chain(recorded).collect(),
+            inputs: graph.placeholders().map(input).collect(),
             after: with_lines(steps, captured.effects.iter().map(|(_, lines)| lines.clone())),
             values: captured.decisions.as_ref().map(|decisions| decisions.values.clone()).unwrap_or_default(),
             ..Self::default()
@@ -183,8 +184,15 @@ impl Words {
         self
     }
 
-    /// With the first place of each object in the guards.
+    /// With the first place of each object in the guards, and in the place of the names of inputs.
     fn renamed(mut self, known: &Known) -> Self {
+        if known.places.is_empty() {
+            return self;
+        }
+        for (line, _) in &mut self.program {
+            self.inputs.iter().for_each(|(name, place)| replace(line, name, place));
+            *line = known.renamed(std::mem::take(line));
+        }
         self.guards = self.guards.into_iter().map(|(guard, lines)| (known.renamed(guard), lines)).collect();
         self
     }
@@ -222,8 +230,8 @@ impl Words {
             found
         } else {
             let lacking = |all: &[Spoken], of: &[Spoken]| {
-                let known: FxHashSet<_> = of.iter().map(|(text, _)| text).collect();
-                all.iter().find(|(text, _)| !known.contains(text)).cloned()
+                let known: FxHashSet<_> = of.iter().map(|(text, _)| asked(text)).collect();
+                all.iter().find(|(text, _)| !known.contains(asked(text))).cloned()
             };
             // To ask less than it did is not an error: Python may know by now what it then had to find out. Nor is it one to ask more of
             // a value that is handed on at most: of one of another kind more may be noted, and what comes of it is the same.
@@ -237,10 +245,11 @@ impl Words {
         Some(Difference { what, kept: kept.0, found: found.0, places, guards, location })
     }
 
-    /// Returns true if the guards here cannot pass where this one fails, as far as what has a place in it goes.
+    /// Returns true if the guards here say at least as much as this one, or if it says so little that the programs would differ if it
+    /// mattered: that there is something at a place.
     fn implies(&self, guard: &str) -> bool {
-        if let Some(place) = guard.strip_suffix(" is not ___nothing") {
-            return self.guards.iter().any(|(other, _)| is_about(other, place));
+        if guard.ends_with(" is not ___nothing") || guard.starts_with('\'') && guard.contains("' in ") {
+            return true;
         }
         let distinct = |guard: &str| {
             let members = guard.strip_prefix("___all_different(")?.strip_suffix(')')?;
@@ -267,6 +276,12 @@ impl Words {
     }
 }
 
+/// What a guard asks, without the words on the object whose address it is.
+fn asked(guard: &str) -> &str {
+    let by_address = guard.starts_with("___check_obj_id(") || guard.starts_with("___check_type_id(");
+    guard.split_once("  # ").filter(|_| by_address).map_or(guard, |(asked, _)| asked)
+}
+
 /// Returns true if a guard is about what is at a place, or below it.
 fn is_about(guard: &str, place: &str) -> bool {
     occurrences(guard, place).next().is_some()
@@ -279,6 +294,12 @@ fn occurrences(guard: &str, place: &str) -> impl Iterator<Item = usize> {
         let (before, after) = (guard[..at].chars().next_back(), guard[at + place.len()..].chars().next());
         !before.is_some_and(|c| is_name(c) || c == '.') && !after.is_some_and(is_name)
     })
+}
+
+/// Puts another place into a text where one is named.
+fn replace(text: &mut String, place: &str, other: &str) {
+    let found: Vec<_> = occurrences(text, place).collect();
+    found.into_iter().rev().for_each(|at| text.replace_range(at..at + place.len(), other));
 }
 
 /// Whether a number stands in a text.
@@ -424,6 +445,36 @@ mod tests {
         assert!(kept("L['box'].held").difference(&found).is_none());
         assert!(kept("L['box'].hel").difference(&found).is_some() && kept("held").difference(&found).is_some());
         assert!(kept("L['box'].held.more").difference(&found).is_some());
+    }
+
+    #[test]
+    fn an_object_of_another_class_is_the_same_object() {
+        let kept = words("x", "___check_obj_id(G['a'], 16)  # <A object at 0x10>", "1");
+        assert!(kept.difference(&words("x", "___check_obj_id(G['a'], 16)  # <B object at 0x10>", "1")).is_none());
+        assert!(kept.difference(&words("x", "___check_obj_id(G['a'], 32)  # <A object at 0x20>", "1")).is_some());
+    }
+
+    #[test]
+    fn what_a_guard_implies_is_no_difference() {
+        let kept = words("x", "___all_different(L['a'], L['b'], L['c'])", "1");
+        assert!(kept.difference(&words("x", "___all_different(L['c'], L['a'])", "1")).is_none());
+        assert!(kept.difference(&words("x", "___all_different(L['c'], L['d'])", "1")).is_some());
+        assert!(kept.difference(&words("x", "L['b'] is not ___nothing", "1")).is_none());
+        assert!(kept.difference(&words("x", "'b' in L", "1")).is_none());
+        assert!(kept.difference(&words("x", "'b' not in L", "1")).is_some());
+    }
+
+    #[test]
+    fn guards_name_the_first_place_of_an_object() {
+        let places = vec![("L['b'].c".to_owned(), "L['a']".to_owned())];
+        let known = Known { places, ..Known::default() };
+        assert_eq!(known.renamed("type(L['b'].c[0]) is type(L['b'].cd)".to_owned()), "type(L['a'][0]) is type(L['b'].cd)");
+        let inputs = |name: &str, place: &str| vec![(name.to_owned(), place.to_owned())];
+        let program = |name: &str, inputs| Words { inputs, ..words(&format!("mul_0 = {name}.mul(2)"), "a", "1") }.renamed(&known);
+        let (kept, found) = (program("c", inputs("c", "L['b'].c")), program("a", inputs("a", "L['a']")));
+        assert!(kept.difference(&found).is_none());
+        assert!(kept.difference(&program("d", inputs("d", "L['d']"))).is_some());
+        assert_eq!(known.in_place_of(&["L['b'].c".to_owned(), "L['b']".to_owned()]), ["L['a']", "L['b']"]);
     }
 
     #[test]

@@ -241,7 +241,10 @@ impl<'py> Capture<'py> {
         }
         match result {
             Ok(object) => self.wrap_untracked(object),
-            Err(error) => Err(self.session_error(error)),
+            Err(error) => Err(match self.session_error(error) {
+                Halt::Raise(error) if self.may_be_of_numbers(&error) => self.left_to_python(error),
+                halt => halt,
+            }),
         }
     }
 

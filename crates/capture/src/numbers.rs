@@ -9,6 +9,7 @@ use dynamlir_graph::Line;
 use dynamlir_guards::{Comparison, Guard, SourceId};
 use dynamlir_interpreter::Activation;
 use pyo3::{
+    exceptions::{PyAttributeError, PyTypeError},
     intern,
     prelude::*,
     types::{PyBool, PyFloat, PyInt, PyTuple, PyType},
@@ -73,6 +74,13 @@ impl<'py> Capture<'py> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns true if C code may have refused what stands for a number that varies, deep within what it was given. The program may catch
+    /// the error, and would go on with it.
+    pub(crate) fn may_be_of_numbers(&self, error: &PyErr) -> bool {
+        let refuses = || error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyAttributeError>(self.py);
+        (self.varying.any() || self.tensors.has_numbers()) && refuses()
     }
 
     /// As [`Capture::needs_value`], where one of these is a number, or holds one if it is a tuple, list or dict.

@@ -90,14 +90,17 @@ impl Capture<'_> {
     /// user's code may catch the exception and read it.
     pub fn refused_by_torch(&self, error: PyErr) -> Halt {
         match self.session_error(error) {
-            Halt::Raise(error) => {
-                let found = GraphBreak { reason: reason::RAISED, message: error.to_string(), location: self.location() };
-                // Generators of torch's may end with its traceback.
-                suspended(|| drop(error));
-                Halt::Break(found)
-            }
+            Halt::Raise(error) => self.left_to_python(error),
             found @ Halt::Break(_) => found,
         }
+    }
+
+    /// Ends the capture where an exception was raised that the program is not to see: Python runs the instruction.
+    pub(crate) fn left_to_python(&self, error: PyErr) -> Halt {
+        let found = GraphBreak { reason: reason::RAISED, message: error.to_string(), location: self.location() };
+        // Generators of torch's may end with its traceback.
+        suspended(|| drop(error));
+        Halt::Break(found)
     }
 }
 

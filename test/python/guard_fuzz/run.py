@@ -80,7 +80,9 @@ def outcome(world: Any, call: Callable[..., Any], text: str) -> Any:
     # Two runs of one program share `sys.modules`, and everything else of the process.
     if "fuzzed_import" not in sys.modules or getattr(sys.modules["fuzzed_import"], "k", 0) == 3:
         sys.modules["fuzzed_import"] = world.fuzzed_import
-    places = {id(value): path for path, value in changes.reach(roots(world, text))}
+    # Held until the end: an object that comes into the place of one that died is not that one.
+    before = changes.reach(roots(world, text))
+    places = {id(value): path for path, value in before}
     args = programs.arguments(world)
     # `torch.manual_seed` asks each device first, and notes from where: more work than most of these programs.
     torch.default_generator.manual_seed(0)
@@ -91,7 +93,9 @@ def outcome(world: Any, call: Callable[..., Any], text: str) -> Any:
         result = ("raised", "RecursionError")
     except Exception as error:
         result = "raised", type(error).__name__, ADDRESS.sub("", str(error))
-    return result, list(args[-1]), state(world, text, places)
+    left = list(args[-1]), state(world, text, places)
+    del before
+    return result, *left
 
 
 def differs(seed: int, calls: int = CALLS, *, reads: bool = False) -> str | None:
