@@ -79,8 +79,12 @@ impl<'py> Capture<'py> {
     /// Returns true if C code may have refused what stands for a number that varies, deep within what it was given. The program may catch
     /// the error, and would go on with it.
     pub(crate) fn may_be_of_numbers(&self, error: &PyErr) -> bool {
-        let refuses = || error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyAttributeError>(self.py);
-        (self.varying.any() || self.tensors.has_numbers()) && refuses()
+        if !self.varying.any() && !self.tensors.has_numbers() {
+            return false;
+        }
+        // An `AttributeError` says of what object it is.
+        let lacks = || error.value(self.py).getattr(intern!(self.py, "obj")).is_ok_and(|of| self.torch.is_number(&of) || is_size(&of));
+        error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyAttributeError>(self.py) && lacks()
     }
 
     /// As [`Capture::needs_value`], where one of these is a number, or holds one if it is a tuple, list or dict.
