@@ -62,7 +62,7 @@ impl<'py> Capture<'py> {
 
     /// What such a method of the program's returns, as what it is now, where it is a number that varies: it may be C code that asks.
     pub(crate) fn converted(&self, frame: &Activation<'py>, value: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
-        if !self.torch.is_number(value) && !is_size(value) {
+        if frame.locals_count() == 0 || !self.torch.is_number(value) && !is_size(value) {
             return Ok(None);
         }
         let (function, Some(first)) = (frame.function(), frame.local(0).object) else { return Ok(None) };
