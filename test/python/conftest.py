@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: worth running before a release and not at each change; needs --long")
     config.addinivalue_line("markers", "stale: makes entries of the cache stale, behind the back of their guards")
-    config.addinivalue_line("markers", "unaudited: counts what an audit does as well; not run with --audit")
+    config.addinivalue_line("markers", "unaudited: counts events that an audit adds to; not run with --audit")
     config.addinivalue_line("markers", "native: needs the real extension module")
     config.addinivalue_line("markers", "whole: what is not captured whole runs as plain Python, as a whole")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if config.getoption("--audit") and item.get_closest_marker("unaudited"):
-            item.add_marker(pytest.mark.skip(reason="counts what an audit does as well"))
+            item.add_marker(pytest.mark.skip(reason="counts events that an audit adds to"))
         if FAKE and item.get_closest_marker("native"):
             item.add_marker(pytest.mark.skip(reason="needs the real extension module"))
 

@@ -77,7 +77,7 @@ struct Words {
     broken: Vec<Spoken>,
     /// The nodes of the graph, and the operations that were recorded of them.
     program: Vec<Spoken>,
-    /// The names that inputs of the graph have in it, with their places.
+    /// The names of the graph's inputs, with their places.
     inputs: Vec<(String, String)>,
     /// What is done after the graph, the result last.
     after: Vec<Spoken>,
@@ -89,17 +89,18 @@ struct Words {
     values: Vec<(String, String)>,
 }
 
-/// What is known to be at some expressions when a call is audited.
+/// The objects that an audited call finds at the expressions of its entry.
 #[derive(Default)]
 struct Known {
     /// Values, as [`content`] has them.
     contents: FxHashMap<String, String>,
-    /// Where one object is at several, the first of these, by the others; the longest expressions first.
+    /// For an object that several expressions reach: each further expression with the first one, sorted by decreasing length.
     places: Vec<(String, String)>,
 }
 
 impl Known {
-    /// Of the expressions of what an entry reads, with what is there now; `is_input` says which of these the graph takes as tensors.
+    /// Collects them from the expressions of an entry and their present values. `is_input` returns true for the positions of tensors
+    /// that the graph takes.
     fn of(expressions: &[String], values: &[Option<Bound<'_, PyAny>>], is_input: impl Fn(usize) -> bool) -> Self {
         let mut known = Self::default();
         for (at, (place, value)) in expressions.iter().zip(values).enumerate() {
@@ -107,7 +108,7 @@ impl Known {
             let first = values.iter().position(|other| other.as_ref().is_some_and(|other| other.is(value)));
             let first = first.and_then(|first| expressions.get(first)).filter(|first| *first != place);
             match content(value).filter(|_| !is_input(at)) {
-                // What is handed on from where it was found is the same as the value that is there.
+                // The entry returns the object itself; its value here says the same.
                 Some(content) => _ = known.contents.insert(place.clone(), content),
                 None => known.places.extend(first.map(|first| (place.clone(), first.clone()))),
             }
@@ -116,14 +117,14 @@ impl Known {
         known
     }
 
-    /// Expressions, or what is known to be there.
+    /// Replaces each expression by its value, or by the first expression of the same object.
     fn in_place_of(&self, expressions: &[String]) -> Vec<String> {
         let first = |place: &String| self.places.iter().find(|(other, _)| other == place).map(|(_, first)| first);
         let known = |place| self.contents.get(place).or_else(|| first(place)).unwrap_or(place);
         expressions.iter().map(|place| known(place).clone()).collect()
     }
 
-    /// A guard, with the first place of each object.
+    /// Names each object in a guard by its first expression.
     fn renamed(&self, mut guard: String) -> String {
         self.places.iter().for_each(|(place, first)| replace(&mut guard, place, first));
         guard
@@ -136,7 +137,8 @@ fn with_lines(steps: Vec<String>, effects: impl Iterator<Item = Vec<Line>>) -> V
     steps.into_iter().map(|step| (step, lines.next().unwrap_or_default())).collect()
 }
 
-/// The nodes of a graph without those that read an argument for nothing: what is handed on is in what is done after the graph.
+/// The nodes of a graph except unused inputs and unused `item` calls on them. If such an argument is returned, the steps after the
+/// graph say so.
 fn concerning<O>(graph: &Graph<O>) -> FxHashSet<NodeId> {
     let (mut used, mut concerning) = (FxHashSet::default(), FxHashSet::default());
     let ids: Vec<_> = graph.ids().collect();
@@ -184,7 +186,7 @@ impl Words {
         self
     }
 
-    /// With the first place of each object in the guards, and in the place of the names of inputs.
+    /// Names each object by its first expression, in guards and in the program, where inputs have names of their own.
     fn renamed(mut self, known: &Known) -> Self {
         if known.places.is_empty() {
             return self;
@@ -245,8 +247,8 @@ impl Words {
         Some(Difference { what, kept: kept.0, found: found.0, places, guards, location })
     }
 
-    /// Returns true if the guards here say at least as much as this one, or if it says so little that the programs would differ if it
-    /// mattered: that there is something at a place.
+    /// Returns true if these guards imply the given one, or if it only says that a place is not empty: if that mattered, the programs
+    /// would differ.
     fn implies(&self, guard: &str) -> bool {
         if guard.ends_with(" is not ___nothing") || guard.starts_with('\'') && guard.contains("' in ") {
             return true;
@@ -276,7 +278,7 @@ impl Words {
     }
 }
 
-/// What a guard asks, without the words on the object whose address it is.
+/// Returns a guard without the comment that describes the object of an address.
 fn asked(guard: &str) -> &str {
     let by_address = guard.starts_with("___check_obj_id(") || guard.starts_with("___check_type_id(");
     guard.split_once("  # ").filter(|_| by_address).map_or(guard, |(asked, _)| asked)
@@ -287,7 +289,7 @@ fn is_about(guard: &str, place: &str) -> bool {
     occurrences(guard, place).next().is_some()
 }
 
-/// Where a guard names a place, or one below it.
+/// Returns the positions in a guard of a place, alone or as the start of a longer expression.
 fn occurrences(guard: &str, place: &str) -> impl Iterator<Item = usize> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     guard.match_indices(place).map(|(at, _)| at).filter(move |&at| {
@@ -296,7 +298,7 @@ fn occurrences(guard: &str, place: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Puts another place into a text where one is named.
+/// Replaces each occurrence of a place in a text by another place.
 fn replace(text: &mut String, place: &str, other: &str) {
     let found: Vec<_> = occurrences(text, place).collect();
     found.into_iter().rev().for_each(|at| text.replace_range(at..at + place.len(), other));

@@ -27,7 +27,7 @@ use crate::{
 /// Methods of containers that keep what they are given.
 const KEEPS: &[&str] = &["__setitem__", "append", "appendleft", "get", "insert", "setdefault"];
 
-/// Methods of which C code that calls them wants a number of Python's own: it refuses another object.
+/// Special methods that C code calls to get a number. It raises a `TypeError` if they return anything else.
 const CONVERTING: &[&str] = &["__int__", "__float__", "__index__", "__complex__", "__len__", "__length_hint__", "__hash__"];
 
 /// Comparisons by their names in `operator`: as they are written, and with the operands the other way round.
@@ -60,7 +60,8 @@ impl<'py> Capture<'py> {
         self.break_graph(reason::DATA_DEPENDENT, format!("{what} a number that is known at the call only"))
     }
 
-    /// What such a method of the program's returns, as what it is now, where it is a number that varies: it may be C code that asks.
+    /// Returns the present value of a varying number that one of these methods returns, since the caller may be C code; None for other
+    /// frames and values.
     pub(crate) fn converted(&self, frame: &Activation<'py>, value: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
         if frame.locals_count() == 0 || !self.torch.is_number(value) && !is_size(value) {
             return Ok(None);
@@ -76,8 +77,8 @@ impl<'py> Capture<'py> {
         Ok(None)
     }
 
-    /// Returns true if C code may have refused what stands for a number that varies, deep within what it was given. The program may catch
-    /// the error, and would go on with it.
+    /// Returns true if an error may come from C code that met the stand-in of a varying number, such as an item of an argument. Eager
+    /// would not raise it, and the program might catch it.
     pub(crate) fn may_be_of_numbers(&self, error: &PyErr) -> bool {
         if !self.varying.any() && !self.tensors.has_numbers() {
             return false;

@@ -95,7 +95,7 @@ impl Capture<'_> {
         }
     }
 
-    /// Ends the capture where an exception was raised that the program is not to see: Python runs the instruction.
+    /// Ends the capture at an instruction whose exception must not reach the program. Python then runs that instruction.
     pub(crate) fn left_to_python(&self, error: PyErr) -> Halt {
         let found = GraphBreak { reason: reason::RAISED, message: error.to_string(), location: self.location() };
         // Generators of torch's may end with its traceback.

@@ -96,7 +96,7 @@ impl<'py> Capture<'py> {
         self.taken(&self.iter(value)?, None)
     }
 
-    /// What is left of an iterator; with a limit, one more than that at most.
+    /// The remaining items of an iterator: at most `limit + 1` of them, if there is a limit.
     fn taken(&self, iterator: &Tracked<'py>, limit: Option<usize>) -> Outcome<Vec<Tracked<'py>>> {
         let mut items = Vec::new();
         self.refuse_changed_beneath(&iterator.object)?;

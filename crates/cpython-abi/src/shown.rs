@@ -44,8 +44,8 @@ pub fn str<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     }
 }
 
-/// An integer that Python may refuse to write in decimal, in hexadecimal: how many digits it writes is a setting that may change
-/// (`sys.set_int_max_str_digits`). None for other objects.
+/// The hexadecimal text of an integer that may be too long for `sys.set_int_max_str_digits`, a setting that may change. None for other
+/// objects.
 ///
 /// # Errors
 /// What Python raises while it writes (out of memory).

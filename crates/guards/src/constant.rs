@@ -326,7 +326,7 @@ impl Constant {
     }
 }
 
-/// Returns true if a constant has an integer in it that is written as [`shown::long_int`] does.
+/// Returns true if a constant is, or contains, an integer that [`shown::long_int`] writes in hexadecimal.
 fn is_long(object: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<bool> {
     match kind {
         Kind::Equal => Ok(shown::long_int(object)?.is_some()),

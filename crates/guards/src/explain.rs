@@ -145,8 +145,8 @@ impl Texts {
         self.guards.get(guard).map(|(source, _)| self.sources.expression(*source))
     }
 
-    /// The expressions of places that were reached, and of which nothing is asked, except that no two hold one object: what is there is
-    /// handed on at most.
+    /// The expressions of places that were reached and that no guard checks, except for being distinct objects. At most, their values are
+    /// returned.
     #[must_use]
     pub fn unasked(&self) -> Vec<String> {
         let mut asked = FxHashSet::default();

@@ -118,7 +118,7 @@ pub trait Policy {
         Ok(())
     }
 
-    /// `return value`: what the caller gets in its place, if it is to get something else
+    /// `return value`: another value to return instead, if any
     fn returns<'py>(&self, frame: &Activation<'py>, value: &Value<'py>) -> Outcome<Option<Value<'py>>> {
         Ok(None)
     }

@@ -132,7 +132,7 @@ def came_to(made: types.ModuleType, given: list[Any], call: Callable[..., Any]) 
 
 
 def concrete(native: Any, seed: int) -> tuple[Any, Any]:
-    """What the first call that differs, or the last, comes to in CPython and in the interpreter's concrete mode."""
+    """The outcomes in CPython and in the interpreter's concrete mode of the first call that differs, or the last."""
     source = text(seed)
     plain, ours = module(seed, source), module(seed, source)
     for call in range(2):

@@ -17,8 +17,8 @@ use crate::{
 
 type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// What two keys of a dict have in common if one may stay where the program has put the other. Guards know text and integers by their
-/// values, so whether these are one object decides nothing.
+/// Identifies a key of a dict: text and integers by value, as guards do, and other keys by address. An existing key stays in place of an
+/// equal one that the program has put there.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Text(String),

@@ -13,7 +13,7 @@ fn iterator<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> 
     value.try_iter().map_err(|error| not_unpacked(value, error))
 }
 
-/// What unpacking says where an object has refused to be iterated over: an error of its own stays.
+/// The error of unpacking for an object whose iteration failed. An error that its own `__iter__` raised is returned unchanged.
 pub fn not_unpacked(value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let iterable = types::has_slot(&value.get_type(), types::slots::Py_tp_iter) || object::is_sequence(value);
     if error.is_instance_of::<PyTypeError>(value.py()) && !iterable {
