@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: lower kernels.mlir out.o [out.s [out.ll]]".into());
     };
     dynamlir_passes::register_all();
+    dynamlir_codegen::pipelines::register_passes();
     let session = Session::new();
     let mut module = session.parse(&fs::read_to_string(input)?)?;
     if Target::written(module_op(&module)).is_none() {

@@ -5,6 +5,7 @@
 //! - [`packed`]: one calling convention for all kernels,
 //! - [`math`]: which math functions have vector variants,
 //! - [`target`]: machines to compile for,
+//! - [`vector_functions`]: vector variants of our own,
 //! - [`attach_target`], [`print_llvm_ir`]: passes for those who run them by hand,
 //! - [`bridge`]: from MLIR's modules to LLVM's, for any target.
 
@@ -17,6 +18,7 @@ pub mod packed;
 pub mod pipelines;
 pub mod print_llvm_ir;
 pub mod target;
+pub mod vector_functions;
 
 mod vectorize_math;
 

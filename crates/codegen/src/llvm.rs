@@ -18,7 +18,7 @@ use crate::{
     error::Error,
     packed::add_wrappers,
     target::{SimdLevel, code_generator, simd_level},
-    vectorize_math::annotate,
+    vectorize_math::{annotate, release},
 };
 
 /// What to make of kernels.
@@ -142,12 +142,16 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 /// Unrolling would copy a whole row loop once per row of a block (twenty times the code, ten times the compile
 /// time); the vectorizer interleaves its own loops, which is all that these kernels gain from.
 fn optimize(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(), Error> {
-    let options = PassBuilderOptions::create();
-    options.set_loop_vectorization(true);
-    options.set_loop_interleaving(true);
-    options.set_loop_unrolling(false);
-    options.set_loop_slp_vectorization(false);
-    module.run_passes(passes, machine, options).map_err(|message| Error::Optimization(message.to_string()))
+    let run = |passes: &str| {
+        let options = PassBuilderOptions::create();
+        options.set_loop_vectorization(true);
+        options.set_loop_interleaving(true);
+        options.set_loop_unrolling(false);
+        options.set_loop_slp_vectorization(false);
+        module.run_passes(passes, machine, options).map_err(|message| Error::Optimization(message.to_string()))
+    };
+    run(passes)?;
+    if release(module) { run("globaldce") } else { Ok(()) }
 }
 
 fn emit(module: &Module<'_>, machine: &TargetMachine, kind: FileType) -> Result<Vec<u8>, Error> {

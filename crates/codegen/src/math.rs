@@ -52,6 +52,11 @@ pub fn vector_function(symbol: &str, level: SimdLevel) -> Option<VectorFunction>
     (!variants.is_empty()).then_some(VectorFunction { real, operands, variants })
 }
 
+/// The name of a vector variant that is defined with the kernels; see [`crate::vector_functions`].
+pub fn own_symbol(scalar: &str, lanes: u32) -> String {
+    format!("dynamlir_{scalar}{lanes}")
+}
+
 /// Whether `symbol` is a libm function that depends on nothing but its operands. `errno` and the rounding mode do
 /// not count: torch leaves both alone.
 pub fn is_pure_libm(symbol: &str) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Once;
 
 use dynamlir_dialect::pass::{register, register_pipeline};
 
-use crate::{attach_target, print_llvm_ir};
+use crate::{attach_target, print_llvm_ir, vector_functions};
 
 /// What a stage's passes work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
 /// - `dynamo-edge-math` before `dynamo-approximate-math`, which takes the `exp` it makes;
+/// - `dynamo-vector-functions` after `dynamo-edge-math`, which makes `tan`s, and before `dynamo-legalize-arith` and `convert-scf-to-cf`, for
+///   what it defines;
 /// - `dynamo-approximate-math` before `dynamo-legalize-arith`, which takes the one-instruction math it leaves;
 /// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
 /// - `dynamo-bf16-as-bits` after `dynamo-legalize-arith`, which makes `bf16` something that is only moved;
@@ -64,7 +66,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
-    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
+    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\
@@ -151,10 +153,17 @@ impl Stage {
     }
 }
 
+/// Makes the passes that pipelines need known by name. Safe to call more than once.
+pub fn register_passes() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| register(&vector_functions::PASS));
+}
+
 /// Makes the pipelines, and the passes that stand in none, known by name, to `dynamlir-opt` and to `mlir-opt` with the plugin: `dynamlir-linalg-to-scheduled` is one
 /// step, as between two dumps, `dynamlir-to-scheduled` the whole way from stage 00. Safe to call more than once.
 pub fn register_all() {
     static ONCE: Once = Once::new();
+    register_passes();
     ONCE.call_once(|| {
         [&attach_target::PASS, &print_llvm_ir::PASS].into_iter().for_each(register);
         let mut all = Vec::new();

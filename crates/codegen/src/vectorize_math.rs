@@ -11,7 +11,7 @@ use inkwell::{
 };
 
 use crate::{
-    math::{Real, VectorFunction, is_pure_libm, vector_function},
+    math::{Real, VectorFunction, is_pure_libm, own_symbol, vector_function},
     target::SimdLevel,
 };
 
@@ -29,7 +29,13 @@ pub(crate) fn annotate<'ctx>(context: &'ctx Context, module: &Module<'ctx>, leve
         }
         for call in calls(function) {
             let Some(name) = callee(call) else { continue };
-            let Some(vector) = vector_function(&name, level) else { continue };
+            let Some(mut vector) = vector_function(&name, level) else { continue };
+            for variant in &mut vector.variants {
+                let own = own_symbol(&name, variant.lanes);
+                if module.get_function(&own).is_some() {
+                    variant.symbol = own;
+                }
+            }
             let attribute = context.create_string_attribute("vector-function-abi-variant", &vector.abi_attribute(&name));
             call.add_attribute(AttributeLoc::Function, attribute);
             for variant in &vector.variants {
@@ -98,14 +104,28 @@ fn declare<'ctx>(
     declared
 }
 
-/// Keeps declarations that nothing uses yet from being dropped before the vectorizer runs.
+/// The list of functions that stay until the vectorizer has run.
+const KEPT: &str = "llvm.compiler.used";
+
+/// Lets go of what [`annotate`] has kept: variants of our own that no loop calls are no part of the object. Returns
+/// true if there was something.
+pub(crate) fn release(module: &Module<'_>) -> bool {
+    let list = module.get_global(KEPT);
+    if let Some(list) = list {
+        // SAFETY: nothing refers to the list.
+        unsafe { list.delete() };
+    }
+    list.is_some()
+}
+
+/// Keeps functions that nothing uses yet from being dropped before the vectorizer runs.
 fn keep<'ctx>(context: &'ctx Context, module: &Module<'ctx>, functions: &[FunctionValue<'_>]) {
     if functions.is_empty() {
         return;
     }
     let pointer = context.ptr_type(inkwell::AddressSpace::default());
     let pointers: Vec<_> = functions.iter().map(|function| function.as_global_value().as_pointer_value()).collect();
-    let list = module.add_global(pointer.array_type(pointers.len() as u32), None, "llvm.compiler.used");
+    let list = module.add_global(pointer.array_type(pointers.len() as u32), None, KEPT);
     list.set_linkage(Linkage::Appending);
     list.set_section(Some("llvm.metadata"));
     list.set_initializer(&pointer.const_array(&pointers));

@@ -9,6 +9,7 @@ use dynamlir_dialect::{Session, context::module_op, ops};
 
 fn lower(text: &str) -> (String, KernelObject) {
     dynamlir_passes::register_all();
+    dynamlir_codegen::pipelines::register_passes();
     let session = Session::new();
     let mut module = session.parse(text).expect("the kernel parses");
     ops::TARGET.set(module_op(&module), &host());

@@ -96,6 +96,7 @@ pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: C
     let placement = Placement::of(module_op(&module), options.chip.as_deref())?;
     placement.write(module_op(&module));
     dynamlir_passes::register_all();
+    dynamlir_codegen::pipelines::register_passes();
     let stage = detect::stage(&session, &mut module, stage)?;
     compile_module(&session, &mut module, (stage, &placement), options, Report::default(), check)
 }
@@ -115,6 +116,7 @@ fn compile_module(
     check: Check<'_>,
 ) -> Result<Compiled, Error> {
     dynamlir_passes::register_all();
+    dynamlir_codegen::pipelines::register_passes();
     let is_gpu = placement.target.is_gpu();
     let linalg = Stage::of("linalg");
     if is_gpu && from.is_after(linalg) {

@@ -19,7 +19,8 @@ pub enum Kind {
     Vector {
         /// How many operands it takes.
         operands: usize,
-        /// The error bound that SLEEF puts into its symbols: `u10` is one unit in the last place, torch's own choice.
+        /// The error bound that SLEEF puts into its symbols: `u10` is one unit in the last place, torch's own choice; none where results are
+        /// exact.
         bound: &'static str,
     },
     /// Depends on nothing but its operands, but has no vector variant worth a call.
@@ -57,19 +58,19 @@ pub const FUNCTIONS: &[Function] = &[
     vector("exp", 1, "u10"),
     vector("exp2", 1, "u10"),
     vector("expm1", 1, "u10"),
+    vector("fmod", 2, ""),
     vector("hypot", 2, "u05"),
+    vector("lgamma", 1, "u10"),
     vector("log", 1, "u10"),
     vector("log10", 1, "u10"),
     vector("log1p", 1, "u10"),
     vector("log2", 1, "u10"),
+    vector("nextafter", 2, ""),
     vector("pow", 2, "u10"),
     vector("sin", 1, "u10"),
     vector("sinh", 1, "u10"),
     vector("tan", 1, "u10"),
     vector("tanh", 1, "u10"),
-    scalar("fmod"),
-    scalar("lgamma"),
-    scalar("nextafter"),
     scalar("remainder"),
     scalar("tgamma"),
     plain("ceil"),

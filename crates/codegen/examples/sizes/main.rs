@@ -31,6 +31,7 @@ type Fallible<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Fallible<()> {
     dynamlir_passes::register_all();
+    dynamlir_codegen::pipelines::register_passes();
     let mut args: Vec<_> = env::args().skip(1).collect();
     let dump = args.iter().position(|arg| arg == "--dump").map(|at| args.drain(at..).nth(1).unwrap_or_default());
     let wanted = args.first().cloned().unwrap_or_default();

@@ -7,10 +7,12 @@ use crate::ir::{Attr, Block, Builder, DYNAMIC, Op, Type, Value};
 pub const DIALECT: &str = "scf";
 
 names! {
+    CONDITION = "scf.condition";
     FOR = "scf.for";
     FORALL = "scf.forall";
     IF = "scf.if";
     IN_PARALLEL = "scf.forall.in_parallel";
+    WHILE = "scf.while";
     YIELD = "scf.yield";
 }
 
@@ -47,6 +49,14 @@ impl Builder {
         self.insert(op);
         bodies
     }
+    /// `scf.if` with `else` and a result. Neither body has an end yet.
+    pub fn scf_if_value(&self, condition: Value, ty: Type) -> ([Block; 2], Value) {
+        let op = self.detached(IF, &[condition], &[ty], &[], 2);
+        let bodies = [Block::new(&[]), Block::new(&[])];
+        bodies.iter().enumerate().for_each(|(i, body)| op.region(i).append(*body));
+        self.insert(op);
+        (bodies, op.result(0))
+    }
     /// `scf.if` without results and without `else`. Its body has no end yet.
     pub fn scf_if(&self, condition: Value) -> Block {
         let op = self.detached(IF, &[condition], &[], &[], 2);
@@ -54,6 +64,17 @@ impl Builder {
         op.region(0).append(body);
         self.insert(op);
         body
+    }
+    /// `scf.while` that carries one value: `condition` and `next` build what it asks and what it does, in a block of their own.
+    pub fn scf_while(&self, value: Value, condition: impl FnOnce(Self, Value) -> Value, next: impl FnOnce(Self, Value) -> Value) -> Value {
+        let op = self.detached(WHILE, &[value], &[value.ty()], &[], 2);
+        let blocks = [Block::new(&[(value.ty(), self.loc)]), Block::new(&[(value.ty(), self.loc)])];
+        blocks.iter().enumerate().for_each(|(i, block)| op.region(i).append(*block));
+        self.insert(op);
+        let [asking, doing] = blocks.map(|block| (Self::at_end(block, self.loc), block.args()[0]));
+        asking.0.op(CONDITION, &[condition(asking.0, asking.1), asking.1], &[], &[]);
+        doing.0.scf_yield(&[next(doing.0, doing.1)]);
+        op.result(0)
     }
     /// `scf.yield`.
     pub fn scf_yield(&self, values: &[Value]) -> Op {

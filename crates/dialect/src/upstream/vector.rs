@@ -27,6 +27,8 @@ pub enum Reduction {
     Add,
     /// The largest float; NaN is larger than all.
     Maximum,
+    /// Integers are joined bit by bit.
+    Or,
 }
 
 /// The type of `lanes` truth values.
@@ -73,6 +75,7 @@ impl Builder {
         let attrs = match kind {
             Reduction::Add => vec![kind_of("add"), ("fastmath", arith::reassoc(self.ctx()))],
             Reduction::Maximum => vec![kind_of("maximumf")],
+            Reduction::Or => vec![kind_of("or")],
         };
         self.value(REDUCTION, &[vector], vector.ty().element(), &attrs)
     }

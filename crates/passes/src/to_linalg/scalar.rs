@@ -97,7 +97,6 @@ fn integer_operation(primitive: D) -> Option<Three> {
 fn function(primitive: D) -> Option<&'static str> {
     Some(match primitive {
         D::Hypot(_) => "hypot",
-        D::Nextafter(_) => "nextafter",
         D::Lgamma(_) => "lgamma",
         _ => return None,
     })
@@ -193,6 +192,9 @@ impl Scalars<'_> {
             let root = b.sqrt(operands[0]);
             return Some(b.divf(b.float(ty, 1.0), root));
         }
+        if let D::Nextafter(_) = primitive {
+            return Some(nextafter(b, operands[0], operands[1]));
+        }
         function(primitive).map(|name| self.call(name, operands, ty))
     }
 
@@ -202,6 +204,20 @@ impl Scalars<'_> {
         self.library.insert(symbol, Type::function(ty.ctx(), &vec![ty; operands.len()], &[ty]));
         value
     }
+}
+
+/// The neighbour of `x` in the direction of `y`. Floats of one sign are ordered as their bits are.
+fn nextafter(b: Builder, x: Value, y: Value) -> Value {
+    let (ctx, real) = (b.ctx(), x.ty());
+    let word = Type::int(ctx, real.width());
+    let zero = b.float(real, 0.0);
+    let bits = b.bitcast(x, word);
+    let outward = b.xori(b.cmpf(CmpF::Olt, x, y), b.cmpf(CmpF::Olt, x, zero));
+    let next = b.bitcast(b.addi(bits, b.select(outward, b.int(word, 1), b.int(word, -1))), real);
+    let smallest = b.copysign(b.bitcast(b.int(word, 1), real), y);
+    let next = b.select(b.cmpf(CmpF::Oeq, x, zero), smallest, next);
+    let next = b.select(b.cmpf(CmpF::Oeq, x, y), y, next);
+    b.select(b.cmpf(CmpF::Uno, x, y), b.addf(x, y), next)
 }
 
 /// Bool and `ui8` have no sign.

@@ -1,0 +1,191 @@
+//! `dynamo-vector-functions`: defines vector variants of functions for which the vector math library is slow.
+//!
+//! A loop calls the function of one number; LLVM's vectorizer takes the variant where there is one ([`crate::vectorize_math`]). A variant
+//! of ours computes all lanes by a formula that holds for common arguments; where one lane has another, all are computed once more in a
+//! way that holds for every argument, which is the library's if there is none of ours.
+//!
+//! - `sin`, `cos`, `tan` of `f32`: the library's reduce the argument number by number once one of them is beyond 125.
+//! - `fmod` (what `arith.remf` becomes), exact, in one step where quotients have no more digits than a mantissa.
+//!
+//! Before: `%1 = arith.remf %0, %cst : f32`
+//!
+//! After:
+//! ```mlir
+//! func.func private @fmodf(f32, f32) -> f32 attributes {llvm.readnone}
+//! func.func private @dynamlir_fmodf16(%x: vector<16xf32>, %y: vector<16xf32>) -> vector<16xf32>
+//! …
+//! %1 = func.call @fmodf(%0, %cst) : (f32, f32) -> f32
+//! ```
+
+mod modulo;
+mod trigonometry;
+
+use std::{collections::BTreeMap, ops::Deref};
+
+use dynamlir_dialect::{
+    ir::{Attr, Block, Builder, Op, Target, Type, Value},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
+    upstream::{arith, func, llvm, math, vector::Reduction},
+};
+
+use crate::{
+    math::{Real, Variant, VectorFunction, own_symbol, vector_function},
+    target::simd_level,
+};
+
+/// The pass.
+pub static PASS: Pass = Pass {
+    name: "dynamo-vector-functions",
+    description: "Define vector variants of functions for which the vector math library is slow",
+    takes: Takes::Lowered,
+    options: &[],
+    statistics: &[DEFINED],
+    run,
+};
+
+const DEFINED: Statistic = Statistic { name: "defined", description: "vector functions defined" };
+
+/// How a variant is computed: the value, and the lanes in which it does not hold.
+type Common = fn(&Lanes, &[Value]) -> (Value, Value);
+/// The value of all arguments.
+type Rare = fn(&Lanes, &[Value]) -> Value;
+
+/// A function that has a variant of ours.
+#[derive(Clone, Copy)]
+struct Own {
+    /// The operation that asks for one.
+    operation: &'static str,
+    /// Its name in the C library.
+    symbol: &'static str,
+    common: Common,
+    /// The library's where there is none.
+    rare: Option<Rare>,
+}
+
+const fn own(operation: &'static str, symbol: &'static str, common: Common, rare: Option<Rare>) -> Own {
+    Own { operation, symbol, common, rare }
+}
+
+const FUNCTIONS: &[Own] = &[
+    own(math::COS, "cosf", trigonometry::cos, None),
+    own(math::SIN, "sinf", trigonometry::sin, None),
+    own(math::TAN, "tanf", trigonometry::tan, None),
+    own(arith::REMF, "fmodf", modulo::one_step, Some(modulo::in_double)),
+    own(arith::REMF, "fmod", modulo::one_step, Some(modulo::step_by_step)),
+];
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let mut asked: BTreeMap<&str, Own> = BTreeMap::new();
+    let mut remainders = Vec::new();
+    module.walk(&mut |op| {
+        let Some(ty) = (op.num_results() == 1).then(|| op.result(0).ty()).filter(|ty| ty.is_f32() || ty.is_f64()) else { return };
+        let is_asked = |own: &&Own| op.is(own.operation) && own.symbol.ends_with('f') == ty.is_f32();
+        asked.extend(FUNCTIONS.iter().find(is_asked).map(|own| (own.symbol, *own)));
+        if op.is(arith::REMF) {
+            remainders.push(op);
+        }
+    });
+    let Some(&first) = module.body().map(Block::ops).unwrap_or_default().first() else { return Ok(()) };
+    let outside = Builder::before(first).with_loc(module.loc());
+    for op in remainders {
+        let ty = op.result(0).ty();
+        let symbol = if ty.is_f32() { "fmodf" } else { "fmod" };
+        declare(outside, symbol, &[ty, ty], ty);
+        let value = Builder::before(op).func_call(symbol, &op.operands(), ty);
+        op.result(0).replace_all_uses_with(value);
+        op.erase();
+    }
+    let level = simd_level(&Target::of(module));
+    for (symbol, own) in asked {
+        let Some(function) = vector_function(symbol, level) else { continue };
+        for variant in &function.variants {
+            define(outside, own, &function, variant);
+            pass.count(&DEFINED, 1);
+        }
+    }
+    Ok(())
+}
+
+/// Declares a function without effects, if it is not there.
+fn declare(outside: Builder, symbol: &str, operands: &[Type], result: Type) {
+    if is_there(outside, symbol) {
+        return;
+    }
+    let attrs = [
+        ("sym_name", Attr::str(outside.ctx(), symbol)),
+        (func::FUNCTION_TYPE, Type::function(outside.ctx(), operands, &[result]).as_attr()),
+        ("sym_visibility", Attr::str(outside.ctx(), "private")),
+        (llvm::READNONE, Attr::unit(outside.ctx())),
+    ];
+    outside.insert(outside.detached(func::FUNC, &[], &[], &attrs, 1));
+}
+
+fn is_there(outside: Builder, symbol: &str) -> bool {
+    outside.block().ops().into_iter().any(|op| op.symbol().as_deref() == Some(symbol))
+}
+
+/// Defines one variant.
+fn define(outside: Builder, own: Own, function: &VectorFunction, variant: &Variant) {
+    let ctx = outside.ctx();
+    let symbol = own_symbol(own.symbol, variant.lanes);
+    if is_there(outside, &symbol) {
+        return;
+    }
+    let element = if function.real == Real::F32 { Type::f32(ctx) } else { Type::f64(ctx) };
+    let real = Type::vector(&[i64::from(variant.lanes)], element);
+    let operands = vec![real; function.operands];
+    if own.rare.is_none() {
+        declare(outside, &variant.symbol, &operands, real);
+    }
+    let attrs = [("sym_visibility", Attr::str(ctx, "private")), ("llvm.linkage", Attr::known(ctx, "#llvm.linkage<internal>"))];
+    let (_, body) = outside.func(&symbol, &operands, &[real], &attrs);
+    let lanes = Lanes { builder: Builder::at_end(body, outside.loc), real };
+    let (value, fails) = (own.common)(&lanes, &body.args());
+    let ([yes, no], result) = lanes.scf_if_value(any(lanes.builder, fails), real);
+    let rare = Lanes { builder: Builder::at_end(yes, outside.loc), real };
+    let value_of_all = match own.rare {
+        Some(rare_of) => rare_of(&rare, &body.args()),
+        None => rare.func_call(&variant.symbol, &body.args(), real),
+    };
+    rare.scf_yield(&[value_of_all]);
+    Builder::at_end(no, outside.loc).scf_yield(&[value]);
+    lanes.func_return(&[result]);
+}
+
+/// True if a lane is.
+fn any(builder: Builder, lanes: Value) -> Value {
+    builder.vector_reduction(Reduction::Or, lanes)
+}
+
+/// Builds arithmetic on vectors of one float type.
+struct Lanes {
+    builder: Builder,
+    real: Type,
+}
+
+impl Deref for Lanes {
+    type Target = Builder;
+    fn deref(&self) -> &Builder {
+        &self.builder
+    }
+}
+
+impl Lanes {
+    fn number(&self, value: f64) -> Value {
+        self.float(self.real, value)
+    }
+    /// The same lanes of `f64`.
+    fn wide(&self) -> Self {
+        Self { builder: self.builder, real: self.real.with_element(Type::f64(self.ctx())) }
+    }
+    /// A polynomial, highest coefficient first.
+    fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {
+        let (first, rest) = coefficients.split_first().expect("a polynomial has a coefficient");
+        rest.iter().fold(self.number(*first), |sum, &coefficient| self.fma(sum, x, self.number(coefficient)))
+    }
+    /// The lanes in which this is not below a bound; NaN is not.
+    fn not_below(&self, x: Value, bound: f64) -> Value {
+        let below = self.cmpf(arith::CmpF::Olt, x, self.number(bound));
+        self.xori(below, self.int(below.ty(), 1))
+    }
+}

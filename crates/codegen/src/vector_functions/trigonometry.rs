@@ -1,0 +1,95 @@
+//! `sin`, `cos` and `tan` of `f32`, computed in `f64`.
+//!
+//! The argument less the nearest multiple of π (or of π/2) is exact to more digits than an `f32` has, as π is subtracted in two parts of
+//! 53 bits each by fused multiplications. So it is for arguments far beyond 2^30, from where on they are the library's.
+
+use std::f64::consts::{FRAC_1_PI, FRAC_2_PI, PI};
+
+use dynamlir_dialect::{
+    ir::{Type, Value},
+    upstream::arith::CmpI,
+};
+
+use super::Lanes;
+
+/// π less the `f64` next to it.
+const PI_REST: f64 = 1.224_646_799_147_353_2e-16;
+/// Arguments from here on are the library's.
+const BOUND: f64 = 1_073_741_824.0;
+/// Adding this to a number rounds it to an integer, which then stands in the lowest bits of the sum.
+const ROUNDING: f64 = 6_755_399_441_055_744.0;
+/// (sin(√s)/√s - 1)/s on [0, π²/4], to 2e-11.
+const SINE: &[f64] = &[
+    -2.388_743_093_331_895_2e-8,
+    2.752_530_241_727_511_8e-6,
+    -1.984_086_665_199_451_8e-4,
+    8.333_331_097_025_375_9e-3,
+    -1.666_666_662_588_434_5e-1,
+];
+
+/// Arguments in `f64`, the lanes that have none, and what results become.
+struct Angle<'a> {
+    lanes: &'a Lanes,
+    wide: Lanes,
+    x: Value,
+    word: Type,
+}
+
+impl<'a> Angle<'a> {
+    fn new(lanes: &'a Lanes, x: Value) -> Self {
+        let wide = lanes.wide();
+        let word = wide.real.with_element(Type::int(lanes.ctx(), 64));
+        Self { x: wide.extf(x, wide.real), wide, lanes, word }
+    }
+    /// The argument less `multiple` times π/`parts`.
+    fn less(&self, multiple: Value, parts: f64) -> Value {
+        let [high, rest] = [-PI / parts, -PI_REST / parts].map(|number| self.wide.number(number));
+        self.wide.fma(multiple, rest, self.wide.fma(multiple, high, self.x))
+    }
+    /// The sine of `r` within half a turn, negated where the sum's integer is odd.
+    fn sine(&self, r: Value, sum: Value) -> Value {
+        let w = &self.wide;
+        let square = w.mulf(r, r);
+        // A product with the argument last: the sign of a zero stays.
+        let value = w.mulf(r, w.fma(w.polynomial(square, SINE), square, w.number(1.0)));
+        let sign = w.shli(w.bitcast(sum, self.word), w.int(self.word, 63));
+        w.bitcast(w.xori(w.bitcast(value, self.word), sign), w.real)
+    }
+    /// The result, and the lanes in which it does not hold.
+    fn done(&self, value: Value, x: Value) -> (Value, Value) {
+        (self.wide.truncf(value, self.lanes.real), self.lanes.not_below(self.lanes.absf(x), BOUND))
+    }
+}
+
+pub(super) fn sin(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    let angle = Angle::new(lanes, operands[0]);
+    let w = &angle.wide;
+    let sum = w.fma(angle.x, w.number(FRAC_1_PI), w.number(ROUNDING));
+    let turns = w.subf(sum, w.number(ROUNDING));
+    angle.done(angle.sine(angle.less(turns, 1.0), sum), operands[0])
+}
+
+/// The sine of what is a quarter turn further.
+pub(super) fn cos(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    let angle = Angle::new(lanes, operands[0]);
+    let w = &angle.wide;
+    let sum = w.addf(w.fma(angle.x, w.number(FRAC_1_PI), w.number(0.5)), w.number(ROUNDING));
+    let turns = w.subf(w.subf(sum, w.number(ROUNDING)), w.number(0.5));
+    angle.done(angle.sine(angle.less(turns, 1.0), sum), operands[0])
+}
+
+/// A fraction of `r` within a quarter turn, to 6e-11; turned over and negated where the number of quarters is odd.
+pub(super) fn tan(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    let angle = Angle::new(lanes, operands[0]);
+    let w = &angle.wide;
+    let sum = w.fma(angle.x, w.number(FRAC_2_PI), w.number(ROUNDING));
+    let quarters = w.subf(sum, w.number(ROUNDING));
+    let r = angle.less(quarters, 2.0);
+    let square = w.mulf(r, r);
+    let top = w.mulf(r, w.polynomial(square, &[21.0, -1260.0, 10395.0]));
+    let bottom = w.polynomial(square, &[-1.0, 210.0, -4725.0, 10395.0]);
+    let odd = w.andi(w.bitcast(sum, angle.word), w.int(angle.word, 1));
+    let is_odd = w.cmpi(CmpI::Ne, odd, w.int(angle.word, 0));
+    let value = w.divf(w.select(is_odd, w.negf(bottom), top), w.select(is_odd, top, bottom));
+    angle.done(value, operands[0])
+}
