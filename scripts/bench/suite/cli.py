@@ -18,6 +18,7 @@ PARTS = {
     "models": "time per call of 24 models",
     "profile": "how much of that torch's operators take",
     "kernels": "single kernels, and the machine's limits",
+    "functions": "single operations on operands of all layouts, types and sizes, against eager",
     "gemm": "matrix products",
     "compile": "cold compilation in fresh processes",
     "layers": "compilation of 4 and of 48 equal layers",
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
         "--threads", type=numbers, default=[1, 2], help="such as 1,2; processes and profile use the first"
     )
     made.add_argument("--seconds", type=float, default=5.0, help="time per line")
+    made.add_argument("--within", type=float, default=1800.0, help="functions: seconds in all")
     made.add_argument("--rounds", type=int, default=3, help="fresh processes per figure")
     made.add_argument("--door", choices=("dynamlir.compile", "torch.compile"), default="dynamlir.compile")
     made.add_argument("--no-inductor", action="store_true", help="leave inductor out: it needs a C++ compiler")
@@ -76,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chain,
         contestants,
         fresh,
+        functions,
         gemm,
         generate,
         gpu,
@@ -106,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "models": lambda: models.run(output, field, chosen, options.batch, options.threads, seconds),
         "profile": lambda: profile.run(output, field, chosen, options.batch, seconds),
         "kernels": lambda: kernels.run(output, field, options.only, options.threads, seconds),
+        "functions": lambda: functions.run(output, field, options.only, options.within),
         "gemm": lambda: gemm.run(output, field, options.only, options.threads, seconds),
         "compile": lambda: fresh.compile_(output, field, chosen, rounds, first, options.gradients),
         "layers": lambda: fresh.layers(output, field, rounds),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -65,7 +66,8 @@ def forget() -> None:
     """Drops what the last line compiled."""
     import dynamlir
 
-    torch._dynamo.reset()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
     dynamlir.reset()
 
 

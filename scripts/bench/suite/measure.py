@@ -40,7 +40,7 @@ def clock(threads: int) -> Clock:
 
 def sample(contestants: Mapping[str, Callable[[], object]], seconds: float, now: Clock) -> Samples:
     """Seconds per call of each, round by round, for about ``seconds``."""
-    repeats = {name: _repeats(function, now) for name, function in contestants.items()}
+    calls = {name: repeats(function, now) for name, function in contestants.items()}
     order = list(contestants)
     samples: Samples = {name: [] for name in order}
     gc.collect()
@@ -50,7 +50,7 @@ def sample(contestants: Mapping[str, Callable[[], object]], seconds: float, now:
         end = time.perf_counter() + seconds
         while time.perf_counter() < end or len(samples[order[-1]]) < ROUNDS:
             for name in order:
-                function, times = contestants[name], range(repeats[name])
+                function, times = contestants[name], range(calls[name])
                 start = now()
                 for _ in times:
                     function()
@@ -77,7 +77,7 @@ def keep_memory() -> None:
         mallopt(mmap_max, 0)
 
 
-def _repeats(function: Callable[[], object], now: Clock) -> int:
+def repeats(function: Callable[[], object], now: Clock) -> int:
     """Calls that make a sample; warms up on the way."""
     quickest = math.inf
     for _ in range(3):

@@ -101,10 +101,14 @@ class Record:
         self._part = self.document["parts"].setdefault(name, {"lines": [], "summary": {}})
         print(f"\n{about}\n{header}", flush=True)
 
-    def add(self, line: Line, text: str) -> None:
-        """A line as data and as text."""
+    def collect(self, line: Line) -> None:
+        """A line as data; it is written with the next that is printed."""
         self._part["lines"].append(line.json())
         self.right &= line.right
+
+    def add(self, line: Line, text: str) -> None:
+        """A line as data and as text."""
+        self.collect(line)
         print(text + "".join(f"\n    {note}" for note in line.notes), flush=True)
         self._write()
 
