@@ -51,7 +51,8 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `dynamo-prefetch` while there are still views, which say how a loop goes through a kernel's arguments;
 /// - `dynamo-vector-widths` while loops are loops, and what they compute is a few operations;
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
-/// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand;
+/// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand, and before `dynamo-transpose-tiles`, which may
+///   find it across;
 /// - `dynamo-fork-if` right after OpenMP regions exist, before anything is lowered that computes with sizes;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
@@ -64,7 +65,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
 /// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before anything may draw conclusions from flags;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
-const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,\
+const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,dynamo-transpose-tiles,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
     dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\

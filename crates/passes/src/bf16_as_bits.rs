@@ -20,7 +20,7 @@
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     pass::{Pass, PassResult, Run, Statistic, Takes},
-    upstream::{arith, func, memref, scf},
+    upstream::{arith, func, memref, scf, vector},
 };
 
 /// The pass.
@@ -36,7 +36,8 @@ pub const PASS: Pass = Pass {
 const CHANGED: Statistic = Statistic { name: "functions", description: "functions whose bf16 numbers became bits" };
 
 /// Operations that do not care whether they move numbers or bits.
-const MOVERS: &[&str] = &[arith::BITCAST, arith::CONSTANT, arith::EXTF, arith::SELECT, func::FUNC, func::RETURN];
+const MOVERS: &[&str] =
+    &[arith::BITCAST, arith::CONSTANT, arith::EXTF, arith::SELECT, func::FUNC, func::RETURN, vector::LOAD, vector::SHUFFLE, vector::STORE];
 
 fn run(module: Op, pass: &Run) -> PassResult {
     for function in module.body().map(Block::ops).unwrap_or_default() {

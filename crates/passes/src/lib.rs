@@ -25,6 +25,7 @@ pub mod schedule;
 pub mod select;
 pub mod signed_addresses;
 pub mod to_linalg;
+pub mod transpose_tiles;
 pub mod values;
 pub mod vector_widths;
 
@@ -55,6 +56,7 @@ pub const PASSES: &[&Pass] = &[
     &legalize_arith::PASS,
     &bf16_as_bits::PASS,
     &expand_copies::PASS,
+    &transpose_tiles::PASS,
     &alias_scopes::PASS,
     &signed_addresses::MARK,
     &signed_addresses::PASS,

@@ -240,7 +240,11 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     let Some(reduction) = kernel.phases.iter().find(|phase| phase.reduced.contains(&true)) else {
         // Without a reduction, several phases only arise from values that are kept: fuse them by blocks.
         let block = (BLOCK_WORK / (work / root.elements().max(1)).max(1)).max(1024);
-        let blocks = if parallel { Some(cut(root, &vec![true; root.ranges.len()], &block.into())?) } else { None };
+        let blocks = match root.crossed {
+            _ if !parallel => None,
+            Some(along) => Some(tiles::square(root, along, block)),
+            None => Some(cut(root, &vec![true; root.ranges.len()], &block.into())?),
+        };
         let inner = if several { Inner::Loops } else { vectors(root, blocks.as_deref(), settings.vector_bits) };
         return Ok(nest(blocks, None, inner));
     };

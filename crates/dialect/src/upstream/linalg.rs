@@ -43,6 +43,12 @@ pub fn indexing_maps(op: Op) -> Option<Vec<AffineMap>> {
     op.optional::<Vec<Attr>>("indexing_maps")?.into_iter().map(<AffineMap as crate::ir::AttrValue>::read).collect()
 }
 
+/// How many operands of a `linalg.generic` are destinations.
+pub fn outputs(generic: Op) -> usize {
+    let segments = generic.attr("operandSegmentSizes").and_then(Attr::as_i32s).unwrap_or_default();
+    segments.get(1).map_or(0, |&count| usize::try_from(count).unwrap_or(0))
+}
+
 /// The types of results: those of destinations that are tensors. Memory is written.
 fn results(outs: &[Value]) -> Vec<Type> {
     outs.iter().map(|out| out.ty()).filter(|ty| ty.is_tensor()).collect()

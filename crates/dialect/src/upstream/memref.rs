@@ -58,6 +58,11 @@ impl Builder {
     pub fn memref_reinterpret_cast_to(&self, memory: Value, sizes: &[Value], strides: &[Value], ty: Type) -> Value {
         self.recast(memory, None, [sizes, strides], ty)
     }
+    /// `memref.reinterpret_cast` that begins at an element which is known at run time. There is a value for each `?` of the type's sizes, and
+    /// of its strides.
+    pub fn memref_reinterpret_cast_at(&self, memory: Value, offset: Value, sizes: &[Value], strides: &[Value], ty: Type) -> Value {
+        self.recast(memory, Some(offset), [sizes, strides], ty)
+    }
     fn recast(&self, memory: Value, offset: Option<Value>, [sizes, strides]: [&[Value]; 2], ty: Type) -> Value {
         let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
         let attrs = [
@@ -80,6 +85,18 @@ impl Builder {
             ("static_strides", list(&vec![1; rank])),
         ];
         self.value(SUBVIEW, &[&[memory], offsets].concat(), ty, &attrs)
+    }
+    /// `memref.subview` of neighbours, from elements that are known at run time on. There is a value for each `?` of the type's sizes.
+    pub fn memref_window(&self, memory: Value, offsets: &[Value], sizes: &[Value], ty: Type) -> Value {
+        let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
+        let rank = offsets.len();
+        let attrs = [
+            segments(self.ctx(), &[1, rank as i32, sizes.len() as i32, 0]),
+            ("static_offsets", list(&vec![DYNAMIC; rank])),
+            ("static_sizes", list(&ty.shape())),
+            ("static_strides", list(&vec![1; rank])),
+        ];
+        self.value(SUBVIEW, &[&[memory], offsets, sizes].concat(), ty, &attrs)
     }
     /// `memref.extract_strided_metadata`: the memory from its beginning, the offset, the sizes, the strides.
     pub fn memref_extract_strided_metadata(&self, memory: Value) -> Op {

@@ -32,6 +32,8 @@ pub(super) struct Phase {
     pub(super) positions: usize,
     /// Whether a result has an element for each point.
     pub(super) keeps: bool,
+    /// The loop along which neighbours of some operand lie, if it is not the innermost one.
+    pub(super) crossed: Option<usize>,
     /// Whether there is but one result, and no element of it for each point: only then can pieces be reduced apart.
     pub(super) is_single: bool,
 }
@@ -134,7 +136,8 @@ impl Phase {
         let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
         let is_single = !keeps && op.num_results() == 1;
         let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
-        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, is_single })
+        let crossed = super::vectors::crossed(op).filter(|_| positions == 0);
+        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, crossed, is_single })
     }
 
     /// Whether a size is known at run time only.

@@ -71,6 +71,22 @@ pub(super) fn cut(phase: &Phase, eligible: &[bool], budget: &Dim) -> Result<Vec<
     Ok(cut)
 }
 
+/// Tiles of about `budget` elements that are about as long in one loop as in the innermost one: where memory lies across them, for
+/// [`crate::transpose_tiles`].
+pub(super) fn square(phase: &Phase, along: usize, budget: i64) -> Vec<Tile> {
+    let innermost = phase.ranges.len() - 1;
+    let lines = |elements: i64| (elements / GRAIN).max(1) * GRAIN;
+    let mut tiles = vec![Tile::Number(1); phase.ranges.len()];
+    let mut left = budget;
+    for (d, wanted) in [(innermost, lines(budget.isqrt())), (along, i64::MAX)] {
+        let tile = lines(left.min(wanted));
+        let fits = !phase.open[d] && phase.ranges[d] <= tile;
+        tiles[d] = if fits { Tile::Whole } else { Tile::Number(tile) };
+        left /= if fits { phase.ranges[d].max(1) } else { tile };
+    }
+    tiles
+}
+
 /// Tiles of a phase whose sizes are numbers.
 pub(super) fn numbers(phase: &Phase, eligible: &[bool], budget: i64) -> Vec<i64> {
     tiles(&phase.ranges, eligible, budget)

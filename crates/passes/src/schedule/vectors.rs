@@ -12,6 +12,7 @@ use dynamlir_dialect::{
 };
 
 use super::domain::accesses;
+use crate::transpose_tiles;
 
 /// Operations that are as good on vectors as on numbers.
 const ARITH: &[&str] = &[
@@ -45,6 +46,16 @@ pub(super) fn widest(generic: Op) -> Option<u32> {
         }
     }
     Some(widest).filter(|&bits| bits > 1)
+}
+
+/// The loop along which neighbours of some operand lie, if it is not the innermost one.
+pub(super) fn crossed(generic: Op) -> Option<usize> {
+    let innermost = linalg::reductions(generic).len().checked_sub(1)?;
+    let inputs = generic.num_operands() - linalg::outputs(generic);
+    accesses(generic)?.into_iter().zip(generic.operands()).take(inputs).find_map(|(access, operand)| {
+        let (ty, access) = (memory(operand)?, access.into_iter().collect::<Option<Vec<_>>>()?);
+        transpose_tiles::crossed(&access, &ty.shape(), &ty.strides(), innermost)
+    })
 }
 
 fn is_vectorizable(op: Op) -> bool {

@@ -1,0 +1,322 @@
+//! `dynamo-transpose-tiles`: has loops go through memory that lies across them tile by tile.
+//!
+//! Where the innermost loop of a pointwise phase takes a large step in an operand whose neighbours lie along another loop – a transposed
+//! matrix, images whose channels come first or last – each element is in a cache line of its own, and where the step is a power of two
+//! all these lines contend for a few places of the cache: they are fetched once for each element. So both loops are cut into tiles, and a
+//! tile of the operand is copied to a buffer in which it lies as the loops go, by vectors that are transposed in registers: each line is
+//! fetched once. A phase that only copies does without the buffer.
+//!
+//! ```mlir
+//! linalg.generic {…} ins(%x : memref<64x64xf32, strided<[1, 64]>>) outs(%y : memref<64x64xf32>) { f }              // before
+//!
+//! %buffer = memref.alloca() : memref<32x64xf32>                                                                    // after
+//! scf.for %i = %c0 to %c64 step %c32 {
+//!   scf.for %j = %c0 to %c64 step %c64 {
+//!     … vector.load %x…, vector.shuffle …, vector.store …, %buffer[…] …
+//!     linalg.generic {…} ins(%of_buffer : …) outs(%of_y : memref<32x64xf32, strided<[64, 1], offset: ?>>) { f }
+//!   }
+//! }
+//! ```
+//!
+//! Restriction: phases that ask for a position are left as they are.
+
+use std::collections::BTreeMap;
+
+use dynamlir_dialect::{
+    ir::{Block, Builder, DYNAMIC, Op, Target, Type, Value},
+    pass::{Pass, PassResult, Run, Statistic, Takes},
+    upstream::{
+        arith::CmpI,
+        linalg::{self, indexing_maps, reductions},
+    },
+};
+
+/// The pass.
+pub const PASS: Pass = Pass {
+    name: "dynamo-transpose-tiles",
+    description: "Copy tiles of operands that lie across the loops to where they lie along them",
+    takes: Takes::Lowered,
+    options: &[],
+    statistics: &[TURNED],
+    run,
+};
+
+const TURNED: Statistic = Statistic { name: "turned", description: "operands that are copied tile by tile" };
+
+/// Iterations of the loop that the operand's neighbours lie along, and of the innermost loop, in a tile: some cache lines' worth of each.
+const TILE: [i64; 2] = [32, 64];
+/// Most vectors that are transposed together: as many as half of the registers.
+const MOST_LANES: i64 = 16;
+/// Fewest iterations of either loop for which there are tiles.
+const FEWEST: i64 = 8;
+
+fn run(module: Op, pass: &Run) -> PassResult {
+    let bits = Target::of(module).vector_bits;
+    let mut found = Vec::new();
+    module.walk(&mut |op| found.extend(op.is(linalg::GENERIC).then(|| Crossing::of(op)).flatten()));
+    if bits > 0 {
+        for crossing in found {
+            pass.count(&TURNED, crossing.operands.len());
+            crossing.turn(bits);
+        }
+    }
+    Ok(())
+}
+
+/// A phase with operands that lie across its innermost loop.
+struct Crossing {
+    generic: Op,
+    /// The loop that each dimension of each operand follows.
+    accesses: Vec<Vec<usize>>,
+    /// The loop along which neighbours of the operands lie.
+    along: usize,
+    /// The operands that lie so, by number.
+    operands: Vec<usize>,
+}
+
+/// A number that is known, or a value.
+#[derive(Clone, Copy)]
+enum Extent {
+    Number(i64),
+    Value(Value),
+}
+
+impl Extent {
+    fn value(self, b: Builder) -> Value {
+        match self {
+            Self::Number(number) => b.index(number),
+            Self::Value(value) => value,
+        }
+    }
+    /// As it stands in a type.
+    fn said(self) -> i64 {
+        match self {
+            Self::Number(number) => number,
+            Self::Value(_) => DYNAMIC,
+        }
+    }
+    /// The values among some.
+    fn values(extents: &[Self]) -> Vec<Value> {
+        extents.iter().filter_map(|extent| if let Self::Value(value) = extent { Some(*value) } else { None }).collect()
+    }
+}
+
+/// The loop along which neighbours of an operand lie, if it is another one than the innermost, along which they do not.
+pub(crate) fn crossed(access: &[usize], shape: &[i64], strides: &[i64], innermost: usize) -> Option<usize> {
+    let is_long = |place: usize| shape[place] == DYNAMIC || shape[place] >= FEWEST;
+    let inner = access.iter().position(|&dim| dim == innermost).filter(|&place| strides[place] != 1 && is_long(place))?;
+    let along = strides.iter().position(|&stride| stride == 1).filter(|&place| place != inner && is_long(place))?;
+    Some(access[along])
+}
+
+impl Crossing {
+    fn of(generic: Op) -> Option<Self> {
+        let iterators = reductions(generic);
+        let innermost = iterators.len().checked_sub(1)?;
+        let asks_position = generic.body()?.ops().into_iter().any(|op| op.is(linalg::INDEX));
+        if generic.num_results() > 0 || iterators.contains(&true) || asks_position {
+            return None;
+        }
+        let accesses = indexing_maps(generic)?.into_iter().map(|map| map.result_dims()).collect::<Option<Vec<_>>>()?;
+        let crossed_by = |i: usize| {
+            let ty = generic.operand(i).ty();
+            let is_read = generic.body()?.args()[i].has_uses();
+            let fits = is_read && ty.is_memref() && matches!(ty.element().width(), 8 | 16 | 32 | 64);
+            fits.then(|| crossed(&accesses[i], &ty.shape(), &ty.strides(), innermost))?
+        };
+        let inputs = 0..generic.num_operands() - linalg::outputs(generic);
+        let along = inputs.clone().find_map(crossed_by)?;
+        let operands = inputs.filter(|&i| crossed_by(i) == Some(along)).collect();
+        // What is written across the loops is no better off.
+        let is_straight = |i: usize| crossed_by(i) != Some(along);
+        let written = generic.num_operands() - linalg::outputs(generic)..generic.num_operands();
+        written.clone().all(is_straight).then_some(Self { generic, accesses, along, operands })
+    }
+
+    fn innermost(&self) -> usize {
+        reductions(self.generic).len() - 1
+    }
+
+    /// How far a loop goes, as an operand says.
+    fn extent(&self, b: Builder, dim: usize) -> Extent {
+        let places = self.accesses.iter().enumerate().flat_map(|(i, access)| access.iter().enumerate().map(move |(d, &of)| (i, d, of)));
+        let places: Vec<_> = places.filter(|&(_, _, of)| of == dim).collect();
+        let size = |&(i, place, _): &(usize, usize, usize)| self.generic.operand(i).ty().shape()[place];
+        if let Some(number) = places.iter().map(size).find(|&size| size != DYNAMIC) {
+            return Extent::Number(number);
+        }
+        let (i, place, _) = places[0];
+        let operand = self.generic.operand(i);
+        Extent::Value(b.memref_extract_strided_metadata(operand).result(2 + place))
+    }
+
+    /// Rewrites the phase.
+    fn turn(&self, bits: i64) {
+        let (generic, innermost) = (self.generic, self.innermost());
+        let outside = Builder::before(generic);
+        let extents: Vec<_> = (0..=innermost).map(|dim| self.extent(outside, dim)).collect();
+        let only_copies = self.only_copies();
+        let buffers: BTreeMap<usize, Value> =
+            self.operands.iter().filter(|_| !only_copies).map(|&i| (i, self.buffer(outside, i))).collect();
+
+        let mut b = outside;
+        let (zero, one) = (outside.index(0), outside.index(1));
+        let mut at = vec![zero; extents.len()];
+        let mut sizes = vec![Extent::Number(1); extents.len()];
+        let order = (0..innermost).filter(|&dim| dim != self.along).chain([self.along, innermost]);
+        let ends: Vec<_> = extents.iter().map(|extent| extent.value(outside)).collect();
+        let steps = TILE.map(|tile| outside.index(tile));
+        for dim in order {
+            let tile = if dim == self.along { Some(0) } else { (dim == innermost).then_some(1) };
+            let (_, body) = b.scf_for([zero, ends[dim], tile.map_or(one, |tile| steps[tile])], &[]);
+            b = enter(body, b);
+            at[dim] = body.args()[0];
+            if let Some(tile) = tile {
+                sizes[dim] = match extents[dim] {
+                    Extent::Number(all) if all % TILE[tile] == 0 => Extent::Number(TILE[tile]),
+                    _ => Extent::Value(b.minsi(steps[tile], b.subi(ends[dim], at[dim]))),
+                };
+            }
+        }
+        let windows: Vec<_> = (0..generic.num_operands()).map(|i| self.window(b, i, &at, &sizes)).collect();
+        let network = Network { along: sizes[self.along], inner: sizes[innermost], bits };
+        if only_copies {
+            let [from, to] = [0, 1].map(|i| self.plane(b, i, windows[i], &sizes));
+            network.turn(b, from, to);
+        } else {
+            let mut operands = windows.clone();
+            for (&i, &buffer) in &buffers {
+                network.turn(b, self.plane(b, i, windows[i], &sizes), buffer);
+                operands[i] = self.of_buffer(b, i, buffer, &sizes);
+            }
+            let tiled = generic.clone_detached();
+            b.insert(tiled);
+            operands.into_iter().enumerate().for_each(|(i, operand)| tiled.set_operand(i, operand));
+        }
+        generic.erase();
+    }
+
+    /// Whether one operand is copied as it is, to where neighbours lie along the innermost loop.
+    fn only_copies(&self) -> bool {
+        let generic = self.generic;
+        let body = generic.body().map(|body| (body.args(), body.ops()));
+        let Some((args, ops)) = body.filter(|_| generic.num_operands() == 2) else { return false };
+        let to = generic.operand(1).ty();
+        let inner = self.accesses[1].iter().position(|&dim| dim == self.innermost());
+        let has_rows = self.accesses[1].contains(&self.along) && inner.is_some_and(|place| to.strides()[place] == 1);
+        has_rows && ops.len() == 1 && ops[0].operand(0) == args[0] && generic.operand(0).ty().element() == to.element()
+    }
+
+    /// Memory for a tile of an operand, the innermost loop's elements side by side.
+    fn buffer(&self, b: Builder, i: usize) -> Value {
+        let ty = Type::memref(&TILE, self.generic.operand(i).ty().element(), &[TILE[1], 1], 0);
+        b.memref_alloca(ty, 64)
+    }
+
+    /// The tile of a buffer, as an operand of the phase.
+    fn of_buffer(&self, b: Builder, i: usize, buffer: Value, sizes: &[Extent]) -> Value {
+        let extents: Vec<_> = self.accesses[i].iter().map(|&dim| sizes[dim]).collect();
+        let stride = |&dim: &usize| match dim {
+            dim if dim == self.innermost() => 1,
+            dim if dim == self.along => TILE[1],
+            _ => TILE[0] * TILE[1],
+        };
+        let strides: Vec<_> = self.accesses[i].iter().map(stride).collect();
+        let shape: Vec<_> = extents.iter().map(|size| size.said()).collect();
+        let ty = Type::memref(&shape, buffer.ty().element(), &strides, 0);
+        b.memref_reinterpret_cast_to(buffer, &Extent::values(&extents), &[], ty)
+    }
+
+    /// The tile of an operand.
+    fn window(&self, b: Builder, i: usize, at: &[Value], sizes: &[Extent]) -> Value {
+        let (operand, access) = (self.generic.operand(i), &self.accesses[i]);
+        if !operand.ty().is_memref() || access.is_empty() {
+            return operand;
+        }
+        let offsets: Vec<_> = access.iter().map(|&dim| at[dim]).collect();
+        let extents: Vec<_> = access.iter().map(|&dim| sizes[dim]).collect();
+        let shape: Vec<_> = extents.iter().map(|size| size.said()).collect();
+        let ty = Type::memref(&shape, operand.ty().element(), &operand.ty().strides(), DYNAMIC);
+        b.memref_window(operand, &offsets, &Extent::values(&extents), ty)
+    }
+
+    /// A tile of an operand as rows of neighbours.
+    fn plane(&self, b: Builder, i: usize, window: Value, sizes: &[Extent]) -> Value {
+        let (innermost, strides) = (self.innermost(), window.ty().strides());
+        let unit = strides.iter().zip(&self.accesses[i]).position(|(&stride, &dim)| stride == 1 && [self.along, innermost].contains(&dim));
+        let columns = self.accesses[i][unit.expect("neighbours lie along a loop")];
+        let rows = if columns == innermost { self.along } else { innermost };
+        let place = self.accesses[i].iter().position(|&dim| dim == rows).expect("an operand of both loops");
+        let metadata = b.memref_extract_strided_metadata(window);
+        let rank = window.ty().rank();
+        let stride = match strides[place] {
+            DYNAMIC => Extent::Value(metadata.result(2 + rank + place)),
+            number => Extent::Number(number),
+        };
+        let extents = [sizes[rows], sizes[columns]];
+        let ty = Type::memref(&extents.map(Extent::said), window.ty().element(), &[stride.said(), 1], DYNAMIC);
+        let offset = metadata.result(1);
+        b.memref_reinterpret_cast_at(metadata.result(0), offset, &Extent::values(&extents), &Extent::values(&[stride]), ty)
+    }
+}
+
+/// A builder for a body, which gets its end.
+fn enter(body: Block, at: Builder) -> Builder {
+    Builder::before(Builder::at_end(body, at.loc).scf_yield(&[]))
+}
+
+/// Copies a tile and transposes it on the way.
+struct Network {
+    along: Extent,
+    inner: Extent,
+    bits: i64,
+}
+
+impl Network {
+    /// From rows along one loop to rows along the other.
+    fn turn(&self, b: Builder, from: Value, to: Value) {
+        let element = from.ty().element();
+        let lanes = (self.bits / i64::from(element.width())).clamp(4, MOST_LANES);
+        let step = b.index(lanes);
+        let (zero, one) = (b.index(0), b.index(1));
+        let (rows, columns) = (self.inner.value(b), self.along.value(b));
+        let (_, body) = b.scf_for([zero, rows, step], &[]);
+        let (outer, row) = (enter(body, b), body.args()[0]);
+        let (_, body) = outer.scf_for([zero, columns, step], &[]);
+        let (inside, column) = (enter(body, b), body.args()[0]);
+        let is_whole = |extent: Extent| matches!(extent, Extent::Number(number) if number % lanes == 0);
+        if is_whole(self.along) && is_whole(self.inner) {
+            return turn_square(inside, from, to, [row, column], lanes);
+        }
+        let fits = |b: Builder, at: Value, end: Value| b.cmpi(CmpI::Sle, b.addi(at, step), end);
+        let both = inside.andi(fits(inside, row, rows), fits(inside, column, columns));
+        let [yes, no] = inside.scf_if_else(both);
+        turn_square(enter(yes, b), from, to, [row, column], lanes);
+        // What is left at the ends, number by number.
+        let rest = enter(no, b);
+        let end = |at: Value, end: Value| rest.minsi(rest.addi(at, step), end);
+        let (last_row, last_column) = (end(row, rows), end(column, columns));
+        let (_, body) = rest.scf_for([row, last_row, one], &[]);
+        let (down, i) = (enter(body, b), body.args()[0]);
+        let (_, body) = down.scf_for([column, last_column, one], &[]);
+        let (across, j) = (enter(body, b), body.args()[0]);
+        across.memref_store(across.memref_load(from, &[i, j]), to, &[j, i]);
+    }
+}
+
+/// Transposes a square in registers: each step lays the first half of the vectors between the second half.
+fn turn_square(b: Builder, from: Value, to: Value, [row, column]: [Value; 2], lanes: i64) {
+    let ty = Type::vector(&[lanes], from.ty().element());
+    let further = |at: Value, by: usize| if by == 0 { at } else { b.addi(at, b.index(by as i64)) };
+    let count = lanes as usize;
+    let mut vectors: Vec<_> = (0..count).map(|i| b.vector_load_unaligned(ty, from, &[further(row, i), column])).collect();
+    let between = |first: i64| (0..lanes).map(|lane| first + lane / 2 + (lane % 2) * lanes).collect::<Vec<_>>();
+    let halves = [between(0), between(lanes / 2)];
+    for _ in 0..lanes.ilog2() {
+        let (first, second) = vectors.split_at(count / 2);
+        vectors = first.iter().zip(second).flat_map(|(&x, &y)| halves.iter().map(move |half| b.vector_shuffle(x, y, half))).collect();
+    }
+    for (i, vector) in vectors.into_iter().enumerate() {
+        b.vector_store_unaligned(vector, to, &[further(column, i), row]);
+    }
+}

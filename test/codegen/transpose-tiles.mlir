@@ -1,0 +1,72 @@
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamo-transpose-tiles | FileCheck %s
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64 --dynamo-transpose-tiles | FileCheck %s --check-prefix=NONE
+
+// A machine without vectors transposes nothing in registers.
+// NONE-NOT: memref.alloca
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+
+// Neighbours of %x lie along %i: a tile of it is copied, sixteen rows of sixteen at a time, and the phase works on the copy.
+// CHECK-LABEL: func.func @across
+// CHECK-SAME: (%[[X:.*]]: memref<64x128xf32, strided<[1, 64]>>, %[[Y:.*]]: memref<64x128xf32>, %[[OUT:.*]]: memref<64x128xf32>)
+// CHECK: %[[BUFFER:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x64xf32>
+// CHECK: scf.for %[[I:.*]] =
+// CHECK: scf.for %[[J:.*]] =
+// CHECK: %[[WINDOW:.*]] = memref.subview %[[X]][%[[I]], %[[J]]] [32, 64] [1, 1]
+// CHECK: %[[OF_Y:.*]] = memref.subview %[[Y]][%[[I]], %[[J]]] [32, 64] [1, 1]
+// CHECK: %[[OF_OUT:.*]] = memref.subview %[[OUT]][%[[I]], %[[J]]] [32, 64] [1, 1]
+// CHECK: %[[ROWS:.*]] = memref.reinterpret_cast %{{.*}} sizes: [64, 32], strides: [64, 1]
+// CHECK-COUNT-16: vector.load %[[ROWS]]
+// CHECK-COUNT-64: vector.shuffle
+// CHECK-COUNT-16: vector.store %{{.*}}, %[[BUFFER]]
+// CHECK: %[[OF_X:.*]] = memref.reinterpret_cast %[[BUFFER]]
+// CHECK: linalg.generic {{.*}} ins(%[[OF_X]], %[[OF_Y]] : {{.*}}) outs(%[[OF_OUT]]
+func.func @across(%x: memref<64x128xf32, strided<[1, 64]>>, %y: memref<64x128xf32>, %out: memref<64x128xf32>) {
+  linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : memref<64x128xf32, strided<[1, 64]>>, memref<64x128xf32>) outs(%out : memref<64x128xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// What is only copied goes straight to where it belongs. What is left at the ends goes number by number.
+// CHECK-LABEL: func.func @copy
+// CHECK-NOT: memref.alloca
+// CHECK: arith.minsi
+// CHECK: scf.if
+// CHECK-COUNT-8: vector.load %{{.*}} : {{.*}}, vector<8xf64>
+// CHECK-COUNT-24: vector.shuffle
+// CHECK: } else {
+// CHECK: memref.load
+// CHECK: memref.store
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @copy(%x: memref<?x100xf64, strided<[1, ?]>>, %out: memref<?x100xf64, strided<[100, 1]>>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<?x100xf64, strided<[1, ?]>>) outs(%out : memref<?x100xf64, strided<[100, 1]>>) {
+  ^bb0(%a: f64, %b: f64):
+    linalg.yield %a : f64
+  }
+  return
+}
+
+// Steps of two, what stands still in the outer loop, and few elements stay as they are.
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: scf.for
+func.func @others(%x: memref<64x64xf32, strided<[128, 2]>>, %y: memref<64xf32>, %z: memref<4x64xf32, strided<[1, 4]>>, %out: memref<64x64xf32>, %few: memref<4x64xf32>) {
+  linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : memref<64x64xf32, strided<[128, 2]>>, memref<64xf32>) outs(%out : memref<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%z : memref<4x64xf32, strided<[1, 4]>>) outs(%few : memref<4x64xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }
+  return
+}

@@ -1,0 +1,95 @@
+"""Operands that lie across the loops of a kernel: transposed matrices and images, of odd sizes and all types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import check
+from torch import Tensor
+
+pytestmark = pytest.mark.native
+
+DTYPES = [
+    torch.float64,
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.uint8,
+    torch.bool,
+]
+SIDES = [(64, 128), (37, 77), (300, 9), (8, 200), (1, 50), (130, 130)]
+
+
+def matrix(rows: int, columns: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    base = torch.arange(rows * columns).reshape(rows, columns) % 251 - 100
+    return base > 0 if dtype is torch.bool else base.abs().to(dtype) if dtype is torch.uint8 else base.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_copies_of_each_type(dtype: torch.dtype) -> None:
+    check(lambda x, y: (x.t().contiguous(), y.t().reshape(-1)), matrix(70, 45, dtype), matrix(64, 96, dtype), calls=1)
+
+
+@pytest.mark.parametrize("sides", SIDES)
+def test_work_that_is_fused(sides: tuple[int, int]) -> None:
+    def fused(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        turned = x.t()
+        return (
+            F.gelu(turned / 50).contiguous(),
+            turned * y + turned.sin() * 2,
+            turned.to(torch.int32).contiguous(),
+            torch.cat([turned, y], 1),
+            (turned > y).contiguous(),
+        )
+
+    check(fused, matrix(*sides), matrix(sides[1], sides[0]) / 3, calls=1)
+
+
+def test_types_of_several_widths_in_one_kernel() -> None:
+    def mixed(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return torch.where(z.t(), x.t().to(torch.float64) + y.t().to(torch.float64), 0.5)
+
+    check(mixed, matrix(90, 75), matrix(90, 75, torch.int16), matrix(90, 75, torch.bool), calls=1)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 3, 0, 1), (0, 1, 3, 2)],
+)
+def test_dimensions_in_any_order(order: tuple[int, ...]) -> None:
+    x = matrix(3 * 20, 9 * 33).reshape(3, 20, 9, 33)
+    check(lambda x: (x.permute(order).contiguous(), x.permute(order).contiguous() * 2 + 1), x, calls=1)
+
+
+def test_windows_of_larger_memory() -> None:
+    x = matrix(100, 90)
+    check(lambda x: (x[3:80, 5:71].t().contiguous(), x[::2, 1::3].t() + 1, x[:, :1].t().contiguous()), x, calls=1)
+
+
+def test_a_position_in_the_kernel() -> None:
+    check(lambda x: torch.tril(x.t()).contiguous(), matrix(70, 50), calls=1)
+
+
+def test_written_in_place() -> None:
+    def turned(x: Tensor, y: Tensor) -> Tensor:
+        y.copy_(x.t())
+        y.add_(x.t() * 2)
+        return y.sum()
+
+    check(turned, matrix(40, 66), matrix(66, 40).clone(), calls=1)
+
+
+@pytest.mark.parametrize("function", [lambda x: x.t().contiguous(), lambda x: x.t().exp().contiguous() + x.t()])
+def test_sizes_that_vary(function: Callable[..., Any]) -> None:
+    compiled = dynamlir.compile(function, dynamic=True)
+    for sides in SIDES:
+        x = matrix(*sides) / 100
+        torch.testing.assert_close(compiled(x), function(x))
