@@ -1,4 +1,5 @@
-"""Which operators of users' are differentiated.
+"""What is read from the histories that torch gives to fakes: which operators of users' are differentiated, what
+autograd has saved.
 
 Torch calls an operator that `torch.library.register_autograd` knows beneath a function of its own, where grad mode is
 off: that it has a derivative is seen by what its results are afterwards.
@@ -6,12 +7,20 @@ off: that it has a derivative is seen by what its results are afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import modes
+from .memory import share_counter
 from .reasons import Fallback
-from .recording import OpRecord
+from .recording import DETACH, OpRecord, Ref, TensorMeta
+
+if TYPE_CHECKING:
+    from .recorder import OpRecorder
 
 Met = tuple[OpRecord, list[torch.Tensor], list[torch.Tensor | None]]
 """An operator that was recorded with grad mode off, its operands, of which some require a gradient, its results."""
@@ -38,8 +47,170 @@ def settle(met: list[Met], fakes: Iterable[torch.Tensor]) -> None:
 
 def _name(tensor: torch.Tensor) -> str:
     """The name of a history that a function in Python has made; empty for others."""
+    history = _history(tensor)
+    return str(history.name()) if isinstance(history, torch.autograd.graph.Node) and _is_of_python(history) else ""
+
+
+def _is_of_python(node: Any) -> bool:
+    return isinstance(node, torch.autograd.function.BackwardCFunction)
+
+
+def _history(tensor: torch.Tensor) -> Any:
+    """The node that has made a tensor; None if there is none."""
     try:
-        history = tensor.grad_fn if tensor.requires_grad else None
+        return tensor.grad_fn if tensor.requires_grad else None
     except RuntimeError:  # a view that was made with grad mode off, of what was written since: torch has none for it
-        return ""
-    return history.name() if isinstance(history, torch.autograd.function.BackwardCFunction) else ""
+        return None
+
+
+def layers(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensor and those beneath it, where it is one of a transform of `torch.func`: each has its own history."""
+    functorch = torch._C._functorch
+    yield tensor
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+        yield tensor
+
+
+def nodes(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    """The nodes of autograd's graph that gradients of tensors go to, each once, from the tensors on."""
+    waiting = [node for node in map(_history, tensors) if node is not None]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [further for further, _ in reversed(node.next_functions) if further is not None]
+
+
+def saved(node: Any) -> Iterator[torch.Tensor]:
+    """The tensors that a node has saved. Torch raises where one was written since, or where they were freed."""
+    if _is_of_python(node):
+        yield from (tensor for tensor in node.saved_tensors if tensor is not None)
+        return
+    for name in dir(type(node)):
+        if name.startswith("_saved_"):
+            value = getattr(node, name)
+            listed = value if isinstance(value, (list, tuple)) else (value,)
+            yield from (tensor for tensor in listed if isinstance(tensor, torch.Tensor))
+
+
+@dataclasses.dataclass
+class State:
+    """What a recorder knows of histories beside those that its fakes have."""
+
+    lacking: bool = False
+    """Whether operations were repeated, whose results have no history of their own."""
+    wanted: bool = False
+    """Whether that is missed."""
+    refused: list[Any] = dataclasses.field(default_factory=list)
+    """The nodes that have saved a tensor which has lost its history in place since."""
+    data: set[int] = dataclasses.field(default_factory=set)
+    """The storages that ``.data`` shows, with a version counter of its own."""
+
+    def note(self, builtin: str | None, tensor: torch.Tensor) -> None:
+        """Take notice of a ``detach``, and of the builtin function that has called it."""
+        if builtin in (None, "getattr", "_get_data_attr"):
+            self.data.add(tensor.untyped_storage()._cdata)
+
+
+def cut(recorder: OpRecorder, fake: torch.Tensor) -> None:
+    """Note that a tensor has lost its history in place (``detach_``): from here on it is what a ``detach`` gives."""
+    before, meta = recorder.id_of(fake), TensorMeta.of(fake)
+    grad = torch.is_grad_enabled()
+    record = OpRecord(
+        schema=DETACH,
+        args=[("t", before)],
+        operands=[before],
+        results=[meta],
+        result_ids=[recorder.rename(fake, meta)],
+        aliases=[0],
+        mutates=[],
+        functional=None,
+        grad_enabled=grad,
+        location=recorder.location,
+        raw=(torch.ops.aten.detach.default, [Ref(before)]),
+        needs_grad=(0,) if grad else (),
+    )
+    recorder.recording.append(record, asked=True)
+    with modes.set_aside():
+        each = nodes([*recorder._alive, *recorder.input_fakes])
+        recorder.histories.refused += [node for node in each if any(one is fake for one in _saved_still(node))]
+
+
+def refuse_hidden_write(recorder: OpRecorder, written: Sequence[torch.Tensor]) -> None:
+    """`Fallback` where a write to these changes a value that autograd has saved, and is not counted for it: so writes
+    ``.data``. Then gradients are made of the new value, which the graph's own are not."""
+    for tensor in written:
+        storage = tensor.untyped_storage()._cdata
+        if storage not in recorder.histories.data:
+            continue
+        with modes.set_aside():
+            if all(share_counter(tensor, other) for other in _showing(recorder, storage) if other is not tensor):
+                continue
+            recorder.histories.wanted |= recorder.histories.lacking
+            if recorder.histories.wanted or _has_saved(recorder, storage):
+                raise Fallback("autograd", "what gradients are made of is written through .data")
+
+
+def _showing(recorder: OpRecorder, storage: int) -> list[torch.Tensor]:
+    """The fakes of this memory, without those that autograd has saved, each of which counts by itself."""
+    saved_ones = recorder.recording._detached
+    return [
+        fake
+        for fake in (*recorder._alive, *recorder.input_fakes)
+        if fake.untyped_storage()._cdata == storage and recorder.number(fake) not in saved_ones
+    ]
+
+
+def _has_saved(recorder: OpRecorder, storage: int) -> bool:
+    """Returns true if autograd has saved a tensor of this memory."""
+    for node in nodes([*recorder._alive, *recorder.input_fakes]):
+        if any(tensor.untyped_storage()._cdata == storage for tensor in _saved_still(node)):
+            return True
+    return False
+
+
+def check_saved(recorder: OpRecorder, results: Sequence[Any]) -> None:
+    """`Fallback` where the gradients of the graph's results need a value that was written since, or detached in
+    place, which torch refuses, or one that may be written unseen through another result."""
+    tensors = [one for one in results if isinstance(one, torch.Tensor)]
+    refuse_hidden_write(recorder, [one for one in tensors if not one.requires_grad])
+    wanting = [one for one in tensors if one.requires_grad]
+    writes = recorder.versions and _writes_what_is_used(recorder)
+    if not wanting or not (writes or recorder.histories.refused):
+        return
+    with modes.set_aside():
+        for node in nodes(wanting):
+            if node in recorder.histories.refused or _is_stale(node):
+                raise Fallback("autograd", "a value that gradients are made of is written or detached in place")
+
+
+def _is_stale(node: Any) -> bool:
+    """Returns true if a tensor that a node has saved was written since."""
+    try:
+        collections.deque(saved(node), maxlen=0)
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    return False
+
+
+def _saved_still(node: Any) -> list[torch.Tensor]:
+    """What a node has saved, if torch gives that to somebody."""
+    try:
+        return list(saved(node))
+    except RuntimeError:
+        return []
+
+
+def _writes_what_is_used(recorder: OpRecorder) -> bool:
+    """Returns true if memory is written that an earlier operation, which has a gradient, has read or made."""
+    roots, used = recorder.recording.roots(), set[int]()
+    for op in recorder.recording.ops:
+        if any(roots.get(op.operands[at], op.operands[at]) in used for at in op.mutates):
+            return True
+        if op.needs_grad:
+            used.update(roots.get(value, value) for value in (*op.operands, *op.result_ids))
+    return False

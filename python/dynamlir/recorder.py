@@ -75,6 +75,7 @@ class OpRecorder(TorchDispatchMode):
         self.sources: unbacked.Sources | None = None
         """Where sizes come from that only running tells; None where there must be none."""
         self._below_functions: list[histories.Met] = []
+        self.histories = histories.State()
         self.blamed: set[str] = set()
         """Where the floats come from that were taken for numbers, and whose values Python needs."""
         self.reshaped = 0
@@ -216,6 +217,7 @@ class OpRecorder(TorchDispatchMode):
     def bases(self, leaves: Sequence[Any]) -> list[Base | None]:
         """What each of the graph's outputs is a view of, as eager has it; None for what is not a view."""
         self._check_counters(leaves)
+        histories.check_saved(self, leaves)
         positions = {id(tensor): at for at, tensor in reversed(list(enumerate(self._inputs)))}
         shown = {id(leaf): at for at, leaf in reversed(list(enumerate(leaves)))}
         hidden: dict[int, int] = {}
@@ -276,6 +278,8 @@ class OpRecorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if self.memo.varies:
             sizes.fit(func, args, kwargs)
+        if func is torch.ops.aten.detach.default:
+            self.histories.note(self.builtin, args[0])
         try:
             if func is torch.ops.aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
                 if (known := constants.number(args[0])) is not None:
@@ -390,6 +394,7 @@ class OpRecorder(TorchDispatchMode):
         written = [leaf for at in schema.written_arguments(func, full) for leaf in tensors_of([full[at]])]
         if written:
             overlap.check(func, tensors, written)
+            histories.refuse_hidden_write(self, written)
             if facts.draws is not None and not written[0].is_contiguous():
                 drawn = self._drawn_in_memory_order(func, facts.draws, full, written[0])
                 if drawn is not None:

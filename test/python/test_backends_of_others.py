@@ -184,3 +184,22 @@ def test_the_state_that_a_backend_leaves(mode, backend):
                 assert result.requires_grad == (mode != "inference")
                 assert torch.is_grad_enabled() == (mode != "grad")
                 assert torch.is_autocast_enabled("cpu") == (mode == "autocast")
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_gradients_within_the_graph(backend):
+    """What such a backend cannot trace is left to plain Python, as torch's own capture leaves all of them."""
+
+    def penalty(x, w):
+        (g,) = torch.autograd.grad((x * w).abs().sum(), x, create_graph=True)
+        return g.square().sum()
+
+    def through_a_transform(x, w):
+        return torch.func.grad(lambda x: (x * w).abs().sum())(x)
+
+    with torch.enable_grad():
+        x, w = X.clone().requires_grad_(), X.flip(0).requires_grad_()
+        for function in (penalty, through_a_transform):
+            found, expected = (f(x, w) for f in (dynamlir.compile(function, backend=backend), function))
+            torch.testing.assert_close(found, expected)
+            torch.testing.assert_close(*(torch.autograd.grad(one.sum(), w)[0] for one in (found, expected)))

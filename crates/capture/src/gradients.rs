@@ -1,11 +1,11 @@
-//! `loss.backward()` within the frame, see `python/dynamlir/capture/gradients.py`: which leaves it reaches, and what outputs are once it
-//! has freed their histories.
+//! Gradients within the frame, see `python/dynamlir/capture/gradients.py`: which leaves `loss.backward()` reaches, what arguments bring along
+//! of histories and hooks, and what outputs are once their histories have been freed.
 
 use dynamlir_frame::{AfterGraph, Recipe};
-use dynamlir_guards::Source;
+use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
-    types::{PyBool, PyList},
+    types::{PyBool, PyDict, PyList, PyTuple},
 };
 
 use crate::{
@@ -27,6 +27,7 @@ impl<'py> Capture<'py> {
         let hooks = dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")?;
         let also_while_tracing = Tracked::new(PyBool::new(self.py, true).to_owned().into_any());
         self.ask_again(&hooks, &[also_while_tracing], &Vec::new())?;
+        let given = PyList::new(self.py, self.unpack_any(outputs)?.into_iter().map(|one| one.object))?;
         let inputs = if inputs.object.is_none() {
             None
         } else {
@@ -34,6 +35,7 @@ impl<'py> Capture<'py> {
         };
         let found = self.ask("leaves", (&outputs.object, inputs));
         let found = found.map_err(|error| self.refused_by_torch(error))?;
+        let mut reached = Vec::new();
         for leaf in found.try_iter()? {
             let leaf = leaf?;
             let Some((real, source)) = self.real_of(&leaf) else {
@@ -42,18 +44,58 @@ impl<'py> Capture<'py> {
             if self.written_to_tensor(&real, "data").is_some() {
                 return self.break_graph(reason::AUTOGRAD, "backward to a leaf whose data the function has set");
             }
-            for name in HOOKS {
-                let hooks = real.getattr(*name)?;
-                let at = self.guards.source(Source::GetAttr(source, (*name).into()));
-                if !hooks.is_none() {
-                    self.guards.present(at);
-                    return self.break_graph(reason::AUTOGRAD, "backward to a leaf that has hooks");
-                }
-                self.guarded(self.guards.equals(at, &hooks))?;
-            }
+            self.without_hooks(&real, source, HOOKS)?;
+            reached.push((real, source));
         }
+        self.without_detours(&reached, self.ask("reached_inputs", (given,))?)?;
         self.note_new(&found);
         Ok(Tracked::new(found))
+    }
+
+    /// Before `torch.autograd.grad` within the frame: what the arguments that it is about bring along is not seen in the graph.
+    pub(crate) fn guard_histories(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> Outcome<()> {
+        let asked = self.ask("asked", (args, kwargs));
+        let (inputs, reached): (Bound<'py, PyList>, Bound<'py, PyAny>) = asked.map_err(|error| self.refused_by_torch(error))?.extract()?;
+        let inputs: Vec<_> = inputs.iter().filter_map(|input| self.real_of(&input)).collect();
+        for (real, source) in &inputs {
+            self.without_hooks(real, *source, &HOOKS[..1])?;
+        }
+        self.without_detours(&inputs, reached)
+    }
+
+    /// Guards that gradients of these tensors call nobody.
+    fn without_hooks(&self, real: &Bound<'py, PyAny>, source: SourceId, kinds: &[&str]) -> Outcome<()> {
+        for name in kinds {
+            let hooks = real.getattr(*name)?;
+            let at = self.guards.source(Source::GetAttr(source, (*name).into()));
+            if !hooks.is_none() {
+                self.guards.present(at);
+                return self.break_graph(reason::AUTOGRAD, "gradients of a tensor that has hooks");
+            }
+            self.guarded(self.guards.equals(at, &hooks))?;
+        }
+        Ok(())
+    }
+
+    /// Guards that gradients of `inputs` come the way that the graph shows, and none through the history of another argument that is
+    /// `reached`: a leaf has none. That a tensor is a leaf is in no other guard.
+    fn without_detours(&self, inputs: &[(Bound<'py, PyAny>, SourceId)], reached: Bound<'py, PyAny>) -> Outcome<()> {
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        for fake in reached.try_iter()? {
+            let Some((real, source)) = self.real_of(&fake?) else { continue };
+            if matches!(inputs, [(only, _)] if only.is(&real)) && !real.getattr("is_leaf")?.is_truthy()? {
+                // Its own history does not lead back to it.
+                continue;
+            }
+            let is_leaf = real.getattr("is_leaf")?;
+            self.guarded(self.guards.equals(self.guards.source(Source::GetAttr(source, "is_leaf".into())), &is_leaf))?;
+            if !is_leaf.is_truthy()? {
+                return self.break_graph(reason::AUTOGRAD, "gradients of an argument that another one may have been made of");
+            }
+        }
+        Ok(())
     }
 
     /// Has the graph return what the frame has called `backward` of without a history, and gives it one that is used up, as torch has it.
@@ -65,9 +107,15 @@ impl<'py> Capture<'py> {
         for at in 0..outputs.fakes.len() {
             let fake = Tracked::new(outputs.fakes[at].clone());
             if self.ask("is_used_up", (&fake.object,)).map_err(|error| self.refused_by_torch(error))?.is_truthy()? {
+                let mut reached = Vec::new();
+                for input in self.ask("reached_inputs", (PyList::new(self.py, [&fake.object])?,))?.try_iter()? {
+                    if let Some((_, source)) = self.real_of(&input?) {
+                        reached.push(Recipe::Input(self.guards.collect(source)));
+                    }
+                }
                 outputs.fakes[at] = self.method("detach", &[fake])?.object;
                 let function = dynamlir_cpython_abi::import(self.py, "dynamlir.capture.gradients")?.getattr("use_up")?;
-                first.push(AfterGraph::Call { method: function.unbind(), given: vec![Recipe::Output(at)] });
+                first.push(AfterGraph::Call { method: function.unbind(), given: vec![Recipe::Output(at), Recipe::Tuple(reached)] });
             }
         }
         steps.splice(0..0, first);

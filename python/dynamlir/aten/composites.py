@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .. import scalars, warned
+from .. import histories, scalars, warned
 from ..device import device_of
 from ..fakes import is_stranger
 from ..reasons import Fallback
@@ -28,7 +28,7 @@ Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of torch's functions on fakes."""
     recorder.builtin = builtin_name(target)
-    special = _SPECIAL.get(id(target))
+    special = _detach_in_place if recorder.builtin in _DETACHING else _SPECIAL.get(id(target))
     if recorder.memo.varies:
         target = functools.partial(_of_any_size, target)
     if special is not None:
@@ -112,6 +112,18 @@ def _attention(
     return target(**{**given, "query": query, "scale": 1.0})
 
 
+def _detach_in_place(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Torch only forgets the history, which is not dispatched."""
+    given = (*args, *kwargs.values(), getattr(target, "__self__", None))
+    fakes = [one for one in given if isinstance(one, FakeTensor) and one.requires_grad]
+    result = target(*args, **kwargs)
+    for fake in fakes:
+        histories.cut(recorder, fake)
+    return result
+
+
 def _shape_as_tensor(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
@@ -138,4 +150,5 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch.linalg.matrix_rank, _matrix_rank),
     (torch._shape_as_tensor, _shape_as_tensor),
 ]
+_DETACHING = frozenset(["detach_", "aten.detach_", "aten.detach_.default"])
 _SPECIAL: dict[int, Run] = {id(function): special for function, special in _FUNCTIONS}

@@ -242,15 +242,30 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
         return backend(captured, settings)
     if any(functions.is_function(op) for op in captured.session.recording.ops):
         raise Fallback("autograd", "a torch.autograd.Function, for another's backend")
+    if not is_own(backend) and backend is not _eager and any(map(_is_differentiable_gradient, captured.nodes)):
+        # Torch's own capture ends before it, so backends need not trace it, and AOTAutograd's backward fails.
+        raise Fallback("autograd", "torch.autograd.grad with create_graph=True, for another's backend")
     try:
         with uncut.put_back(Exception) if captured.session.births else contextlib.nullcontext():
             runner = _undisturbed(backend, captured, settings)
     except Exception as error:
         uncut.raise_if_traced(captured.session, error)
+        if any(node.object is torch.autograd.grad for node in captured.nodes):
+            raise Fallback(
+                "autograd", f"gradients within the graph: {type(error).__name__} of another's backend"
+            ) from None
         raise _failed(backend, error) from None
     if not callable(runner):
         raise Fallback("bad-backend", f"{type(runner).__name__}, not a callable")
     return runner
+
+
+def _is_differentiable_gradient(node: fx.GraphNode) -> bool:
+    """Returns true for a call of `torch.autograd.grad` with ``create_graph=True``."""
+    if node.object is not torch.autograd.grad:
+        return False
+    positional = node.args[4] if len(node.args) > 4 else False
+    return node.kwargs.get("create_graph", positional) is not False
 
 
 def _undisturbed(backend: Callable[[Captured, Options], Runner], captured: Captured, settings: Options) -> Runner:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from .. import modes
-from ..fakes import Giving
+from .. import histories, modes
 from ..reasons import Fallback
 
 
@@ -88,22 +88,13 @@ def leaves(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | Non
     """The leaves that gradients of these fakes go to, or those among ``inputs``."""
     found: dict[int, torch.Tensor] = {}
     with modes.set_aside():  # the history of a view is made anew when it is looked at
-        waiting: list[Any] = []
         for output in outputs:
-            if output.grad_fn is not None:
-                waiting.append(output.grad_fn)
-            elif output.requires_grad:
+            if output.grad_fn is None and output.requires_grad:
                 found[id(output)] = output
-        seen: set[Any] = set()
-        while waiting:
-            node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
+        for node in histories.nodes(outputs):
             variable = getattr(node, "variable", None)
             if variable is not None and variable.requires_grad:
                 found[id(variable)] = variable
-            waiting += [further for further, _ in reversed(node.next_functions) if further is not None]
         if inputs is None:
             return list(found.values())
         if any(not one.is_leaf or not one.requires_grad for one in inputs):
@@ -138,12 +129,46 @@ def is_used_up(fake: torch.Tensor) -> bool:
     return False
 
 
-def use_up(result: torch.Tensor) -> None:
-    """Give a tensor a history of which torch says that gradients were computed already."""
-    nothing, tangent = torch.empty(0), result.detach()
+def through(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Those among the inputs of a graph that gradients of these fakes go to, or through."""
+    with modes.set_aside():
+        each = [layer for output in outputs for layer in histories.layers(output)]
+        met = set(histories.nodes(each))
+        leaves = {id(node.variable) for node in met if getattr(node, "variable", None) is not None}
+        leaves |= {id(output) for output in each if output.grad_fn is None}
+        return [
+            one for one in inputs if one.requires_grad and (one.grad_fn in met if one.grad_fn else id(one) in leaves)
+        ]
+
+
+def asked(
+    outputs: Any, inputs: Any, *args: Any, is_grads_batched: bool = False, **more: Any
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What `torch.autograd.grad` differentiates, and with respect to what."""
+
+    def tensors(given: Any) -> list[torch.Tensor]:
+        return [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
+
+    return tensors(outputs), tensors(inputs)
+
+
+def use_up(result: torch.Tensor, reached: Sequence[torch.Tensor] = ()) -> None:
+    """Give a tensor a history, which leads to those that are ``reached``, and of which torch says that gradients were
+    computed already."""
     leaf = torch.empty(0, requires_grad=True)
-    with torch.enable_grad(), Giving() as giving:
-        giving.answer = result
-        leaf.exp()
-        giving.answer = nothing
-        torch.autograd.grad(result, leaf, tangent)
+    with torch.enable_grad():
+        _UsedUp.apply([result], leaf, *reached)
+        torch.autograd.grad(result, leaf, result.detach())
+
+
+class _UsedUp(torch.autograd.Function):
+    """Gives a tensor the history of what is computed of others."""
+
+    @staticmethod
+    def forward(ctx: Any, results: list[torch.Tensor], leaf: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(leaf)
+        return results[0]
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: torch.Tensor) -> Any:
+        return None, *ctx.saved_tensors, *[None] * (len(ctx.needs_input_grad) - 2)

@@ -69,8 +69,6 @@ class Session:
         """Whether the native part may repeat calls of equal modules without interpreting them."""
         self.reads_numbers = False
         """Whether the frame may read numbers from tensors, to be known when the graph is called."""
-        self.wants_histories = False
-        """Whether the frame asks for gradients of what was repeated, whose results have no history of their own."""
         self.frees = False
         """Whether the frame frees histories by computing gradients."""
         self.repeated: list[str] = []
@@ -262,7 +260,7 @@ class Session:
             self._count(location)
         if target is torch.autograd.grad:
             if self.repeated:
-                self.wants_histories = True
+                self.recorder.histories.wanted = True
                 raise Fallback("autograd", "gradients of modules whose calls were repeated", location)
             self.frees |= gradients.frees(*args, **kwargs)
         self.recorder.expected = True
@@ -286,6 +284,11 @@ class Session:
         self.turns[place] = count = self.turns.get(place, 0) + 1
         if count > config.unroll_limit:
             raise Fallback("long-loop", f"more than {config.unroll_limit} operations of one line", location)
+
+    @property
+    def wants_histories(self) -> bool:
+        """Whether the frame needs histories of what was repeated, whose results have none of their own."""
+        return self.recorder.histories.wanted
 
     @property
     def patience(self) -> int:
@@ -336,6 +339,7 @@ class Session:
     def note_repeated(self, module: torch.nn.Module, location: Location) -> None:
         """Say of which module a call was not interpreted, and where it was called."""
         self._count(location)
+        self.recorder.histories.lacking = True
         self.repeated.append(type(module).__name__)
 
     def check_grad(self, fake: torch.Tensor, value: torch.Tensor | None) -> None:
@@ -353,12 +357,22 @@ class Session:
     def leaves(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
         """The leaves whose gradients `backward` of these outputs gives; see `gradients.leaves`."""
         if self.repeated:
-            self.wants_histories = True
+            self.recorder.histories.wanted = True
             raise Fallback("autograd", "backward through modules whose calls were repeated", self.recorder.location)
         found = gradients.leaves(outputs, inputs)
         if not found:
             raise Fallback("autograd", "backward to no leaf", self.recorder.location)
         return found
+
+    def reached_inputs(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The inputs that gradients of these fakes go to, or through; see `gradients.through`."""
+        fakes = [self.faker.known(real) for real in self.inputs]
+        return gradients.through(outputs, [fake for fake in fakes if fake is not None])
+
+    def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """With respect to what `torch.autograd.grad` is called, and the inputs that its gradients go through."""
+        outputs, inputs = gradients.asked(*args, **kwargs)
+        return inputs, self.reached_inputs(outputs)
 
     def is_used_up(self, fake: torch.Tensor) -> bool:
         """Whether the frame has freed what gradients of an output need."""
@@ -413,7 +427,7 @@ class Session:
         self.recorder.location = location
         if self.repeated and torch.is_grad_enabled():
             # What is repeated has results without a history.
-            self.wants_histories = True
+            self.recorder.histories.wanted = True
             raise Fallback("autograd", "a torch.autograd.Function of modules whose calls were repeated", location)
         return Application(self.recorder, arguments)
 

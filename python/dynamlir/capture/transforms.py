@@ -19,6 +19,7 @@ from torch._functorch import eager_transforms
 from torch._functorch.eager_transforms import treespec_pprint
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from .. import histories
 from .forward_mode import _jvp_with_argnums as _jvp_with_argnums
 
 
@@ -43,6 +44,14 @@ _settled: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDict
 
 
 def _comes_from_elsewhere(tensor: torch.Tensor) -> bool:
+    """Returns true if the tensor, or one beneath it, has a history that leads to something else than such leaves.
+
+    Within `torch.vmap` a tensor says that it requires no gradient, and the one beneath it has the history.
+    """
+    return any(map(_leads_elsewhere, histories.layers(tensor)))
+
+
+def _leads_elsewhere(tensor: torch.Tensor) -> bool:
     if tensor.grad_fn is None:
         return tensor.requires_grad and _settled.get(id(tensor)) is not tensor
     seen: set[Any] = set()

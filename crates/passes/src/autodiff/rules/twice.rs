@@ -1,5 +1,6 @@
 //! Backward operators that are differentiated again. Those that are not here have no rule, and the
-//! second derivative is eager's; of some torch has none.
+//! second derivative is eager's; of some torch has none. The elementwise ones broadcast: a batch of tangents
+//! is given at one operand (`torch.func.jacrev`).
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::Dimension;
@@ -34,10 +35,10 @@ pub const TABLE: &[Row] = &[
 fn tanh(r: &mut At) -> Option<()> {
     let (t, g, y, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     if r.needs(0) {
-        r.give(0, a.like("aten.tanh_backward.default", args![t, y], y))?;
+        r.give_broadcast(0, a.like("aten.tanh_backward.default", args![t, y], t))?;
     }
     if r.needs(1) {
-        r.give(1, a.mul(t, a.mul(a.scale(y, -2_i64), g)))?;
+        r.give_broadcast(1, a.mul(t, a.mul(a.scale(y, -2_i64), g)))?;
     }
     Some(())
 }
@@ -46,10 +47,10 @@ fn tanh(r: &mut At) -> Option<()> {
 fn sigmoid(r: &mut At) -> Option<()> {
     let (t, g, y, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     if r.needs(0) {
-        r.give(0, a.like("aten.sigmoid_backward.default", args![t, y], y))?;
+        r.give_broadcast(0, a.like("aten.sigmoid_backward.default", args![t, y], t))?;
     }
     if r.needs(1) {
-        r.give(1, a.mul(a.mul(t, g), one_minus(&a, a.scale(y, 2_i64))))?;
+        r.give_broadcast(1, a.mul(a.mul(t, g), one_minus(&a, a.scale(y, 2_i64))))?;
     }
     Some(())
 }
@@ -64,7 +65,7 @@ fn step(r: &mut At, taken: &[usize]) -> Option<()> {
     if r.needs(0) {
         let taken = taken.iter().map(|&i| r.c()?.arg(i).map(Arg::Attr)).collect::<Option<Vec<_>>>()?;
         let schema = r.c()?.schema().to_owned();
-        r.give(0, a.like(&schema, &[args![t, x], &taken[..]].concat(), x))?;
+        r.give_broadcast(0, a.like(&schema, &[args![t, x], &taken[..]].concat(), t))?;
     }
     if r.needs(1) {
         r.give(1, a.zeros(x))?;
@@ -76,13 +77,13 @@ fn step(r: &mut At, taken: &[usize]) -> Option<()> {
 fn silu(r: &mut At) -> Option<()> {
     let (t, g, x, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     if r.needs(0) {
-        r.give(0, a.like("aten.silu_backward.default", args![t, x], x))?;
+        r.give_broadcast(0, a.like("aten.silu_backward.default", args![t, x], t))?;
     }
     if r.needs(1) {
         let sigmoid = a.unary("aten.sigmoid.default", x);
         let slope = a.mul(sigmoid, one_minus(&a, sigmoid));
         let inner = a.scalar_add(a.mul(x, one_minus(&a, a.scale(sigmoid, 2_i64))), 2.0);
-        r.give(1, a.mul(a.mul(t, g), a.mul(slope, inner)))?;
+        r.give_broadcast(1, a.mul(a.mul(t, g), a.mul(slope, inner)))?;
     }
     Some(())
 }
@@ -92,7 +93,7 @@ fn gelu(r: &mut At) -> Option<()> {
     let (t, g, x, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     let approximate = r.c()?.arg(2)?;
     if r.needs(0) {
-        r.give(0, a.like("aten.gelu_backward.default", args![t, x, approximate], x))?;
+        r.give_broadcast(0, a.like("aten.gelu_backward.default", args![t, x, approximate], t))?;
     }
     if r.needs(1) {
         if r.c()?.str(2)? != "none" {
@@ -101,7 +102,7 @@ fn gelu(r: &mut At) -> Option<()> {
         let square = a.mul(x, x);
         let density = a.scale(a.unary("aten.exp.default", a.scale(square, -0.5)), 1.0 / std::f64::consts::TAU.sqrt());
         let second = a.mul(density, a.scalar_add(a.neg(square), 2.0));
-        r.give(1, a.mul(a.mul(t, g), second))?;
+        r.give_broadcast(1, a.mul(a.mul(t, g), second))?;
     }
     Some(())
 }

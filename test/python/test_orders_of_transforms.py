@@ -1,0 +1,84 @@
+"""Transforms of `torch.func` over what other transforms give: reverse mode over Jacobians, and gradients that leave
+through them to the arguments of the compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from torch import Tensor
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+pytestmark = pytest.mark.native
+
+GENERATOR = torch.Generator().manual_seed(0)
+X, Y = (torch.randn(3, dtype=torch.float64, generator=GENERATOR) for _ in range(2))
+W = torch.randn(3, 3, dtype=torch.float64, generator=GENERATOR)
+EYE = torch.eye(3, dtype=torch.float64)
+
+
+def energy(x: Tensor) -> Tensor:
+    return (x.exp() * x.sum()).sum()
+
+
+FIELDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": lambda x: torch.tanh(x) * x.sum(),
+    "sigmoid": lambda x: torch.sigmoid(x * x),
+    "softplus": lambda x: torch.nn.functional.softplus(W @ x),
+    "relu": lambda x: torch.relu(x) ** 2,
+    "gelu": lambda x: torch.nn.functional.gelu(x) * x,
+    "silu": lambda x: torch.nn.functional.silu(x + 1),
+    "softmax": lambda x: torch.softmax(x, 0),
+    "norm": lambda x: torch.nn.functional.layer_norm(x, (3,)) * x,
+}
+
+ORDERS: dict[str, Callable[[Callable[[Tensor], Tensor], Tensor], Any]] = {
+    "jacrev of jacrev": lambda f, x: jacrev(jacrev(f))(x),
+    "jacrev of jacfwd": lambda f, x: jacrev(jacfwd(f))(x),
+    "jacfwd of jacrev": lambda f, x: jacfwd(jacrev(f))(x),
+    "grad of a norm": lambda f, x: grad(lambda x: jacrev(f)(x).square().sum())(x),
+    "vjp": lambda f, x: vjp(jacrev(f), x)[1](W)[0],
+    "rows": lambda f, x: grad(lambda x: vmap(vjp(f, x)[1])(EYE)[0].square().sum())(x),
+    "jvp": lambda f, x: jvp(jacrev(f), (x,), (Y,))[1],
+    "vmap": lambda f, x: vmap(lambda row: grad(lambda x: jacrev(f)(x).square().sum())(row))(torch.stack([x, Y])),
+}
+
+
+def compare(function: Callable[..., Any], *args: Any) -> None:
+    found, expected = dynamlir.compile(function)(*args), function(*args)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders(order: str, quiet: None) -> None:
+    compare(lambda x: ORDERS[order](FIELDS["tanh"], x), X)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_gradients_that_leave_through_a_jacobian(field: str, quiet: None) -> None:
+    """Those of the tangents are batches, which formulas of activations broadcast."""
+
+    def norm(x: Tensor) -> Tensor:
+        return jacrev(FIELDS[field])(x).square().sum()
+
+    compare(lambda x: torch.autograd.grad(norm(x), x)[0], X.clone().requires_grad_())
+    x = X.clone().requires_grad_()
+    found, expected = (torch.autograd.grad(f(x), x)[0] for f in (dynamlir.compile(norm), norm))
+    torch.testing.assert_close(found, expected)
+
+
+def test_third_derivatives(quiet: None) -> None:
+    compare(lambda x: jacrev(jacrev(jacrev(energy)))(x), X)
+    compare(lambda x: jacrev(hessian(energy))(x), X)
+
+
+def test_gradients_of_what_is_closed_over(quiet: None) -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        return jacrev(lambda x: torch.tanh(w @ x))(x).square().sum() + jacrev(lambda v: v * w.sum())(x).sum()
+
+    x, w = X.clone().requires_grad_(), W.clone().requires_grad_()
+    found, expected = (torch.autograd.grad(each(x, w), (x, w)) for each in (dynamlir.compile(f), f))
+    torch.testing.assert_close(found, expected)
