@@ -256,6 +256,8 @@ CASES = [
     Case("amax tie", lambda x: x.amax(0), (torch.tensor([[1.0, 2.0], [1.0, 3.0]], dtype=F64).requires_grad_(),)),
     Case("amin", lambda x: x.amin((0, 1), keepdim=True), (MATRIX,)),
     Case("max", torch.max, (MATRIX,)),
+    Case("median", torch.median, (MATRIX,)),
+    Case("nanmedian", torch.nanmedian, (MATRIX,)),
     Case("min tie", torch.min, (torch.tensor([1.0, 1.0, 2.0], dtype=F64).requires_grad_(),)),
     Case("max dim", lambda x: x.max(1), (MATRIX,)),
     Case("min dim", lambda x: x.min(0, keepdim=True), (MATRIX,)),

@@ -137,8 +137,6 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
     """Whether eager may have no kernel for these element types. Decompositions take more of them than kernels do, so
     that the kernel itself is asked; kernels of single and double floats are all there."""
     operands = [metas[value] for value in op.operands]
-    if schema.info(overload).facts.stepwise and any(meta.dtype in ("bf16", "f16") for meta in operands):
-        return True
     if all(meta.dtype in ("f32", "f64") for meta in operands):
         return False
     if sum(math.prod(meta.sizes) for meta in operands) > _MOST_ELEMENTS:

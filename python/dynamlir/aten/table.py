@@ -107,8 +107,6 @@ class Facts(NamedTuple):
     in_its_result: bool = False
     """Its composite kernel computes in the memory of its result by a function of the device, which asks nobody whether
     there is any: on fakes it ends the process."""
-    stepwise: bool = False
-    """Its kernel computes step by step in the operand's own type, its decomposition in single floats."""
 
 
 class Row(NamedTuple):
@@ -195,7 +193,6 @@ ROWS: tuple[Row, ...] = (
         "_scaled_dot_product_flash_attention.default _scaled_dot_product_cudnn_attention.default",
         Facts(results=2),
     ),
-    Row("grid_sampler_2d.default", Facts(stepwise=True)),
     Row("_unsafe_view.default", Facts(unsafe_view=True)),
     # -- layouts
     Row("view.default _unsafe_view.default", Facts(layout=Layout.VIEW)),

@@ -55,6 +55,12 @@ pub(super) fn apply(code: Code, lines: &Lines, count: i64) {
 }
 
 impl Lines {
+    /// Whether lines have no vector of scores: of such scores, unless something is added to them, eager takes the largest number, and
+    /// gives zeros where there is none. In longer lines NaN is the largest.
+    fn skips_nan(&self) -> bool {
+        self.mask.is_none() && self.keys < self.width
+    }
+
     fn splat(&self, code: Code, value: f64) -> Value {
         code.broadcast(code.number(self.scores.ty().element(), value), self.width)
     }
@@ -68,31 +74,32 @@ impl Lines {
             let at = code.add(starts[i], from);
             let score = self.score(code, (lines[i], at, from), valid);
             code.store_vector(score, self.scores, at);
-            code.largest(score, seen)
+            let number = if self.skips_nan() { code.b.select(equals(code, score, score), score, lowest) } else { score };
+            code.largest(number, seen)
         });
-        let largest: Vec<Value> = largest
+        let (nothing, largest): (Vec<Value>, Vec<Value>) = largest
             .into_iter()
             .map(|value| {
-                let value = code.reduced(Reduction::Maximum, value);
+                let value = code.broadcast(code.reduced(Reduction::Maximum, value), self.width);
                 // Where all is masked, exponentials are to be 0 and no NaN.
-                let masked = equals(code, value, f64::NEG_INFINITY);
-                let value = code.b.select(masked, code.number(element, 0.0), value);
-                code.broadcast(value, self.width)
+                let masked = equals(code, value, lowest);
+                (masked, code.b.select(masked, self.splat(code, 0.0), value))
             })
-            .collect();
+            .unzip();
         let zero = self.splat(code, 0.0);
         let sums = self.along(code, &vec![zero; lines.len()], |code, i, from, _, sum| {
             let at = code.add(starts[i], from);
             let score = code.load_vector(self.scores, at, (self.width, self.width));
             let distance = code.b.subf(score, largest[i]);
             let weight = self.weight(code, distance);
+            let weight = if self.skips_nan() { code.b.select(nothing[i], zero, weight) } else { weight };
             code.store_vector(weight, self.scores, at);
             code.b.addf(sum, weight)
         });
         for (&line, sum) in lines.iter().zip(sums) {
             let sum = code.reduced(Reduction::Add, sum);
             let one = code.number(element, 1.0);
-            let nothing = equals(code, sum, 0.0);
+            let nothing = equals(code, sum, code.number(element, 0.0));
             let sum = code.b.select(nothing, one, sum);
             code.store(code.b.divf(one, sum), self.sums, line);
         }
@@ -148,7 +155,6 @@ impl Lines {
     }
 }
 
-fn equals(code: Code, value: Value, number: f64) -> Value {
-    let other = code.number(value.ty(), number);
-    code.b.cmpf(CmpF::Oeq, value, other)
+fn equals(code: Code, a: Value, b: Value) -> Value {
+    code.b.cmpf(CmpF::Oeq, a, b)
 }

@@ -100,6 +100,26 @@ pub const TABLE: &[(&str, Lowering)] = &[
         let inside = d.e.and(d.e.gt(x, d.rounded(2)?), d.e.lt(x, d.rounded(3)?));
         d.done(d.e.select(inside, g, d.full(0.0)))
     }),
+    // Eager's code for vectors takes NaN for what is between the bends, that for single numbers for what is above.
+    ("aten.hardswish_backward.default", |c| {
+        backward(c, |e, g, x| {
+            let number = |v: f64| e.full_like(x, v);
+            let between = e.mul(g, e.add(e.div(x, number(3.0)), number(0.5)));
+            e.select(e.le(x, number(-3.0)), number(0.0), e.select(e.ge(x, number(3.0)), g, between))
+        })
+    }),
+    // Likewise.
+    ("aten.elu_backward.default", |c| {
+        let d = Domain::only_float_of(c, &[0, 5])?;
+        let (g, x, alpha, scale, input_scale) = (d.get(0)?, d.get(5)?, c.float(1)?, c.float(2)?, c.float(3)?);
+        let steep = d.full(alpha * scale);
+        let below = if c.bool(4)? {
+            d.e.mul(d.e.mul(g, d.full(input_scale)), d.e.add(x, steep))
+        } else {
+            d.e.mul(d.e.mul(d.e.mul(g, d.full(input_scale)), steep), d.e.exp(d.e.mul(x, d.full(input_scale))))
+        };
+        d.done(d.e.select(d.e.gt(x, d.full(0.0)), d.e.mul(g, d.full(scale)), below))
+    }),
     ("aten.gelu_backward.default", |c| match c.str(2)?.as_str() {
         "none" => backward(c, gelu_backward),
         "tanh" => backward(c, gelu_tanh_backward),

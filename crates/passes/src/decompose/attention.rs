@@ -62,6 +62,19 @@ fn of_one_query(c: &Call, operands: [Value; 3], mask: Option<Value>, scale: f64)
     Some(c.e.reshape(c.e.concat(&attended, 2), &c.result_dims(0)))
 }
 
+/// What the largest score is found of, where there may be fewer than a vector of them: of these eager takes the largest number, and
+/// none where there is none. In longer lines NaN is the largest.
+fn numbers_of_few(c: &Call, scores: Value) -> Option<Value> {
+    let (keys, vector) = (&scores.ty().dims()[2], if c.wide { 16 } else { 8 });
+    if c.surely(keys, Relation::Ge, vector) {
+        return None;
+    }
+    let count = c.e.size(keys, scores.ty().with_element(Type::int(c.e.ctx(), 64)));
+    let few = c.e.lt(count, c.e.full_like(count, vector));
+    let skipped = c.e.and(few, c.e.ne(scores, scores));
+    Some(c.e.select(skipped, c.e.full_like(scores, f64::NEG_INFINITY), scores))
+}
+
 /// One query for each head: by batch, head and element.
 fn attend(c: &Call, [query, key, value]: [Value; 3], mask: Option<Value>, scale: f64) -> Value {
     let (keys, values) = (key.ty().dims(), value.ty().dims());
@@ -72,11 +85,16 @@ fn attend(c: &Call, [query, key, value]: [Value; 3], mask: Option<Value>, scale:
         Some(mask) => c.e.add(scores, c.e.reshape(mask, &keys[..3])),
         None => scores,
     };
-    let largest = c.e.reduce("max", scores, &[2], true);
-    // Where all is masked, exponentials are to be 0 and no NaN, and so is the result.
+    let numbers = if mask.is_none() { numbers_of_few(c, scores) } else { None };
+    let largest = c.e.reduce("max", numbers.unwrap_or(scores), &[2], true);
+    // Where all is masked, or no number, exponentials are to be 0 and no NaN, and so is the result.
     let masked = c.e.eq(largest, c.e.full_like(largest, f64::NEG_INFINITY));
     let largest = c.e.select(masked, c.e.full_like(largest, 0.0), largest);
     let weights = c.e.exp(c.e.sub(scores, c.e.broadcast_to(largest, &keys[..3])));
+    let weights = match numbers {
+        Some(_) => c.e.select(c.e.broadcast_to(masked, &keys[..3]), c.e.full_like(weights, 0.0), weights),
+        None => weights,
+    };
     let sum = c.e.sum(weights, &[2], true);
     let sum = c.e.select(masked, c.e.full_like(sum, 1.0), sum);
     let weighed = c.e.mul(c.e.broadcast_to(c.e.unsqueeze(weights, &[3]), &values), value);

@@ -44,10 +44,12 @@ pub const KEEP: &[&str] = &[
     "aten.mode.default",
     "aten.median.default",
     "aten.median.dim",
-    // Resampling.
+    // Resampling. Torch's decomposition of the sampling of images multiplies what is outside by zero, where the kernel leaves it
+    // out; and of three channels code takes twice as long.
     "aten.upsample_nearest2d.default",
     "aten.upsample_bilinear2d.default",
     "aten.upsample_trilinear3d.default",
+    "aten.grid_sampler_2d.default",
     "aten.grid_sampler_3d.default",
     // Random numbers that are not generated: torch's own, in its own order.
     "aten.rand.default",

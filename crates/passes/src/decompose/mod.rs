@@ -29,6 +29,7 @@ pub mod join;
 pub mod keep;
 pub mod linear;
 pub mod loss;
+pub mod loss_backward;
 mod mark;
 pub mod max_pool;
 pub mod nn;
@@ -108,6 +109,7 @@ pub const TABLES: &[(Takes, &[(&str, Lowering)])] = &[
     (Takes::Numbers, max_pool::TABLE),
     (Takes::Numbers, pool::TABLE),
     (Takes::Symbols, loss::TABLE),
+    (Takes::Symbols, loss_backward::TABLE),
     (Takes::Numbers, linear::TABLE),
     (Takes::Symbols, product::TABLE),
     (Takes::Numbers, convolution::TABLE),

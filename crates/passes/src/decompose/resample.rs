@@ -117,6 +117,10 @@ fn taps(c: &Call, axis: &Axis, aligned: bool, compute: Type) -> [(Value, Value);
     let f = c.e.convert(count, compute);
     let number = |v: f64| c.e.full_like(f, v);
     let last = c.e.full_like(count, from - 1);
+    // A dimension that keeps its size is kept, whatever scale was given: 3 · 1.3 are 3.
+    if from == to {
+        return [(count, number(1.0)), (count, number(0.0))];
+    }
     let ratio = match scale {
         _ if aligned => (from - 1) as f64 / (to - 1).max(1) as f64,
         Some(scale) => 1.0 / scale,

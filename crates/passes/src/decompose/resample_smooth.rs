@@ -25,6 +25,10 @@ fn bilinear(c: &Call) -> Option<Vec<Value>> {
 /// One dimension with `to` elements instead.
 fn along(c: &Call, x: Value, dim: usize, to: i64) -> Option<Value> {
     let (e, from, element) = (c.e, x.ty().shape()[dim], x.ty().element());
+    // Whatever scale was given.
+    if from == to {
+        return Some(x);
+    }
     let given = c.float(1 + dim).filter(|&scale| scale > 0.0);
     let scale = match given {
         _ if c.bool(2)? && to > 1 => (from - 1) as f64 / (to - 1) as f64,
@@ -54,13 +58,15 @@ fn along(c: &Call, x: Value, dim: usize, to: i64) -> Option<Value> {
         let place = e.add(e.sub(e.convert(at, element), centre), number(0.5));
         let far = e.abs(e.div(place, number(reach)));
         let hat = e.max(e.sub(number(1.0), far), number(0.0));
-        (e.min(at, whole(from - 1)), e.select(e.lt(at, end), hat, number(0.0)))
+        let counts = e.lt(at, end);
+        (e.min(at, whole(from - 1)), counts, e.select(counts, hat, number(0.0)))
     };
-    let taps: Vec<(Value, Value)> = (0..taps).map(tap).collect();
-    let total = taps.iter().map(|&(_, weight)| weight).reduce(|a, b| e.add(a, b))?;
-    let term = |&(at, weight): &(Value, Value)| {
+    let taps: Vec<(Value, Value, Value)> = (0..taps).map(tap).collect();
+    let total = taps.iter().map(|&(.., weight)| weight).reduce(|a, b| e.add(a, b))?;
+    let term = |&(at, counts, weight): &(Value, Value, Value)| {
         let indices: Vec<Value> = (0..shape.len()).map(|d| if d == dim { spread(at) } else { e.iota(&shape, d) }).collect();
-        e.mul(e.gather(x, &indices), spread(e.div(weight, total)))
+        let weighed = e.mul(e.gather(x, &indices), spread(e.div(weight, total)));
+        e.select(spread(counts), weighed, e.full_like(weighed, 0.0))
     };
     taps.iter().map(term).reduce(|a, b| e.add(a, b))
 }

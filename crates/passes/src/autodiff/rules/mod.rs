@@ -52,8 +52,8 @@ pub struct Row {
     pub results: Results,
     /// Gives the gradients of the arguments.
     pub rule: Rule,
-    /// Whether a recording of torch's formula serves better: it comes with torch's decomposition of the backward operator, of
-    /// which this compiler has none.
+    /// Whether a recording of torch's formula serves better: it comes with torch's decomposition of the backward operator, or with
+    /// its derivative, of which this compiler has none.
     pub is_better_recorded: bool,
 }
 

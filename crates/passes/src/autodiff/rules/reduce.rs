@@ -21,10 +21,12 @@ pub const TABLE: &[Row] = &[
     first("aten.var.correction", variance),
     first("aten.std.correction", deviation),
     all("aten.var_mean.correction", variance_and_mean),
-    first("aten.amax.default", |r| extremum(r, Some(1))),
-    first("aten.amin.default", |r| extremum(r, Some(1))),
-    first("aten.max.default", |r| extremum(r, None)),
-    first("aten.min.default", |r| extremum(r, None)),
+    first("aten.amax.default", extremum),
+    first("aten.amin.default", extremum),
+    first("aten.max.default", one_of_all),
+    first("aten.min.default", one_of_all),
+    first("aten.median.default", one_of_all),
+    first("aten.nanmedian.default", one_of_all),
     first("aten.max.dim", selected),
     first("aten.min.dim", selected),
     first("aten.cumsum.default", cumsum),
@@ -129,14 +131,30 @@ fn variance_and_mean(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// Those that are the result share the gradient evenly.
-fn extremum(r: &mut At, at: Option<usize>) -> Option<()> {
+/// Those that are the result share the gradient evenly. Others are multiplied by zero, as in eager.
+fn extremum(r: &mut At) -> Option<()> {
     let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
-    let dims = dims(r.c()?, at, x)?;
+    let dims = dims(r.c()?, Some(1), x)?;
     let is_one = a.compare_with("aten.eq.Tensor", x, kept(&a, r.out(0), x, &dims));
     let is_one = a.cast(is_one, x.ty().element());
     let share = a.div(kept(&a, g, x, &dims), a.sum(is_one, &dims, true));
     r.give(0, a.mul(is_one, share))
+}
+
+/// The same over all elements, where others have zero, and all that are NaN are the result if it is.
+fn one_of_all(r: &mut At) -> Option<()> {
+    let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
+    let dims = dims(r.c()?, None, x)?;
+    let result = spread(&a, r.out(0), x, &dims);
+    let both_nan = a.compare_with(
+        "aten.logical_and.default",
+        a.compare_with("aten.ne.Tensor", x, x),
+        a.compare_with("aten.ne.Tensor", result, result),
+    );
+    let is_one = a.compare_with("aten.logical_or.default", a.compare_with("aten.eq.Tensor", x, result), both_nan);
+    let count = a.sum(a.cast(is_one, x.ty().element()), &dims, true);
+    let share = a.div(kept(&a, g, x, &dims), count);
+    r.give(0, a.zero_unless(a.e.broadcast_to(share, &x.ty().dims()), is_one))
 }
 
 /// The gradient goes to the element of which the second result is the index.
