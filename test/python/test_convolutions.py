@@ -54,6 +54,17 @@ def test_sizes(size: tuple[int, int], images: int, tmp_path: Path) -> None:
         check(conv(padding=window // 2), x, w, tmp_path / str(window))
 
 
+def test_weights_with_dimensions_of_one_element(tmp_path: Path) -> None:
+    """Their strides say nothing: channels-last windows of one element, one channel, one filter lie in order."""
+    last = {"memory_format": torch.channels_last}
+    for at, shape in enumerate([(19, 5, 1, 1), (19, 1, 3, 3), (1, 5, 1, 1), (1, 1, 3, 3), (1, 1, 1, 3)]):
+        x, w = torch.randn(2, shape[1], 9, 13), torch.randn(shape)
+        for number, weight in enumerate(
+            (w.to(**last), w.as_strided(shape, [s + (n == 1) for n, s in zip(shape, w.stride())]))
+        ):
+            check(conv(), x.to(**last), weight, tmp_path / f"{at}.{number}")
+
+
 @pytest.mark.parametrize("groups", [2, 3])
 def test_groups(groups: int, tmp_path: Path) -> None:
     x, w = torch.randn(2, 4 * groups, 11, 18), torch.randn(17 * groups, 4, 3, 3)

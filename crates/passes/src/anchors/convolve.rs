@@ -42,8 +42,7 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
     let strides = input.ty().strided().ok_or("images must have strides")?.0;
     let w = Windows::of(op, &strides).ok_or("not a convolution over two dimensions")?;
     let single = Type::f32(op.ctx());
-    let in_order =
-        |memory: Value| memory.ty() == Type::memref(&memory.ty().shape(), single, &Type::tensor(&memory.ty().shape(), single).strides(), 0);
+    let in_order = |memory: Value| memory.ty().element() == single && lies_in_order(memory.ty());
     if input.ty().element() != single || !weight.is_none_or(in_order) {
         return Err("images and weights must be f32, and weights must lie in order");
     }
@@ -80,6 +79,14 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
     }
     erase(function, kernel.root);
     Ok(())
+}
+
+/// Whether elements follow each other in memory row by row. Of a dimension of size 1 the stride says nothing.
+fn lies_in_order(memory: Type) -> bool {
+    let shape = memory.shape();
+    let row_major = Type::tensor(&shape, memory.element()).strides();
+    let told = |strides: &[i64]| strides.iter().zip(&row_major).zip(&shape).all(|((stride, wanted), &size)| size == 1 || stride == wanted);
+    memory.strided().is_some_and(|(strides, offset)| offset == 0 && told(&strides))
 }
 
 pub(super) struct Loops<'a> {
