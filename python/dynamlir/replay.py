@@ -6,7 +6,7 @@ what they return, and says in its own words where it cannot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -29,8 +29,11 @@ def gradients(
     found: list[torch.Tensor] = []
     wants_history = torch.is_grad_enabled()
     with torch.enable_grad():
-        inputs = [_input(record, known.get(at)) for at, record in enumerate(recording.inputs)]
-        outputs = _differentiable(recording, inputs)
+        results = _differentiable(recording)
+        read = _needed(recording, results)[1]
+        inputs = [_input(record, known.get(at), record.id in read) for at, record in enumerate(recording.inputs)]
+        values = _run(recording, inputs, results)
+        outputs = [values[value] for value in results]
         wanted = {at: tensor for at, tensor in enumerate(inputs) if recording.inputs[at].requires_grad}
         for step, numbers in enumerate(orders):
             given = [known.get(number) for number in numbers]
@@ -44,11 +47,15 @@ def gradients(
     return found
 
 
-def _input(record: InputRecord, tensor: torch.Tensor | None) -> torch.Tensor:
-    """An input of its own, also where one tensor is given twice."""
+def _input(record: InputRecord, tensor: torch.Tensor | None, is_read: bool) -> torch.Tensor:
+    """An input of its own, also where one tensor is given twice. Where it is missing and read, which is not for its
+    values, it looks as it should: there are kernels that read the memory of a tensor past its strides."""
     if tensor is None:
-        meta = record.meta
-        tensor = torch.zeros((), dtype=DTYPES[meta.dtype]).expand(meta.sizes)
+        meta, dtype = record.meta, DTYPES[record.meta.dtype]
+        if is_read:
+            tensor = torch.empty_strided(meta.sizes, meta.strides, dtype=dtype).zero_()
+        else:
+            tensor = torch.zeros((), dtype=dtype).expand(meta.sizes)
         return tensor.requires_grad_(record.requires_grad)
     if record.requires_grad and not tensor.requires_grad:
         return tensor.detach().requires_grad_()
@@ -64,22 +71,40 @@ def _tangent(tensor: torch.Tensor | None, output: torch.Tensor, is_last: bool) -
     return tensor.detach().requires_grad_()
 
 
-def _differentiable(recording: Recording, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results that outputs with a gradient are, or are views of, in order. Views of inputs are none of them."""
-    roots, values = recording.roots(), _run(recording, inputs)
+def _differentiable(recording: Recording) -> list[int]:
+    """The values that outputs with a gradient are, or are views of, in order. Views of inputs are none of them."""
+    roots = recording.roots()
     own = {record.id for record in recording.inputs}
     found = [roots.get(output.id, output.id) for output in recording.outputs if output.requires_grad]
-    return [values[value] for value in dict.fromkeys(found) if value not in own]
+    return [value for value in dict.fromkeys(found) if value not in own]
 
 
-def _run(recording: Recording, inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
-    """What operations return. What is written is written, as in the program, but for the inputs: copies of those."""
+def _needed(recording: Recording, results: Iterable[int]) -> tuple[set[int], set[int]]:
+    """The operations, by their places, that these values are made by, and the values that they read. So are those that
+    draw random numbers, which others come after. What the rest is given may be missing."""
     roots = recording.roots()
+    live, needed, read = {roots.get(value, value) for value in results}, set[int](), set[int]()
+    for at in reversed(range(len(recording.ops))):
+        op = recording.ops[at]
+        touched = (*op.result_ids, *(op.operands[place] for place in op.mutates))
+        if op.random or not live.isdisjoint(roots.get(value, value) for value in touched):
+            needed.add(at)
+            read.update(op.operands)
+            live.update(roots.get(value, value) for value in op.operands)
+    return needed, read
+
+
+def _run(recording: Recording, inputs: Sequence[torch.Tensor], results: Iterable[int]) -> dict[int, Any]:
+    """What the operations return that these values are made by. What is written is written, as in the program, but for
+    the inputs: copies of those."""
+    roots, needed = recording.roots(), _needed(recording, results)[0]
     written = {roots.get(value, value) for op in recording.ops for value in map(op.operands.__getitem__, op.mutates)}
     given = ((record.id, tensor) for record, tensor in zip(recording.inputs, inputs, strict=True))
     values: dict[int, Any] = {value: tensor.clone() if value in written else tensor for value, tensor in given}
     lost: set[int] = set()
-    for op in recording.ops:
+    for at, op in enumerate(recording.ops):
+        if at not in needed:
+            continue
         if op.raw is None and op.vjp is not None:
             values.update(zip(op.result_ids, _apply(op, [values[value] for value in op.operands])))
             continue
@@ -91,9 +116,9 @@ def _run(recording: Recording, inputs: Sequence[torch.Tensor]) -> dict[int, Any]
             overload or variant, [map_refs(value, lambda ref: values[ref.id]) for value in raw]
         )
         with torch.set_grad_enabled(op.grad_enabled):
-            results = pytree.tree_leaves((overload or variant)(*positional, **keywords))
+            made = pytree.tree_leaves((overload or variant)(*positional, **keywords))
         present = [value for value, meta in zip(op.result_ids, op.results) if meta is not NO_RESULT]
-        values.update(zip(op.result_ids if len(results) >= len(op.result_ids) else present, results))
+        values.update(zip(op.result_ids if len(made) >= len(op.result_ids) else present, made))
         if overload is None:
             # The variant, which alone takes these arguments, leaves what would be written as it is: nobody may read it.
             lost.update(roots.get(op.operands[at], op.operands[at]) for at in op.mutates)
@@ -110,7 +135,7 @@ def function_gradients(
     vjp = op.vjp
     assert vjp is not None
     given = [*known, *(tangents[record.tangent] for record in vjp.inputs if record.tangent is not None)]
-    values = _run(vjp, given)
+    values = _run(vjp, given, [output.id for output in vjp.outputs])
     found: list[torch.Tensor | None] = [None] * len(op.operands)
     for output in vjp.outputs:
         assert output.gradient is not None
