@@ -107,6 +107,8 @@ class State:
     """Whether that is missed."""
     refused: list[Any] = dataclasses.field(default_factory=list)
     """The nodes that have saved a tensor which has lost its history in place since."""
+    levels: list[int] = dataclasses.field(default_factory=list)
+    """The first value of each transform of `torch.func` that is under way."""
     data: set[int] = dataclasses.field(default_factory=set)
     """The storages that ``.data`` shows, with a version counter of its own."""
 
@@ -138,6 +140,15 @@ def cut(recorder: OpRecorder, fake: torch.Tensor) -> None:
     with modes.set_aside():
         each = nodes([*recorder._alive, *recorder.input_fakes])
         recorder.histories.refused += [node for node in each if any(one is fake for one in _saved_still(node))]
+
+
+def refuse_write(recorder: OpRecorder, written: Sequence[torch.Tensor]) -> None:
+    """`Fallback` where these may not be written as the graph would: where gradients are made of the new value, and
+    within a transform of `torch.func` where they were there before, which torch may refuse."""
+    refuse_hidden_write(recorder, written)
+    levels = recorder.histories.levels
+    if levels and any((recorder.number(tensor) or 0) < levels[-1] for tensor in written):
+        raise Fallback("autograd", "a tensor from outside of a transform of torch.func is written within it")
 
 
 def refuse_hidden_write(recorder: OpRecorder, written: Sequence[torch.Tensor]) -> None:

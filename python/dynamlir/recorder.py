@@ -394,7 +394,7 @@ class OpRecorder(TorchDispatchMode):
         written = [leaf for at in schema.written_arguments(func, full) for leaf in tensors_of([full[at]])]
         if written:
             overlap.check(func, tensors, written)
-            histories.refuse_hidden_write(self, written)
+            histories.refuse_write(self, written)
             if facts.draws is not None and not written[0].is_contiguous():
                 drawn = self._drawn_in_memory_order(func, facts.draws, full, written[0])
                 if drawn is not None:

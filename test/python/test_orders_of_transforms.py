@@ -82,3 +82,85 @@ def test_gradients_of_what_is_closed_over(quiet: None) -> None:
     x, w = X.clone().requires_grad_(), W.clone().requires_grad_()
     found, expected = (torch.autograd.grad(each(x, w), (x, w)) for each in (dynamlir.compile(f), f))
     torch.testing.assert_close(found, expected)
+
+
+class Old(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * 2
+
+
+def raising(x: Tensor) -> Tensor:
+    raise KeyError("mine")
+
+
+def caught(x: Tensor) -> Tensor:
+    """What is left by an exception has ended."""
+    try:
+        grad(raising)(x)
+    except KeyError:
+        x = x * 1
+        x.add_(1)
+    return grad(energy)(x)
+
+
+def outside(x: Tensor) -> Tensor:
+    kept = torch.zeros(3, dtype=torch.float64)
+    return grad(lambda x: kept.add_(x).sum())(x)
+
+
+REFUSED: dict[str, Callable[[Tensor], Any]] = {
+    "twice": lambda x: grad(lambda x, y: (x * y).sum(), argnums=(1, -1))(x, x),
+    "no such argument": lambda x: grad(energy, argnums=1)(x),
+    "no arguments": lambda x: grad(energy, argnums=())(x),
+    "a float": lambda x: grad(lambda x, y: (x * y).sum(), argnums=1)(x, 2.0),
+    "aux": lambda x: grad(lambda x: (x.sum(), {"a": "text"}), has_aux=True)(x),
+    "aux of vjp": lambda x: vjp(lambda x: (x * 2, 3), x, has_aux=True)[1],
+    "nothing": lambda x: vjp(lambda x: None, x)[0],
+    "whole numbers": lambda x: vjp(lambda x: (x * 2).long(), x)[0],
+    "a write to what is outside": outside,
+    "a write to an argument that is closed over": lambda x: grad(lambda y: x.mul_(y).sum())(x),
+    "requires_grad_": lambda x: grad(lambda x: x.requires_grad_().sum())(x),
+    "requires_grad_ of what is made": lambda x: grad(lambda x: (x * torch.ones(3).requires_grad_()).sum())(x),
+    "requires_grad_ within vmap": lambda x: vmap(lambda x: x.requires_grad_() * 2)(x),
+    "a Function without setup_context": lambda x: grad(lambda x: Old.apply(x).sum())(x),
+    "that within a Jacobian": lambda x: jacrev(Old.apply)(x),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str, quiet: None) -> None:
+    function = REFUSED[name]
+    with pytest.raises(Exception) as expected:
+        function(X.clone())
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        with pytest.raises(type(expected.value)) as found:
+            compiled(X.clone())
+        assert str(found.value) == str(expected.value)
+
+
+def test_hooks_for_saved_tensors_are_refused(quiet: None) -> None:
+    compiled = dynamlir.compile(lambda x: grad(energy)(x))
+    torch.testing.assert_close(compiled(X), grad(energy)(X))
+    with torch.autograd.graph.save_on_cpu(), pytest.raises(RuntimeError, match="saved tensor hooks"):
+        compiled(X)
+    torch.testing.assert_close(compiled(X), grad(energy)(X))
+
+
+ALLOWED: dict[str, Callable[[Tensor], Any]] = {
+    "an exception": caught,
+    "a write to what is made within": lambda x: grad(lambda x: torch.zeros(3, dtype=x.dtype).add_(x).exp().sum())(x),
+    "a write to what is made before, after it": lambda x: (grad(energy)(x), x.clone().mul_(2)),
+    "a graph break": lambda x: grad(lambda x: (print(end=""), energy(x))[1])(x),
+    "a graph break in a Jacobian": lambda x: jacrev(lambda x: (print(end=""), x.exp())[1])(x),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_is_not_refused(name: str, quiet: None) -> None:
+    compare(ALLOWED[name], X.clone())

@@ -128,6 +128,7 @@ impl<'py> Capture<'py> {
     ) -> Outcome<Tracked<'py>> {
         let (forward, setup) = (self.part_of(class, "forward")?, self.part_of(class, "setup_context")?);
         let result = if setup.object.is(&self.base_of_functions("setup_context")?) {
+            self.refuse_in_transform("a torch.autograd.Function without setup_context")?;
             let all: Vec<_> = std::iter::once(context.clone()).chain(args.iter().cloned()).collect();
             self.call(&forward, &all, kwargs)?
         } else {

@@ -111,6 +111,8 @@ pub enum Special {
     Checkpoint,
     /// A transform of `torch.func`, in place of which a function of `dynamlir.capture.transforms` is called
     Transform(&'static str),
+    /// Begins (true) or ends such a transform, within which torch refuses some things
+    Level(bool),
     /// `torch.cond` or `torch.while_loop`
     Region(&'static str),
     /// A function of torch's that only loads what it has not loaded yet

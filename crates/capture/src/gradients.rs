@@ -23,10 +23,7 @@ impl<'py> Capture<'py> {
         if self.truth(differs)? {
             return self.break_graph(reason::AUTOGRAD, "backward with create_graph=True, with grad_variables, or in anomaly mode");
         }
-        // Somebody may be told of what is saved, and here nothing is.
-        let hooks = dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")?;
-        let also_while_tracing = Tracked::new(PyBool::new(self.py, true).to_owned().into_any());
-        self.ask_again(&hooks, &[also_while_tracing], &Vec::new())?;
+        self.without_saved_tensors_hooks()?;
         let given = PyList::new(self.py, self.unpack_any(outputs)?.into_iter().map(|one| one.object))?;
         let inputs = if inputs.object.is_none() {
             None
@@ -61,6 +58,36 @@ impl<'py> Capture<'py> {
             self.without_hooks(real, *source, &HOOKS[..1])?;
         }
         self.without_detours(&inputs, reached)
+    }
+
+    /// A transform of `torch.func` by one level of autograd begins or ends. What ends the capture in between leaves all of it to Python.
+    pub(crate) fn level(&self, begins: bool) -> Outcome<Tracked<'py>> {
+        let levels = &self.progress.levels;
+        if begins {
+            self.without_saved_tensors_hooks()?;
+            levels.set(levels.get() + 1);
+        } else {
+            levels.set(levels.get().saturating_sub(1));
+        }
+        self.layers.note_unrepeatable();
+        self.ask("level", (begins,))?;
+        Ok(Tracked::new(self.py.None().into_bound(self.py)))
+    }
+
+    /// Guards that nobody is told of what autograd saves.
+    fn without_saved_tensors_hooks(&self) -> Outcome<()> {
+        let hooks = dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")?;
+        let also_while_tracing = Tracked::new(PyBool::new(self.py, true).to_owned().into_any());
+        self.ask_again(&hooks, &[also_while_tracing], &Vec::new())?;
+        Ok(())
+    }
+
+    /// Ends the capture within a transform of `torch.func`, torch's or ours, where torch refuses this.
+    pub(crate) fn refuse_in_transform(&self, what: &str) -> Outcome<()> {
+        if self.progress.levels.get() > 0 || self.torch.in_transform(self.py)? {
+            return self.break_graph(reason::AUTOGRAD, format!("{what} within a transform of torch.func"));
+        }
+        Ok(())
     }
 
     /// Guards that gradients of these tensors call nobody.

@@ -77,7 +77,9 @@ impl<'py> Capture<'py> {
                 progress.torch.set(TorchState::now().ok());
                 progress.modes.set(modes);
             }
-            Some(state) if state.holds() && progress.modes.get() == modes && !progress.chooses.get() => progress.set.set(None),
+            Some(state) if state.holds() && progress.modes.get() == modes && !progress.chooses.get() && progress.levels.get() == 0 => {
+                progress.set.set(None);
+            }
             Some(_) if progress.set.get().is_none() => progress.set.set(Some(done - 1)),
             Some(_) => {}
         }

@@ -152,6 +152,7 @@ impl<'py> Capture<'py> {
             (Special::Operator(name), _) => self.call_operator(&callable.object, name, args, kwargs),
             (Special::Reduce, _) => self.reduce(&callable.object, args),
             (Special::FunctionApply, _) => self.apply_function(&callable.object, args, kwargs),
+            (Special::Level(begins), []) => self.level(begins),
             (Special::Transform(name), _) => {
                 let instead = dynamlir_cpython_abi::import(py, "dynamlir.capture.transforms")?.getattr(name)?;
                 self.call(&Tracked::new(instead), args, kwargs)

@@ -67,6 +67,7 @@ impl<'py> Capture<'py> {
         let refuse = |why: &str| self.break_graph(reason::TENSOR_ESCAPE, format!("sets whether {why} requires a gradient"));
         let Ok(wanted) = value.object.cast_exact::<PyBool>() else { return refuse("a tensor") };
         self.guard_value(value)?;
+        self.refuse_in_transform("requires_grad_()")?;
         // Of the fake it is set at once, so that later operations have the history that they have in eager.
         if fake.getattr(intern!(self.py, "requires_grad"))?.is_truthy()? == wanted.is_true() {
             return Ok(());

@@ -319,6 +319,8 @@ class Session:
         With ``grad_left_off`` grad mode does not count.
         """
         changed = [name for name in self._state.changed() if not (grad_left_off and name == "grad mode")]
+        if self.recorder.histories.levels:
+            changed.append("a transform of torch.func")
         if self.autocast_cache != self._state.cache:
             changed.append("autocast's cache")
         return (f"{', '.join(changed)} is left set", self._setter) if changed else None
@@ -363,6 +365,14 @@ class Session:
         if not found:
             raise Fallback("autograd", "backward to no leaf", self.recorder.location)
         return found
+
+    def level(self, begins: bool) -> None:
+        """A transform of `torch.func` begins or ends."""
+        levels = self.recorder.histories.levels
+        if begins:
+            levels.append(self.recorder._next)
+        elif levels:
+            levels.pop()
 
     def reached_inputs(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The inputs that gradients of these fakes go to, or through; see `gradients.through`."""

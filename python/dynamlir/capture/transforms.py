@@ -16,11 +16,19 @@ from typing import Any
 
 import torch
 from torch._functorch import eager_transforms
-from torch._functorch.eager_transforms import treespec_pprint
+from torch._functorch.eager_transforms import assert_non_empty_tensor_output, treespec_pprint
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .. import histories
 from .forward_mode import _jvp_with_argnums as _jvp_with_argnums
+
+
+def begin() -> None:
+    """A transform begins, see `histories.State`; nothing where it is not captured."""
+
+
+def end() -> None:
+    """And ends."""
 
 
 def leaf(value: torch.Tensor) -> torch.Tensor:
@@ -99,12 +107,18 @@ def _autograd_grad(
 
 def _settle(tree: Any, leaves: Sequence[Any], keep: bool) -> Any:
     flat, spec = tree_flatten(tree)
+    for value in flat:
+        if not isinstance(value, torch.Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
     return tree_unflatten(settled(flat, leaves, keep), spec)
 
 
 def _leaves_of(tree: Any) -> Any:
     flat, spec = tree_flatten(tree)
-    return tree_unflatten([leaf(value) if isinstance(value, torch.Tensor) else value for value in flat], spec)
+    for value in flat:
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
+    return tree_unflatten([leaf(value) for value in flat], spec)
 
 
 def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> tuple[list[Any], Any]:
@@ -113,10 +127,9 @@ def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> 
     if argnums is None:
         given = [_leaves_of(value) for value in given]
         return given, tuple(given)
+    eager_transforms._slice_argnums(tuple(args), argnums)  # for what it refuses
     places = argnums if isinstance(argnums, tuple) else (argnums,)
     for at in places:
-        if not -len(given) <= at < len(given):
-            raise RuntimeError(f"Got argnum={at}, but only {len(given)} positional inputs")
         given[at] = _leaves_of(given[at])
     return given, tuple(given[at] for at in places) if isinstance(argnums, tuple) else given[argnums]
 
@@ -132,6 +145,16 @@ def grad_and_value_impl(
     """Beneath `torch.func.grad` and `torch.func.grad_and_value`."""
     if torch._C._are_functorch_transforms_active():
         return _grad_and_value_of_torch(func, argnums, has_aux, args, kwargs)
+    begin()
+    try:
+        return _grad_and_value(func, argnums, has_aux, args, kwargs)
+    finally:
+        end()
+
+
+def _grad_and_value(
+    func: Callable[..., Any], argnums: Any, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
         given, chosen = _with_leaves(args, argnums)
@@ -161,6 +184,14 @@ def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = No
     """Beneath `torch.func.vjp`."""
     if torch._C._are_functorch_transforms_active():
         return _vjp_of_torch(func, *primals, argnums=argnums, has_aux=has_aux)
+    begin()
+    try:
+        return _vjp(func, primals, argnums, has_aux)
+    finally:
+        end()
+
+
+def _vjp(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Any, has_aux: bool) -> Any:
     keep = torch.is_grad_enabled()
     aux = None
     with torch.enable_grad():
@@ -175,9 +206,14 @@ def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = No
             output, aux = output
             aux = _settle(aux, leaves, keep)
         outputs, output_spec = tree_flatten(output)
-        if not outputs or not all(isinstance(one, torch.Tensor) for one in outputs):
-            raise RuntimeError("vjp(f, *primals): Expected f to be a function that has non-empty output of tensors")
+        assert_non_empty_tensor_output(outputs, "vjp(f, *primals)")
         results = tree_unflatten(settled(outputs, leaves, keep), output_spec)
+        for one in outputs:
+            if not (one.is_floating_point() or one.is_complex()):
+                raise RuntimeError(
+                    "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor "
+                    f"with dtype {one.dtype}"
+                )
 
     def wrapper(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         keep = torch.is_grad_enabled() if create_graph is None else create_graph

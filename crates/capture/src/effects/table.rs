@@ -148,6 +148,8 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._functorch.eager_transforms", "_vjp_with_argnums", Special::Transform("_vjp_with_argnums")),
     ("torch._functorch.eager_transforms", "_autograd_grad", Special::Transform("_autograd_grad")),
     ("torch._functorch.eager_transforms", "_jvp_with_argnums", Special::Transform("_jvp_with_argnums")),
+    ("dynamlir.capture.transforms", "begin", Special::Level(true)),
+    ("dynamlir.capture.transforms", "end", Special::Level(false)),
     ("torch._functorch.predispatch", "lazy_load_decompositions", Special::Loads),
     ("torch._higher_order_ops.cond", "cond", Special::Region("cond")),
     ("torch._higher_order_ops.while_loop", "while_loop", Special::Region("while_loop")),

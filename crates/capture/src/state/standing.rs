@@ -127,6 +127,8 @@ pub struct Progress {
     pub(crate) torch: Cell<Option<TorchState>>,
     /// Whether what chooses torch's kernels is set otherwise than then.
     pub(crate) chooses: Cell<bool>,
+    /// How many transforms of `torch.func` by levels of autograd are under way.
+    pub(crate) levels: Cell<usize>,
     /// How many function modes were active then: `with torch.device(…)` is one.
     pub(crate) modes: Cell<usize>,
     /// See [`Progress::torch`].
