@@ -115,8 +115,8 @@ class _Runner(torch.fx.Interpreter):
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         if self.calls is not None:
             return self.calls.run(getattr(args[0], target), args[1:], kwargs)
-        if target == "detach_":
-            return composites.run(self._recorder, torch.Tensor.detach_, args, kwargs)
+        if composites.is_run_otherwise(target):
+            return composites.run(self._recorder, getattr(torch.Tensor, target), args, kwargs)
         self._recorder.builtin = composites.builtin_name(getattr(torch.Tensor, str(target), None))
         return super().call_method(target, args, kwargs)
 

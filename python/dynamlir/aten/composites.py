@@ -28,7 +28,7 @@ Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of torch's functions on fakes."""
     recorder.builtin = builtin_name(target)
-    special = _detach_in_place if recorder.builtin in _DETACHING else _SPECIAL.get(id(target))
+    special = _BY_NAME.get(recorder.builtin or "") or _SPECIAL.get(id(target))
     if recorder.memo.varies:
         target = functools.partial(_of_any_size, target)
     if special is not None:
@@ -37,6 +37,11 @@ def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...],
         with warned.heard():
             return target(*args, **kwargs)
     return target(*args, **kwargs)
+
+
+def is_run_otherwise(name: str) -> bool:
+    """Whether a method of this name is to be called through `run`."""
+    return name in _BY_NAME
 
 
 def _of_any_size(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -100,6 +105,19 @@ def _matrix_rank(
     return result
 
 
+def _quantile(
+    recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    """Eager looks whether shares in a tensor are between 0 and 1, and raises where one is not."""
+    function = target.args[0] if isinstance(target, functools.partial) else target
+    is_bound = isinstance(getattr(function, "__self__", None), torch.Tensor)
+    share = kwargs["q"] if "q" in kwargs else next(iter(args if is_bound else args[1:]), None)
+    if isinstance(share, FakeTensor) and share.is_floating_point() and share.numel():
+        with torch.no_grad():
+            torch.ops.aten._assert_async.default(share.ge(0).logical_and(share.le(1)).all())
+    return target(*args, **kwargs)
+
+
 def _attention(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
@@ -150,5 +168,15 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch.linalg.matrix_rank, _matrix_rank),
     (torch._shape_as_tensor, _shape_as_tensor),
 ]
-_DETACHING = frozenset(["detach_", "aten.detach_", "aten.detach_.default"])
+# By name, which methods of tensors have as well.
+_NAMED: list[tuple[str, Run]] = [
+    ("detach_", _detach_in_place),
+    ("quantile", _quantile),
+    ("nanquantile", _quantile),
+]
+_BY_NAME: dict[str, Run] = {
+    name: special
+    for bare, special in _NAMED
+    for name in (bare, f"aten.{bare}", f"aten.{bare}.default", f"aten.{bare}.scalar")
+}
 _SPECIAL: dict[int, Run] = {id(function): special for function, special in _FUNCTIONS}

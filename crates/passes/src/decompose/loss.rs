@@ -58,10 +58,10 @@ fn mse(c: &Call) -> Option<Vec<Value>> {
     reduced(c, c.e.mul(difference, difference), 2)
 }
 
-/// A parabola below `beta`, a line above.
+/// A parabola below `beta`, a line above. Of less than nothing, or of NaN, the library says that it does not know it.
 fn smooth_l1(c: &Call) -> Option<Vec<Value>> {
     c.result_type(0).element().is_float().then_some(())?;
-    let (z, beta) = (distance(c)?, c.float(3)?);
+    let (z, beta) = (distance(c)?, c.float(3).filter(|&beta| beta >= 0.0)?);
     if beta == 0.0 {
         return reduced(c, z, 2);
     }
@@ -88,17 +88,26 @@ fn soft_margin(c: &Call) -> Option<Vec<Value>> {
     reduced(c, c.e.log1p(c.e.exp(product)), 2)
 }
 
-/// `-(target · log(input) + (1 - target) · log(1 - input))`, times the weight, with logarithms of at least -100. An input
-/// outside of [0, 1] raises: that is a check of a number that says whether there is one.
-fn bce(c: &Call) -> Option<Vec<Value>> {
-    c.result_type(0).element().is_float().then_some(())?;
-    let x = c.tensor(0).filter(|x| x.ty().element().is_float() && !x.ty().shape().contains(&0))?;
+/// Eager raises where an element of argument `i` is outside of [0, 1], or NaN: that is a check of a number that says whether there is
+/// one.
+fn checked_share(c: &Call, i: usize, name: &str) -> Option<()> {
+    let x = c.tensor(i)?;
     let wide = c.e.convert(x, wide(x.ty().element()));
-    let inside = c.e.and(c.e.ge(wide, c.e.full_like(wide, 0.0)), c.e.le(wide, c.e.full_like(wide, 1.0)));
+    let inside = c.e.and(c.e.ge(wide, c.e.full_like(wide, 0)), c.e.le(wide, c.e.full_like(wide, 1)));
     let outside = c.e.convert(c.e.not(inside), Type::int(c.e.ctx(), 64));
     let dims: Vec<i64> = (0..x.ty().rank() as i64).collect();
     let any = c.e.reduce("max", outside, &dims, false);
-    c.e.check_range(any, 0, 1, "aten.binary_cross_entropy.default: all elements of input should be between 0 and 1");
+    c.e.check_range(any, 0, 1, &format!("aten.binary_cross_entropy.default: all elements of {name} should be between 0 and 1"));
+    Some(())
+}
+
+/// `-(target · log(input) + (1 - target) · log(1 - input))`, times the weight, with logarithms of at least -100.
+fn bce(c: &Call) -> Option<Vec<Value>> {
+    c.result_type(0).element().is_float().then_some(())?;
+    let has_elements = |x: Value| x.ty().element().is_float() && !x.ty().shape().contains(&0);
+    (has_elements(c.tensor(0)?) && has_elements(c.tensor(1)?)).then_some(())?;
+    checked_share(c, 0, "input")?;
+    checked_share(c, 1, "target")?;
     let (input, target) = (operand(c, 0)?, operand(c, 1)?);
     let least = c.e.full_like(input, -100.0);
     let below = c.e.max(c.e.log1p(c.e.neg(input)), least);
