@@ -14,8 +14,8 @@
 // CHECK: %[[B:.*]] = arith.select %[[ABOVE]], %{{.*}}, %[[LOW]]
 // CHECK: %[[N:.*]] = math.fma %[[B]]
 // CHECK-COUNT-8: math.fma
-// CHECK: %[[SMALL:.*]] = arith.cmpf olt, %[[B]]
 // CHECK: arith.bitcast %[[N]] : f32 to i32
+// CHECK: %[[SMALL:.*]] = arith.cmpf olt, %[[B]]
 // CHECK: arith.shli
 // CHECK: %[[R:.*]] = arith.select %[[SMALL]]
 // CHECK: return %[[R]]
@@ -54,6 +54,41 @@ func.func @vectors(%x: vector<16xf32>) -> vector<16xf32> {
 func.func @erf(%x: f32) -> f32 {
   %0 = math.erf %x : f32
   return %0 : f32
+}
+
+// Logarithms: exponent and mantissa by the bits, a polynomial for the mantissa, which no base of 2 rounds twice.
+
+// CHECK-LABEL: func.func @log2
+// CHECK-SAME: (%[[X:.*]]: f32)
+// CHECK: arith.shrsi
+// CHECK: arith.sitofp
+// CHECK: arith.andi
+// CHECK-COUNT-7: math.fma
+// CHECK: %[[ZERO:.*]] = arith.cmpf oeq, %[[X]]
+// CHECK: arith.select %[[ZERO]]
+// CHECK: arith.cmpf ogt, %[[X]]
+func.func @log2(%x: f32) -> f32 {
+  %0 = math.log2 %x : f32
+  return %0 : f32
+}
+
+// Angles are those of what is small, or what is left of a right angle; tails are exponentials.
+
+// CHECK-LABEL: func.func @more
+// CHECK-NOT: math.a{{[a-z]+}}n
+// CHECK-NOT: math.acos
+// CHECK-NOT: math.tanh
+// CHECK-NOT: math.log
+// CHECK: return
+func.func @more(%x: f32) -> (f32, f32, f32, f32, f32, f32, f32) {
+  %0 = math.atan %x : f32
+  %1 = math.asin %x : f32
+  %2 = math.acos %x : f32
+  %3 = math.tanh %x : f32
+  %4 = math.erfc %x : f32
+  %5 = math.log %x : f32
+  %6 = math.log10 %x : f32
+  return %0, %1, %2, %3, %4, %5, %6 : f32, f32, f32, f32, f32, f32, f32
 }
 
 // Double precision and other functions stay calls.

@@ -35,8 +35,8 @@
 // IR-ARM: fadd <8 x float>
 // IR: define void @wave(
 // The library's vector variants are those of the target.
-// IR-AVX2: "vector-function-abi-variant"="_ZGV_LLVM_N8v_tanhf(Sleef_tanhf8_u10avx2)"
-// IR-AVX512: "vector-function-abi-variant"="_ZGV_LLVM_N8v_tanhf(Sleef_tanhf8_u10avx2),_ZGV_LLVM_N16v_tanhf(Sleef_tanhf16_u10avx512f)"
+// IR-AVX2: "vector-function-abi-variant"="_ZGV_LLVM_N8v_expm1f(Sleef_expm1f8_u10avx2)"
+// IR-AVX512: "vector-function-abi-variant"="_ZGV_LLVM_N8v_expm1f(Sleef_expm1f8_u10avx2),_ZGV_LLVM_N16v_expm1f(Sleef_expm1f16_u10avx512f)"
 
 #map = affine_map<(d0) -> (d0)>
 module {
@@ -63,7 +63,7 @@ module {
       %2 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
           ins(%0 : tensor<4096xf32>) outs(%1 : tensor<4096xf32>) attrs = {dynamo.phase = 0 : i64} {
       ^bb0(%a: f32, %b: f32):
-        %3 = math.tanh %a : f32
+        %3 = math.expm1 %a : f32
         linalg.yield %3 : f32
       } -> tensor<4096xf32>
       bufferization.materialize_in_destination %2 in restrict writable %out : (tensor<4096xf32>, memref<4096xf32>) -> ()

@@ -30,9 +30,26 @@ def units(found: Tensor, wanted: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     ("function", "limit"),
-    [(torch.exp, 0.95), (torch.erf, 1.05), (torch.sinh, 1.9), (torch.acosh, 1.9)],
+    [
+        (torch.exp, 0.95),
+        (torch.erf, 1.05),
+        (torch.sinh, 1.9),
+        (torch.acosh, 1.9),
+        (torch.log, 0.95),
+        (torch.log2, 0.95),
+        (torch.log10, 0.95),
+        (torch.sin, 0.95),
+        (torch.cos, 0.95),
+        (torch.tan, 1.05),
+        (torch.atan, 1.5),
+        (torch.tanh, 1.7),
+        (torch.asin, 2.2),
+        (torch.acos, 1.3),
+        (torch.erfinv, 3.3),
+        (torch.erfc, 4.2),
+    ],
 )
-def test_within_a_unit_in_the_last_place(function: Callable[[Tensor], Tensor], limit: float) -> None:
+def test_within_units_in_the_last_place(function: Callable[[Tensor], Tensor], limit: float) -> None:
     x = every_float()
     found, wanted = torch.compile(function, backend="dynamlir")(x), function(x.double())
     defined = ~wanted.isnan()

@@ -144,17 +144,20 @@ func.func @columns(%x: memref<4x8xf32>, %sum: memref<8xf32>, %squares: memref<8x
 // CHECK-LABEL: func.func @max_with_index
 // CHECK: %[[MAX:.*]] = linalg.generic {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: arith.maximumf
-// CHECK: %[[NEVER:.*]] = arith.constant 9223372036854775807 : i64
-// CHECK: linalg.fill {dynamo.init = 1 : i64} ins(%[[NEVER]] : i64)
-// CHECK: %[[R:.*]]:2 = linalg.generic {{.*}} ins(%{{.*}}, %[[MAX]] : {{.*}} attrs = {dynamo.phase = 1 : i64}
-// CHECK-NEXT: ^bb0(%[[X:[^:]*]]: f32, %[[M:[^:]*]]: f32, %{{[^:]*}}: f32, %[[FIRST:[^:]*]]: i64):
+// CHECK: %[[NEVER:.*]] = arith.constant 2147483647 : i32
+// CHECK: linalg.fill {dynamo.init = 1 : i64} ins(%[[NEVER]] : i32)
+// CHECK: %[[PLACE:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %[[MAX]] : {{.*}} attrs = {dynamo.phase = 1 : i64}
+// CHECK-NEXT: ^bb0(%[[X:[^:]*]]: f32, %[[M:[^:]*]]: f32, %[[FIRST:[^:]*]]: i32):
 // CHECK-DAG: %[[EQUAL:.*]] = arith.cmpf oeq, %[[X]], %[[M]] : f32
 // CHECK-DAG: %[[NAN:.*]] = arith.cmpf une, %[[X]], %[[X]] : f32
 // CHECK: %[[HIT:.*]] = arith.ori %[[EQUAL]], %[[NAN]] : i1
 // CHECK: linalg.index 1 : index
-// CHECK: %[[INDEX:.*]] = arith.select %[[HIT]],
-// CHECK: %[[LEAST:.*]] = arith.minsi %[[FIRST]], %[[INDEX]] : i64
-// CHECK: linalg.yield %[[M]], %[[LEAST]] : f32, i64
+// CHECK: %[[ELSEWHERE:.*]] = arith.select %[[HIT]],
+// CHECK: %[[INDEX:.*]] = arith.ori %{{.*}}, %[[ELSEWHERE]] : i32
+// CHECK: %[[LEAST:.*]] = arith.minsi %[[FIRST]], %[[INDEX]] : i32
+// CHECK: linalg.yield %[[LEAST]] : i32
+// CHECK: linalg.generic {{.*}} ins(%[[MAX]], %[[PLACE]] : {{.*}} attrs = {dynamo.phase = 2 : i64}
+// CHECK: arith.extsi %{{.*}} : i32 to i64
 func.func @max_with_index(%x: memref<4x8xf32>, %max: memref<4xf32>, %index: memref<4xi64>)
     attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1>} {
   %a = bufferization.to_tensor %x restrict : memref<4x8xf32> to tensor<4x8xf32>

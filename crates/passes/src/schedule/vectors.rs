@@ -12,7 +12,7 @@ use dynamlir_dialect::{
 };
 
 use super::domain::accesses;
-use crate::transpose_tiles;
+use crate::{approximate_math::is_expanded, transpose_tiles};
 
 /// Operations that are as good on vectors as on numbers.
 const ARITH: &[&str] = &[
@@ -22,9 +22,6 @@ const ARITH: &[&str] = &[
 ];
 /// Functions that are instructions.
 const MATH: &[&str] = &["absf", "ceil", "copysign", "floor", "fma", "roundeven", "sqrt", "trunc"];
-/// Functions that `dynamo-approximate-math` makes arithmetic of, on `f32`.
-const MATH_F32: &[&str] = &["exp", "erf"];
-
 /// Bits of the widest number that the phase works with; None if it is not for vectors.
 pub(super) fn widest(generic: Op) -> Option<u32> {
     let innermost = linalg::reductions(generic).len().checked_sub(1)?;
@@ -63,8 +60,8 @@ fn is_vectorizable(op: Op) -> bool {
     if let Some(name) = name.strip_prefix("arith.") {
         return ARITH.contains(&name);
     }
-    name.strip_prefix("math.")
-        .is_some_and(|name| MATH.contains(&name) || (MATH_F32.contains(&name) && op.result(0).ty() == Type::f32(op.ctx())))
+    let is_instruction = name.strip_prefix("math.").is_some_and(|name| MATH.contains(&name));
+    is_instruction || (is_expanded(&name) && op.result(0).ty() == Type::f32(op.ctx()))
 }
 
 /// Whether the innermost loop goes through the operand's memory element by element.

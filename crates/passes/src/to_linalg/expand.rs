@@ -11,14 +11,18 @@
 //! ```mlir
 //! %m = dynamo.reduce max %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
 //! %hit = …                             // %x == %m; or %x is NaN, which counts as the largest
-//! %j = dynamo.select %hit, %iota, %never : tensor<4x8xi1>, tensor<4x8xi64>
-//! %i = dynamo.reduce min %j dims [1] : tensor<4x8xi64> -> tensor<4xi64>
+//! %elsewhere = dynamo.select %hit, %zero, %never : tensor<4x8xi1>, tensor<4x8xi32>
+//! %j = dynamo.or %iota, %elsewhere : tensor<4x8xi32>
+//! %k = dynamo.reduce min %j dims [1] : tensor<4x8xi32> -> tensor<4xi32>
+//! %i = dynamo.convert %k : tensor<4xi32> -> tensor<4xi64>
 //! ```
+//! Numbers of 32 bits are twice as many in a vector, where the dimension is not longer. Joined bit by bit, since of a selection between
+//! `%iota` and `%never` LLVM makes a minimum under a condition, which it does not vectorize.
 
 use std::collections::{HashMap, hash_map::Entry};
 
 use dynamlir_dialect::{
-    ir::{Block, Builder},
+    ir::{Block, Builder, Type},
     ops::{ArgReduceOp, DynamoOp, ReduceKind, ReduceOp},
 };
 
@@ -45,10 +49,14 @@ fn arg_reduce(op: ArgReduceOp) {
     if element.is_float() {
         hit = e.or(hit, e.ne(x, x));
     }
-    let iota = e.iota(&shape, axis as usize);
-    let candidate = e.select(hit, iota, e.full_like(iota, i64::MAX));
-    let index = ReduceOp::build(&e.b, ReduceKind::Min, candidate, &[axis], op.result().ty()).result();
-    op.result().replace_all_uses_with(index);
+    let is_short = shape[axis as usize].known().is_some_and(|size| size <= i64::from(i32::MAX));
+    let (width, never) = if is_short { (32, i64::from(i32::MAX)) } else { (64, i64::MAX) };
+    let word = Type::int(x.ty().ctx(), width);
+    let iota = e.convert(e.iota(&shape, axis as usize), word);
+    let elsewhere = e.select(hit, e.full_like(iota, 0_i64), e.full_like(iota, never));
+    let row = op.result().ty().with_element(word);
+    let index = ReduceOp::build(&e.b, ReduceKind::Min, e.or(iota, elsewhere), &[axis], row).result();
+    op.result().replace_all_uses_with(e.convert(index, op.result().ty().element()));
     op.op().erase();
 }
 

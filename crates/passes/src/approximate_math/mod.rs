@@ -1,11 +1,15 @@
-//! `dynamo-approximate-math`: writes `exp` and `erf` on `f32`, or on vectors of it, out as arithmetic that can be
-//! vectorized.
+//! `dynamo-approximate-math`: writes functions on `f32`, or on vectors of it, out as arithmetic that can be vectorized.
 //!
-//! Calls of vector math libraries spill every register round the call, and the library's `erf` costs several times what
-//! torch's own vector code spends. Both functions become polynomials, within about one unit in the last place; subnormal
-//! results, infinities and NaN are as they should be.
+//! Calls of vector math libraries spill every register round the call, and SLEEF's functions take two to five times as long as those
+//! that torch calls. `exp` and `erf` become polynomials, within about one unit in the last place, and `log`, `log2`, `log10`, `atan`,
+//! `asin`, `acos`, `tanh` and `erfc` what is made of them, within two, the tail of `erfc` within four; subnormal results, infinities and NaN are as they
+//! should be.
 //!
 //! `f64` and all other functions stay calls. Option `keep=1` leaves everything as it is.
+
+mod inverse;
+mod logarithm;
+mod tails;
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
@@ -18,7 +22,7 @@ use std::ops::Deref;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-approximate-math",
-    description: "Expand exp and erf on f32 into arithmetic",
+    description: "Expand functions on f32 into arithmetic",
     takes: Takes::Lowered,
     options: ApproximateMathOptions::DECLARED,
     statistics: &[EXPANDED],
@@ -42,19 +46,39 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
+/// How a function is written.
+type Formula = fn(&Arithmetic, Value) -> Value;
+
+/// The functions that are written as arithmetic.
+const FUNCTIONS: &[(&str, Formula)] = &[
+    (math::EXP, Arithmetic::exp),
+    (math::ERF, Arithmetic::erf),
+    (math::LOG, Arithmetic::ln),
+    (math::LOG2, Arithmetic::lb),
+    (math::LOG10, Arithmetic::lg),
+    (math::ATAN, Arithmetic::atan),
+    (math::ASIN, Arithmetic::asin),
+    (math::ACOS, Arithmetic::acos),
+    (math::TANH, Arithmetic::tanh),
+    (math::ERFC, Arithmetic::erfc),
+];
+
+/// Whether an operation becomes arithmetic, on `f32`.
+pub(crate) fn is_expanded(name: &str) -> bool {
+    FUNCTIONS.iter().any(|(function, _)| *function == name)
+}
+
 /// Expands the functions inside an operation; how many.
 pub fn expand(module: Op) -> usize {
-    let mut ops = Vec::new();
+    let mut found = Vec::new();
     module.walk(&mut |op| {
-        if op.is(math::EXP) || op.is(math::ERF) {
-            ops.push(op);
-        }
+        let formula = FUNCTIONS.iter().find(|(name, _)| op.is(name)).map(|&(_, formula)| formula);
+        found.extend(formula.map(|formula| (op, formula)));
     });
-    ops.retain(|op| op.result(0).ty().element().is_f32() && !op.result(0).ty().is_tensor());
-    let count = ops.len();
-    for op in ops {
-        let (arithmetic, x) = (Arithmetic::before(op), op.operand(0));
-        let value = if op.is(math::EXP) { arithmetic.exp(x) } else { arithmetic.erf(x) };
+    found.retain(|(op, _)| op.result(0).ty().element().is_f32() && !op.result(0).ty().is_tensor());
+    let count = found.len();
+    for (op, formula) in found {
+        let value = formula(&Arithmetic::before(op), op.operand(0));
         op.result(0).replace_all_uses_with(value);
         op.erase();
     }
@@ -107,36 +131,35 @@ impl Arithmetic {
         let (first, rest) = coefficients.split_first().expect("a polynomial has a coefficient");
         rest.iter().fold(self.real(*first), |sum, &coefficient| self.fma(sum, x, self.real(coefficient)))
     }
-    /// The same as a tree over the squares of `x`: for long polynomials, whose operations would wait for each other.
-    fn tree(&self, x: Value, coefficients: &[f64]) -> Value {
-        let mut terms: Vec<_> = coefficients.iter().rev().map(|&coefficient| self.real(coefficient)).collect();
-        let mut power = x;
-        while terms.len() > 1 {
-            terms = terms.chunks(2).map(|pair| if let [a, b] = *pair { self.fma(b, power, a) } else { pair[0] }).collect();
-            if terms.len() > 1 {
-                power = self.mulf(power, power);
-            }
-        }
-        terms[0]
-    }
-
     /// `exp(x) = 2^n exp(r)` with `n = round(x / ln 2)` and `r = x - n ln 2`, `ln 2` in two parts.
     ///
     /// NaN goes through the polynomial. Beyond the bounds the result is 0 or infinity anyway.
     fn exp(&self, x: Value) -> Value {
         let bounded = self.at_most(self.at_least(x, -104.0), 89.0);
-        let rounding = self.real(ROUNDING);
-        let shifted = self.fma(bounded, self.real(std::f64::consts::LOG2_E), rounding);
-        let n = self.subf(shifted, rounding);
-        let r = self.fma(n, self.real(-0.693_359_375), bounded);
-        let r = self.fma(n, self.real(2.121_944_400_546_905_8e-4), r);
-        // Twice exp(r), times half of 2^n: 2^n itself is not a number where the result is just finite.
-        let p = self.polynomial(r, &[2.763_659_460e-3, 1.673_590_951e-2, 8.333_645_016e-2, 3.333_304_524e-1, 9.999_998_808e-1, 2.0, 2.0]);
+        let (p, bits) = self.exp_in_parts(bounded);
         let small = self.cmpf(CmpF::Olt, bounded, self.real(SMALL));
-        let bits = self.bitcast(shifted, self.word);
         let bits = self.select(small, self.addi(bits, self.word(65)), bits);
-        let y = self.mulf(p, self.bitcast(self.shli(bits, self.word(23)), self.real));
+        let y = self.product(p, bits);
         self.select(small, self.mulf(y, self.real(2.0_f64.powi(-65))), y)
+    }
+
+    /// The same for arguments between [`SMALL`] and 88.
+    fn exp_within(&self, x: Value) -> Value {
+        let (p, bits) = self.exp_in_parts(x);
+        self.product(p, bits)
+    }
+    /// Twice exp(r), and bits that end in those of half of 2^n: 2^n itself is not a number where the result is just finite.
+    fn exp_in_parts(&self, x: Value) -> (Value, Value) {
+        let rounding = self.real(ROUNDING);
+        let shifted = self.fma(x, self.real(std::f64::consts::LOG2_E), rounding);
+        let n = self.subf(shifted, rounding);
+        let r = self.fma(n, self.real(-0.693_359_375), x);
+        let r = self.fma(n, self.real(2.121_944_400_546_905_8e-4), r);
+        let p = self.polynomial(r, &[2.763_659_460e-3, 1.673_590_951e-2, 8.333_645_016e-2, 3.333_304_524e-1, 9.999_998_808e-1, 2.0, 2.0]);
+        (p, self.bitcast(shifted, self.word))
+    }
+    fn product(&self, p: Value, bits: Value) -> Value {
+        self.mulf(p, self.bitcast(self.shli(bits, self.word(23)), self.real))
     }
 
     /// Up to 1 an odd polynomial, further out a polynomial in the distance from a place where `erf` is nearly an `f32`.
@@ -144,7 +167,7 @@ impl Arithmetic {
         let t = self.absf(x);
         // From 3.94 on the result is 1.
         let u = self.subf(self.at_most(t, 3.94), self.real(2.470_566_988));
-        let far = self.tree(
+        let far = self.polynomial(
             u,
             &[
                 1.040_703_637e-6,
@@ -163,10 +186,16 @@ impl Arithmetic {
                 2.521_380_782e-3,
             ],
         );
-        // The constant by itself: in the tree each level would round a number near 1.
         let far = self.fma(far, u, self.real(9.995_239_973e-1));
         let far = self.copysign(far, x);
-        let p = self.tree(
+        let near = self.erf_near(x);
+        // NaN is not greater, and the polynomial hands it on.
+        self.select(self.cmpf(CmpF::Ogt, t, self.real(1.0)), far, near)
+    }
+
+    /// `erf` up to 1.
+    fn erf_near(&self, x: Value) -> Value {
+        let p = self.polynomial(
             self.mulf(x, x),
             &[
                 7.806_903_886e-5,
@@ -178,8 +207,6 @@ impl Arithmetic {
                 1.283_791_661e-1,
             ],
         );
-        let near = self.fma(p, x, x);
-        // NaN is not greater, and the polynomial hands it on.
-        self.select(self.cmpf(CmpF::Ogt, t, self.real(1.0)), far, near)
+        self.fma(p, x, x)
     }
 }
