@@ -28,35 +28,40 @@ impl Arithmetic {
         let is_steep = self.cmpf(CmpF::Ogt, t, one);
         let z = self.select(is_steep, self.divf(one, t), t);
         let square = self.mulf(z, z);
-        let y = self.fma(self.mulf(z, square), self.polynomial(square, TANGENT), z);
-        self.copysign(self.select(is_steep, self.less(FRAC_PI_2, y), y), x)
+        let rest = self.mulf(self.mulf(z, square), self.polynomial(square, TANGENT));
+        self.copysign(self.select(is_steep, self.less(FRAC_PI_2, z, rest), self.addf(z, rest)), x)
     }
 
-    /// An angle that is known to more digits than an `f32` has, less another one.
-    fn less(&self, angle: f64, y: Value) -> Value {
+    /// An angle that is known to more digits than an `f32` has, less another one in two parts, of which the second is small.
+    fn less(&self, angle: f64, first: Value, rest: Value) -> Value {
         let single = f64::from(angle as f32);
-        self.subf(self.real(single), self.subf(y, self.real(angle - single)))
+        let rest = self.subf(rest, self.real(angle - single));
+        self.subf(self.subf(self.real(single), first), rest)
+    }
+    /// The same less twice another one.
+    fn less_twice(&self, angle: f64, first: Value, rest: Value) -> Value {
+        self.less(angle, self.addf(first, first), self.addf(rest, rest))
     }
 
-    /// Beyond ½ the sine of half of the angle that is missing: its size, whether it is that, and its angle.
-    fn angle_of_sine(&self, x: Value) -> (Value, Value) {
+    /// Whether a sine is beyond ½, and its angle in two parts, or half of the angle that is missing there.
+    fn angle_of_sine(&self, x: Value) -> (Value, Value, Value) {
         let t = self.absf(x);
         let is_steep = self.cmpf(CmpF::Ogt, t, self.real(0.5));
         let half = self.fma(t, self.real(-0.5), self.real(0.5));
         let square = self.select(is_steep, half, self.mulf(t, t));
         let z = self.select(is_steep, self.sqrt(half), t);
-        (is_steep, self.fma(self.mulf(z, square), self.polynomial(square, SINE), z))
+        (is_steep, z, self.mulf(self.mulf(z, square), self.polynomial(square, SINE)))
     }
     pub(super) fn asin(&self, x: Value) -> Value {
-        let (is_steep, y) = self.angle_of_sine(x);
-        let steep = self.less(FRAC_PI_2, self.addf(y, y));
-        self.copysign(self.select(is_steep, steep, y), x)
+        let (is_steep, z, rest) = self.angle_of_sine(x);
+        let steep = self.less_twice(FRAC_PI_2, z, rest);
+        self.copysign(self.select(is_steep, steep, self.addf(z, rest)), x)
     }
     pub(super) fn acos(&self, x: Value) -> Value {
-        let (is_steep, y) = self.angle_of_sine(x);
-        let twice = self.addf(y, y);
+        let (is_steep, z, rest) = self.angle_of_sine(x);
+        let y = self.addf(z, rest);
         let is_below = self.cmpf(CmpF::Olt, x, self.real(0.0));
-        let steep = self.select(is_below, self.less(PI, twice), twice);
-        self.select(is_steep, steep, self.less(FRAC_PI_2, self.copysign(y, x)))
+        let steep = self.select(is_below, self.less_twice(PI, z, rest), self.addf(y, y));
+        self.select(is_steep, steep, self.less(FRAC_PI_2, self.copysign(z, x), self.copysign(rest, x)))
     }
 }
