@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import modes, replay
+from . import linear, modes, replay
 from .aten.replaying import fake_like
 from .fakes import is_stranger
 from .reasons import Fallback
@@ -103,6 +103,8 @@ class Call:
             for at, value in outputs
         ]
         record.vjp.drop_unseen_detaches()
+        if not linear.in_tangents(record.vjp):
+            raise Fallback("autograd", "a torch.autograd.Function whose backward may not be linear", self._location)
         recording.append(record)
 
     def again(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:

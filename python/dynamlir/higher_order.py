@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import functions, interruptions, plain, reasons, replay, report, sizes
+from . import functions, interruptions, plain, reached, reasons, replay, report, sizes
 from .aten.schema import draws
 from .options import Options
 from .reasons import Fallback
@@ -54,6 +54,7 @@ class Gradients:
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order)
+        self._reaching = reached.Reaching(self._recording)
         self._settings = settings
         self._name = name if recording.order > 1 else name + _NAMED
         self._numbers = numbers
@@ -98,6 +99,8 @@ class Gradients:
         if executable is not None:
             arguments = [_argument(known, *described) for described in executable.arguments()]
             gradients = _with_history(executable, arguments, executable(*arguments))
+            tensors = {number: tensor for number, tensor in known.items() if number is not None}
+            self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own])
         elif self._recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
         else:

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import backwards, functions, interruptions, logs, machinery, modes, native, presumed, scalars, segments
-from .aten import composites
+from .aten import composites, replaced
 from .device import device_of
 from .fakes import Faker, is_stranger
 from .places import parse_stack
@@ -177,6 +177,7 @@ def record(
         for output, base, without_grad in facts:
             output.base, output.without_grad = base, without_grad
         recorder.note_bumps()
+        replaced.check(recording)
         if runner.calls is not None and runner.calls.births:
             cut = segments.plan(recording, runner.calls.births, recorder.fakes(), recorder.grad_enabled)
             recording.cut = cut, runner.calls.layouts

@@ -32,7 +32,7 @@ from .. import (
     scalars,
     segments,
 )
-from ..aten import composites, unbacked
+from ..aten import composites, replaced, unbacked
 from ..checkpoints import Checkpoint, Grown
 from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback, Location
@@ -496,6 +496,7 @@ class Session:
         if self.foreign and self.recording.mutates_inputs:
             raise Fallback("thread-state", "an inference tensor is written outside of inference mode")
         self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
+        replaced.check(self.recording)
         tensor_writes.settle(self.recorder, self.sets)
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}

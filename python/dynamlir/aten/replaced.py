@@ -1,0 +1,39 @@
+"""Kernels that the program has put in the place of torch's own (`torch.library.Library("aten", "IMPL")`).
+
+What torch's own computes is known here, and what others compute is not: a graph that would call one runs plain.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from ..reasons import Fallback
+from ..recording import Recording
+
+_COMPUTING = re.compile(r"(Autograd|Autocast)?(CPU|CUDA)?|Composite\w+|ADInplaceOrView|BackendSelect")
+"""The dispatch keys under which kernels run on ordinary tensors."""
+
+
+def names() -> set[str]:
+    """The operators whose kernels were replaced, by their names, with the overload where that is not the default."""
+    found = set()
+    for entry in torch.library._impls:
+        if entry.startswith("aten/"):
+            _, name, key = entry.split("/")
+            if _COMPUTING.fullmatch(key) and not key.endswith("CUDA"):
+                found.add(name.removesuffix(".default"))
+    return found
+
+
+def check(recording: Recording) -> None:
+    """`Fallback` where the graph, or a formula of its gradients, may call such a kernel."""
+    replaced = names()
+    if not replaced:
+        return
+    if recording.is_training:
+        raise Fallback("unsupported", f"gradients while the kernel of aten.{min(replaced)} is replaced")
+    for op in recording.ops:
+        if op.schema.removeprefix("aten.").removesuffix(".default") in replaced:
+            raise Fallback("unsupported", f"the kernel of {op.schema} is replaced", op.location)

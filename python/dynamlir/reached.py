@@ -1,0 +1,92 @@
+"""What gradients have a history that leads to, where nothing of that comes back.
+
+The gradient of a frozen convolution is made of its tangent and its weight, but in eager its history leads to the
+input as well: the formula takes it. So it requires a gradient, which a penalty on it counts on, and what comes back is
+nothing or zeros. Torch says which, on fakes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import interruptions, replay
+from .fakes import quiet_fakes
+from .recording import Recording
+from .tracing import fresh_fake_mode
+
+Reached = dict[int, bool]
+"""Inputs and tangents by their numbers, and of each whether zeros come back, and not nothing."""
+
+
+class Reaching:
+    """What the gradients of a recording lead to, by what requires a gradient."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._found: dict[tuple[int, ...], list[Reached]] = {}
+        self._lock = threading.Lock()
+
+    def complete(
+        self,
+        gradients: list[torch.Tensor],
+        wanted: Sequence[bool],
+        known: dict[int, torch.Tensor],
+        orders: Sequence[Sequence[int]],
+    ) -> None:
+        """Give those gradients the history that they have in eager which have none. ``known`` are the inputs and
+        tangents, of which ``orders`` names the latter."""
+        without = [at for at, gradient in enumerate(gradients) if wanted[at] and not gradient.requires_grad]
+        requiring = tuple(sorted(number for number, tensor in known.items() if tensor.requires_grad))
+        if not without or not requiring or self._recording.device not in (None, torch.device("cpu")):
+            return
+        with self._lock:
+            found = self._found.get(requiring)
+            if found is None:
+                found = self._found[requiring] = _find(self._recording, known, orders)
+        for at in without:
+            if at < len(found) and found[at]:
+                numbers = list(found[at])
+                _Leads.apply([gradients[at]], [found[at][number] for number in numbers], *map(known.get, numbers))
+
+
+def _find(recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]) -> list[Reached]:
+    try:
+        with quiet_fakes(), fresh_fake_mode():
+            fakes = {number: _fake(tensor) for number, tensor in known.items()}
+            leaves = {number: fake for number, fake in fakes.items() if fake.requires_grad}
+            gradients = replay.gradients(recording, fakes, orders)
+            return [_leads_to(gradient, leaves) for gradient in gradients]
+    except Exception as error:  # what the fakes refuse is not known: as if there were nothing
+        interruptions.pass_on(error)
+        return []
+
+
+def _fake(tensor: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _leads_to(gradient: torch.Tensor, leaves: dict[int, torch.Tensor]) -> Reached:
+    if not gradient.requires_grad:
+        return {}
+    tangent = torch.ones_like(gradient)
+    found = torch.autograd.grad(gradient, list(leaves.values()), tangent, retain_graph=True, allow_unused=True)
+    return {number: given is not None for number, given in zip(leaves, found)}
+
+
+class _Leads(torch.autograd.Function):
+    """Gives a tensor a history by which nothing, or zeros, come back."""
+
+    @staticmethod
+    def forward(ctx: Any, results: list[torch.Tensor], zeros: list[bool], *inputs: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.zeros = [tensor.new_zeros(()).expand(tensor.shape) if own else None for own, tensor in zip(zeros, inputs)]
+        return results[0]
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: torch.Tensor) -> Any:
+        return None, None, *(None if zero is None else zero.clone() for zero in ctx.zeros)

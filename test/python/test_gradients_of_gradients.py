@@ -1,0 +1,128 @@
+"""What gradients of compiled graphs promise to those who differentiate them: that they require a gradient where eager's
+do, and that a user's backward gets the sum of all that reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import pytest
+import torch
+from both import DOORS
+from torch import Tensor, nn
+from torch.autograd import Function
+
+pytestmark = pytest.mark.native
+
+LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "convolution": (lambda: nn.Conv1d(2, 3, 2), (2, 2, 5)),
+    "transposed": (lambda: nn.ConvTranspose2d(1, 2, 2), (1, 1, 3, 3)),
+    "norm": (lambda: nn.BatchNorm1d(3).eval(), (4, 3)),
+    "relu": (nn.ReLU, (4,)),
+    "pool": (lambda: nn.MaxPool1d(2), (1, 4)),
+    "linear": (lambda: nn.Linear(3, 2), (4, 3)),
+    "two": (lambda: nn.Sequential(nn.Conv1d(1, 1, 1), nn.Linear(3, 2)), (1, 1, 3)),
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh(quiet: None) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", LAYERS)
+def test_penalty_on_what_is_frozen(name: str, door: str) -> None:
+    make, shape = LAYERS[name]
+    layer = make().requires_grad_(False)
+    found: list[Any] = []
+    for f in (layer, DOORS[door](layer)):
+        x = torch.ones(shape, requires_grad=True)
+        (g,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        again = torch.autograd.grad(g.square().sum(), x, allow_unused=True)[0] if g.requires_grad else "none"
+        found.append((g.requires_grad, again))
+    assert found[0][0] == found[1][0]
+    torch.testing.assert_close(found[1][1], found[0][1]) if isinstance(found[0][1], Tensor) else None
+    assert isinstance(found[0][1], Tensor) == isinstance(found[1][1], Tensor)
+
+
+def of(backward: Callable[[Any, Tensor], Tensor], forward: Callable[[Tensor], Tensor] = torch.sign) -> Any:
+    """A function that keeps what it is given."""
+
+    class Made(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return forward(x)
+
+    def own(ctx: Any, gradient: Tensor) -> Tensor:
+        return backward(ctx.saved_tensors[0], gradient)
+
+    Made.backward = staticmethod(own)  # type: ignore[method-assign]
+    return Made
+
+
+def filled(x: Tensor, g: Tensor) -> Tensor:
+    out = torch.zeros_like(g)
+    out[1:] = 3 * g[:-1]
+    return out
+
+
+def affine(x: Tensor, g: Tensor) -> Tensor:
+    out = torch.ones_like(g)
+    out[1:] = g[1:]
+    return out
+
+
+LINEAR: dict[str, Any] = {
+    "straight through": of(lambda x, g: g),
+    "reversed": of(lambda x, g: -0.5 * g),
+    "masked": of(lambda x, g: g * (x.abs() <= 1)),
+    "chosen": of(lambda x, g: torch.where(x > 0, g, torch.zeros_like(g))),
+    "filled": of(lambda x, g: g.masked_fill(x > 1, 0)),
+    "sigmoid": of(lambda x, g: torch.ops.aten.sigmoid_backward(g, x)),
+    "summed": of(lambda x, g: (g.sum() * x + g.flip(0)) / 2),
+    "joined": of(lambda x, g: torch.cat([g[:1], g[1:] * 2])),
+    "written": of(filled),
+    "nothing": of(lambda x, g: torch.zeros_like(g)),
+}
+OTHERS: dict[str, Any] = {
+    "clipped": of(lambda x, g: g.clamp(-1, 1)),
+    "clipped in place": of(lambda x, g: g.clone().clamp_(-1, 1)),
+    "sign": of(lambda x, g: g.sign()),
+    "normed": of(lambda x, g: g / (g.norm() + 1e-6)),
+    "squared": of(lambda x, g: g * g),
+    "shifted": of(lambda x, g: g + 1),
+    "from one": of(lambda x, g: 1 - g),
+    "constant": of(lambda x, g: torch.ones_like(g)),
+    "chosen": of(lambda x, g: torch.where(x > 0, g, torch.ones_like(g))),
+    "chosen by number": of(lambda x, g: torch.where(x > 0, g, 1.0)),
+    "by itself": of(lambda x, g: torch.where(g > 0, g, torch.zeros_like(g))),
+    "filled": of(lambda x, g: g.masked_fill(x > 1, 2)),
+    "affine": of(affine),
+    "rounded": of(lambda x, g: (g * 4).round() / 4),
+}
+
+
+@pytest.mark.parametrize("name", [*LINEAR, *(f"not {name}" for name in OTHERS)])
+def test_backward_gets_the_sum(name: str) -> None:
+    function = LINEAR[name] if name in LINEAR else OTHERS[name.removeprefix("not ")]
+
+    def f(x: Tensor) -> Tensor:
+        return (x.sin() * function.apply(x * 2)).sum()
+
+    def use(f: Callable[[Tensor], Tensor]) -> Tensor:
+        x = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+        loss = f(x)
+        (g,) = torch.autograd.grad(loss, x, create_graph=True)
+        (loss + 0.7 * (g * g).sum()).backward()
+        assert x.grad is not None
+        return x.grad
+
+    expected = use(f)
+    for door in DOORS.values():
+        dynamlir.reset()
+        torch.testing.assert_close(use(door(f)), expected)
+        assert (not dynamlir.counters()["fallbacks"]) == (name in LINEAR)
