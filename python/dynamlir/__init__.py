@@ -121,7 +121,8 @@ def load(
     dumped all the same, down to LLVM IR. A text of several entries is for `load_entries`.
 
     An entry with ``dynamo.vjp`` trains: where grad mode is on and an input that has a gradient requires one, its
-    outputs have a history, of which the entry that it names computes the gradients. The two are one program here.
+    outputs have a history, of which the entry that it names computes the gradients. The two are one program here. One
+    with ``dynamo.vjps`` is several nodes of autograd's graph, and names an entry for each.
     """
     if isinstance(path, (str, os.PathLike)) and os.path.isdir(path):
         from .exported import files
@@ -130,9 +131,8 @@ def load(
             raise ValueError(f"{os.fspath(path)} is a folder: an exported program, which has no stage and no dump")
         return files.load(os.fspath(path))
     entries = _load(path, stage, dump)
-    for vjp in [executable.vjp for executable in entries.values()]:
-        if vjp is not None:
-            entries.pop(vjp, None)
+    for vjp in [vjp for executable in entries.values() for vjp in executable.vjps]:
+        entries.pop(vjp, None)
     if len(entries) > 1:
         names = ", ".join(entries)
         raise ValueError(f"{os.fspath(path)} has the entries {names}: dynamlir.load_entries gives them by name")

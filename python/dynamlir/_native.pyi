@@ -46,7 +46,7 @@ class TraceBuilder:
     def device(self, device: str) -> None: ...
     def libraries(self, folders: Sequence[str]) -> None: ...
     def random(self) -> None: ...
-    def order(self, order: int) -> None: ...
+    def order(self, order: int, path: Sequence[int]) -> None: ...
     def symbols(self, sizes: Sizes, bound: Sequence[tuple[int, int]]) -> None: ...
     def input(
         self,
@@ -88,25 +88,33 @@ class Executable:
         """The sizes that it has been run for, the last used ones first; None where sizes are numbers."""
 
     @property
-    def vjp(self) -> str | None:
-        """The name of the entry that computes its gradients."""
+    def vjps(self) -> list[str]:
+        """The names of the entries that compute its gradients, by node of autograd's graph."""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes it has in autograd's graph: none where it does not train."""
 
     def report(self) -> dict[str, Any]:
         """What compiling did.
 
-        Of one that trains, ``vjp`` is the report of its gradients, ``saved`` the bytes of each value that is kept for
+        Of one that trains, ``vjp`` is the report of its gradients, ``nodes`` how many nodes of autograd's graph have
+        them, ``saved`` the bytes of each value that is kept for
         them, ``saved_bytes`` their sum, ``recomputed`` how many operations are computed again.
         """
 
     def differentiate_again(
         self,
+        node: int,
         function: Callable[
-            [dict[int, Tensor], list[Tensor | None], list[bool], Tensor | None], Sequence[Tensor | None]
+            [dict[int, Tensor], list[Tensor | None], list[bool], Tensor | None, list[int], list[Tensor]],
+            Sequence[Tensor | None],
         ],
     ) -> None:
-        """Say what computes gradients that are differentiated in turn, from inputs by their numbers, tangents, which
-        gradients are wanted, and the state of torch's generator before a call that draws by torch's operators alone.
-        Ignored by what does not train."""
+        """Say what computes gradients of a node that are differentiated in turn, from inputs by their numbers,
+        tangents, which gradients are wanted, the state of torch's generator before a call that draws by torch's
+        operators alone, the values of symbols, and what the node takes from other nodes. Ignored by what does not
+        train."""
 
     def arguments(self) -> list[tuple[int | None, str, list[int], list[int]]]:
         """Of each input, its number, element type, sizes and strides.

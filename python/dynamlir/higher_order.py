@@ -3,6 +3,9 @@
 The gradients of a graph are a function of its inputs and of the tangents of its results. That function is compiled from
 the same recording, with ``dynamo.order = 2``, as a graph that trains: so its gradients are there, and for theirs it
 is compiled with 3, and so on. Where that cannot be, torch's own operators run the recording, and torch differentiates.
+
+Where a graph is several nodes of autograd's graph, the gradients of each are such a function, of what the node takes
+from others as well.
 """
 
 from __future__ import annotations
@@ -32,12 +35,30 @@ _MOST = 16
 """For so many sizes the gradients that are differentiated are kept."""
 
 
-class Gradients:
-    """The gradients of a graph as a function that has gradients.
+def attach(
+    executable: Any,
+    recording: Recording,
+    settings: Options,
+    name: str,
+    numbers: Sequence[int | None] | None = None,
+    tangents: Sequence[tuple[int, ...]] = (),
+    first: report.CompileReport | None = None,
+) -> None:
+    """Let the gradients of a compiled graph be differentiated in turn, those of each of its nodes; for the rest see
+    `Gradients`."""
+    for node in range(executable.nodes):
+        alone = executable.nodes == 1
+        following = Gradients(recording, settings, name, numbers, tangents, first, node, alone)
+        executable.differentiate_again(node, following)
 
-    Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then its tangents, then
-    those of its gradients, and so on. The keys of the random numbers that it drew have None, and are kept by its node.
-    Where torch's operators drew them the node keeps the generator's state, and torch runs all of it once more.
+
+class Gradients:
+    """The gradients of a node of a graph as a function that has gradients.
+
+    Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then the tangents of the
+    node and what it takes from others, then those of its gradients, and so on. The keys of the random numbers that it
+    drew have None, and are kept by its node. Where torch's operators drew them the node keeps the generator's state,
+    and torch runs all of it once more.
     """
 
     def __init__(
@@ -48,13 +69,19 @@ class Gradients:
         numbers: Sequence[int | None] | None = None,
         tangents: Sequence[tuple[int, ...]] = (),
         first: report.CompileReport | None = None,
+        node: int = 0,
+        alone: bool = True,
     ) -> None:
         """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones,
-        ``first`` is what became of the recording itself."""
+        ``first`` is what became of the recording itself, ``node`` which node, ``alone`` whether there are no others."""
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
-        self._recording = dataclasses.replace(recording, ops=again, order=self._order)
+        path = (*recording.path, node)
+        self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
         self._reaching = reached.Reaching(self._recording)
+        self._node = node
+        self._whole = alone and not any(path)
+        """Whether it is the gradients of all of what was recorded."""
         self._settings = settings
         self._name = name if recording.order > 1 else name + _NAMED
         self._numbers = numbers
@@ -75,23 +102,26 @@ class Gradients:
         wanted: list[bool],
         state: torch.Tensor | None = None,
         values: Sequence[int] = (),
+        taken: Sequence[torch.Tensor] = (),
     ) -> list[torch.Tensor | None]:
         """The gradients that are wanted, None for others. ``inputs`` by their places among those of the graph,
         ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
-        symbols, where sizes vary."""
+        symbols, where sizes vary, ``taken`` what the node takes from others."""
         if self._first.varying is not None:
             if self._draws_by_torch and not self._draws_again(state):
                 raise RuntimeError(_DRAWS_OTHERS)
             symbols, bound = self._first.varying
-            return self._at(tuple(symbols.all_values(list(values), bound)))(inputs, tangents, wanted, state)
+            at = self._at(tuple(symbols.all_values(list(values), bound)))
+            return at(inputs, tangents, wanted, state, taken=taken)
         if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
         known = {
             at if self._numbers is None or at is None else self._numbers[at]: tensor for at, tensor in inputs.items()
         }
         first = len(self._recording.inputs) + sum(map(len, self._tangents))
-        known.update((first + at, tangent) for at, tangent in enumerate(tangents) if tangent is not None)
-        own = tuple(range(first, first + len(tangents)))
+        beside = [*tangents, *taken]
+        known.update((first + at, tensor) for at, tensor in enumerate(beside) if tensor is not None)
+        own = tuple(range(first, first + len(beside)))
         foreign = next(filter(None, map(foreign_kind, tangents)), None)
         if self._draws_again(state) and self._event is None:
             self._event = reasons.note("random-state", "its gradients are differentiated, and torch draws its numbers")
@@ -100,12 +130,15 @@ class Gradients:
             arguments = [_argument(known, *described) for described in executable.arguments()]
             gradients = _with_history(executable, arguments, executable(*arguments))
             tensors = {number: tensor for number, tensor in known.items() if number is not None}
-            self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own])
+            if self._whole:
+                self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own])
         elif self._recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
         else:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
+            if not self._whole:
+                raise RuntimeError(f"{_SEVERAL_NODES} ({event})")
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
             with _drawing_from(state):
@@ -119,7 +152,8 @@ class Gradients:
         with self._lock:
             known = self._sized.get(values)
             if known is None:
-                known = Gradients(sizes.at(self._first, values), self._settings, self._name.removesuffix(_NAMED))
+                numeric, name = sizes.at(self._first, values), self._name.removesuffix(_NAMED)
+                known = Gradients(numeric, self._settings, name, node=self._node, alone=self._whole)
                 self._sized[values] = known
                 if len(self._sized) > _MOST:
                     self._sized.popitem(last=False)
@@ -157,8 +191,7 @@ class Gradients:
         report.add(made)
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
-        following = Gradients(self._recording, self._settings, self._name, numbers, [*self._tangents, own])
-        executable.differentiate_again(following)
+        attach(executable, self._recording, self._settings, self._name, numbers, [*self._tangents, own])
         return executable
 
     def _drawing(self, made: report.CompileReport) -> str | None:
@@ -208,6 +241,11 @@ def _with_history(
         gradient if any(given[at] for at in own) else gradient.detach() for gradient, own in zip(gradients, sources)
     ]
 
+
+_SEVERAL_NODES = (
+    "trying to differentiate twice a compiled graph of several results, whose second gradients cannot be compiled: "
+    "compute the gradients without create_graph=True, or run the function as plain Python"
+)
 
 _DRAWS_OTHERS = (
     "trying to differentiate twice a compiled graph that draws random numbers, which would draw others: compute the "

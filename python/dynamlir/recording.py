@@ -195,6 +195,8 @@ class Recording:
     """How many there are."""
     order: int = 1
     """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
+    path: tuple[int, ...] = ()
+    """Of which node's gradients, for each order but the last: where a graph is several nodes of autograd's graph."""
     varying: Varying | None = None
     """None where all sizes are numbers."""
     cut: tuple[Plan, Layouts] | None = None
@@ -299,7 +301,7 @@ class Recording:
         if self.has_random:
             builder.random()
         if self.order > 1:
-            builder.order(self.order)
+            builder.order(self.order, self.path)
         if varying is not None:
             builder.symbols(*varying)
         for record in self.inputs:
@@ -353,7 +355,7 @@ class Builder(Protocol):
     def libraries(self, folders: Sequence[str]) -> None: ...
 
     def random(self) -> None: ...
-    def order(self, order: int) -> None: ...
+    def order(self, order: int, path: Sequence[int]) -> None: ...
     def symbols(self, sizes: Any, bound: Sequence[tuple[int, int] | None]) -> None: ...
 
     def input(

@@ -28,7 +28,7 @@ class Variant:
         self.recording = recording
         self.executable = executable
         self._captures = recording.captures
-        self.trains = getattr(executable, "vjp", None) is not None
+        self.trains = bool(getattr(executable, "nodes", 0))
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
         consts = enumerate(output.const for output in recording.outputs)
         self._sizes: list[tuple[int, Any]] = [(at, size) for at, size in consts if isinstance(size, torch.SymInt)]

@@ -27,7 +27,8 @@ module {
   }
   func.func @main_vjp(%x: tensor<4x8xf32>, %b: tensor<4x8xf32>, %ta: tensor<4x8xf32> {dynamo.tangent = 0 : i64},
                       %tb: tensor<4x8xf32> {dynamo.tangent = 1 : i64})
-      -> (tensor<4x8xf32> {dynamo.gradient = 0 : i64}, tensor<4x8xf32> {dynamo.gradient = 1 : i64})
+      -> (tensor<4x8xf32> {dynamo.gradient = 0 : i64, dynamo.reached = array<i64: 0>},
+          tensor<4x8xf32> {dynamo.gradient = 1 : i64, dynamo.reached = array<i64: 1>})
       attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>]} {
     %0 = dynamo.mul %ta, %x : tensor<4x8xf32>
     %1 = dynamo.add %0, %0 : tensor<4x8xf32>
@@ -293,7 +294,10 @@ REFUSED = {
         TWO.replace("dynamo.gradient = 1", "dynamo.gradient = 0"),
         r"@main_vjp has two gradients of argument 0",
     ),
-    "no gradient": (TWO.replace("{dynamo.gradient = 1 : i64}", ""), r"not all of its results are gradients"),
+    "no gradient": (
+        TWO.replace("{dynamo.gradient = 1 : i64, dynamo.reached = array<i64: 1>}", ""),
+        r"not all of its results are gradients",
+    ),
     "what is written is saved": (
         WRITES.replace("dynamo.saved = 0", "dynamo.saved = 1")
         .replace(

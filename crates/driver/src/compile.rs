@@ -130,7 +130,7 @@ fn compile_module(
     }
     let from = specialise(session, module, from, options, &dumper, &mut report, check)?;
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
-    let planned = plans(module_op(module), &report)?;
+    let planned = plans(module_op(module))?;
     if is_gpu {
         alignment::note(module_op(module), planned.iter().map(|(_, (plan, _), _)| plan));
     }
@@ -197,13 +197,10 @@ fn specialise<'a>(
 }
 
 /// The name, plan and report of each entry.
-fn plans(module: Op, made: &Report) -> Result<Vec<(String, OpenPlan, EntryReport)>, Error> {
+fn plans(module: Op) -> Result<Vec<(String, OpenPlan, EntryReport)>, Error> {
     let planned = |entry: Op| {
-        let (mut plan, open) = plan::read(module, entry)?;
+        let (plan, open) = plan::read(module, entry)?;
         let (name, report) = (entry.symbol().unwrap_or_default(), EntryReport::of(entry, &plan));
-        if let Some(derivative) = &mut plan.derivative {
-            derivative.depends = made.flows.get(&name).filter(|flows| flows.len() == plan.results.len()).cloned();
-        }
         Ok((name, (plan, open), report))
     };
     let planned: Vec<_> = entries(module).into_iter().map(planned).collect::<Result<_, Error>>()?;

@@ -4,7 +4,6 @@
 //! - [`alignment`]: at what multiples the arguments of kernels lie,
 //! - [`cache`]: kernels compiled before in this process,
 //! - [`detect`]: at which stage a text is,
-//! - [`flow`]: what gradients depend on,
 //! - [`gpu`]: kernels for a GPU,
 //! - [`kernels`]: what reports say of each kernel,
 //! - [`memory`]: how much of a plan's workspace lives at a time,
@@ -22,7 +21,6 @@ pub mod cache;
 pub mod compile;
 pub mod detect;
 mod error;
-pub mod flow;
 pub mod gpu;
 pub mod kernels;
 pub mod memory;

@@ -55,7 +55,7 @@ pub fn read(module: Op, main: Op) -> Result<OpenPlan, Error> {
     let all = outputs.into_iter().enumerate().map(|(i, attr)| output(attr, i, &mut reader.opened));
     reader.plan.outputs = all.collect::<Result<_, _>>()?;
     effects::read(main, &mut reader.plan)?;
-    training::read(main, &mut reader.plan)?;
+    training::read(main, &mut reader.plan, &mut reader.opened)?;
     Ok((reader.plan, reader.opened.open))
 }
 

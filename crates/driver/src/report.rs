@@ -34,8 +34,6 @@ pub struct Report {
     pub unscheduled: BTreeMap<String, String>,
     /// How many of the kernels had been compiled before in this process.
     pub kernels_reused: usize,
-    /// What the results of derivatives depend on, where that was seen: see [`crate::flow`].
-    pub flows: BTreeMap<String, Vec<Vec<usize>>>,
 }
 
 /// What a call of one entry does.

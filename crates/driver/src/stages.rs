@@ -60,9 +60,6 @@ pub fn advance(
         if stage.name == "prims" {
             before = Some(crate::report::aten_calls(module_op(module)));
         }
-        if stage.name == "kernels" {
-            report.flows = crate::flow::of_derivatives(module_op(module));
-        }
         if let Some(pipeline) = stage.pipeline() {
             let start = Instant::now();
             session.run_timed(module, &pipeline, &mut |pass, seconds| report.time_pass(pass, seconds))?;

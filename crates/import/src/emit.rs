@@ -90,6 +90,9 @@ impl<'t> Writer<'t> {
             }
             if trace.order > 1 {
                 ops::ORDER.set(func, trace.order);
+                if trace.path.iter().any(|node| *node != 0) {
+                    ops::PATH.set(func, &trace.path);
+                }
             }
             for (positions, attribute) in [(differentiable, ops::DIFFERENTIABLE), (without_grad, ops::WITHOUT_GRAD)] {
                 if !positions.is_empty() {

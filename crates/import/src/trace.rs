@@ -143,6 +143,8 @@ pub struct Trace {
     pub random: bool,
     /// How often it is differentiated, where that is more than once.
     pub order: i64,
+    /// Of which node, for each order but the last.
+    pub path: Vec<i64>,
     /// The symbols in its sizes.
     pub symbols: Vec<SizeSymbol>,
     /// What holds of them in each call.

@@ -30,8 +30,8 @@ pub struct Executable {
     node: Option<Node>,
     report: Arc<Report>,
     entry: EntryReport,
-    /// What the entry does that computes the gradients.
-    vjp: Option<EntryReport>,
+    /// What the entries do that compute the gradients, by node.
+    vjps: Vec<EntryReport>,
 }
 
 /// An input's number, element type, sizes and strides.
@@ -79,19 +79,21 @@ impl Executable {
         let Compiled { entries, mut report } = compiled;
         let ready: Vec<_> = entries.into_iter().map(|entry| ready(py, entry)).collect::<PyResult<_>>()?;
         let nodes: Vec<_> = ready.iter().map(|entry| node(py, entry, &ready)).collect::<PyResult<_>>()?;
-        let vjps: Vec<_> = ready.iter().map(|(_, inner, ..)| vjp_of(inner, &ready).map(|(_, _, entry, _)| entry.clone())).collect();
+        let of_nodes =
+            |(_, inner, ..): &Ready| vjps_of(inner, &ready).into_iter().flatten().map(|(_, _, entry, _)| entry.clone()).collect();
+        let vjps: Vec<Vec<EntryReport>> = ready.iter().map(of_nodes).collect();
         report.time("load", start.elapsed().as_secs_f64());
         let report = Arc::new(report);
         let together = ready.into_iter().zip(nodes).zip(vjps);
-        let executable = |(((name, inner, entry, instances), node), vjp): ((Ready, _), _)| {
-            (name, Self { inner, instances, node, report: Arc::clone(&report), entry, vjp })
+        let executable = |(((name, inner, entry, instances), node), vjps): ((Ready, _), _)| {
+            (name, Self { inner, instances, node, report: Arc::clone(&report), entry, vjps })
         };
         Ok(together.map(executable).collect())
     }
 
-    /// The name of the entry that computes its gradients.
-    pub fn vjp_entry(&self) -> Option<&str> {
-        self.inner.plan().training.as_ref().map(|training| &training.vjp[..])
+    /// The names of the entries that compute its gradients, by node.
+    pub fn vjp_entries(&self) -> &[String] {
+        self.inner.plan().training.as_ref().map(|training| &training.vjps[..]).unwrap_or_default()
     }
 
     /// Runs it, as a node of autograd's graph where gradients are wanted. `input` gives the objects of the tensors; these are
@@ -175,10 +177,10 @@ fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
     Ok((name, inner, report, instances))
 }
 
-/// The entry among all of them that computes the gradients of one.
-fn vjp_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Option<&'a Ready> {
-    let training = of.plan().training.as_ref()?;
-    entries.iter().find(|(name, ..)| *name == training.vjp)
+/// The entries among all of them that compute the gradients of one, by node; None for those that there are not.
+fn vjps_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Vec<Option<&'a Ready>> {
+    let named = |vjp: &String| entries.iter().find(|(name, ..)| name == vjp);
+    of.plan().training.iter().flat_map(|training| training.vjps.iter().map(named)).collect()
 }
 
 /// The node of an entry, where gradients of it are computed.
@@ -191,10 +193,14 @@ fn node(py: Python<'_>, entry: &Ready, entries: &[Ready]) -> PyResult<Option<Nod
             None => Ok(None),
         };
     };
-    let vjp = vjp_of(inner, entries).ok_or_else(|| error(format!("@{} is no entry", training.vjp)))?;
+    let vjps = vjps_of(inner, entries);
+    if let Some(at) = vjps.iter().position(Option::is_none) {
+        return Err(error(format!("@{} is no entry", training.vjps[at])));
+    }
     let graph = |(_, first, _, instances): &Ready| Graph { first: Arc::clone(first), instances: instances.clone() };
-    let pair = Differentiable::new(torch::init(py)?, graph(entry), graph(vjp)).map_err(|what| error(what.to_string()))?;
-    Node::new(py, pair).map(Some)
+    let backward = vjps.into_iter().flatten().map(graph).collect();
+    let all = Differentiable::new(torch::init(py)?, graph(entry), backward).map_err(|what| error(what.to_string()))?;
+    Node::new(py, all).map(Some)
 }
 
 #[pymethods]
@@ -224,18 +230,27 @@ impl Executable {
         let about = self.inner.about().clone();
         if let Some(name) = name {
             if let Some(node) = &self.node {
-                node.training().backward().about().name.get_or_init(|| format!("{name}, gradients"));
+                for part in node.training().nodes() {
+                    part.backward().about().name.get_or_init(|| format!("{name}, gradients"));
+                }
             }
             about.name.get_or_init(|| name);
         }
         Times { about }
     }
 
-    /// Says what computes gradients that are differentiated in turn: `f(inputs by number, tangents, wanted, state)`. Ignored by what does not train.
-    fn differentiate_again(&self, function: Py<PyAny>) {
-        if let Some(node) = &self.node {
-            node.differentiate_again(function);
+    /// Says what computes gradients of a node that are differentiated in turn: `f(inputs by number, tangents, wanted, state, sizes, taken)`.
+    /// Ignored by what does not train.
+    fn differentiate_again(&self, node: usize, function: Py<PyAny>) {
+        if let Some(own) = &self.node {
+            own.differentiate_again(node, function);
         }
+    }
+
+    /// How many nodes it has in autograd's graph.
+    #[getter]
+    fn nodes(&self) -> usize {
+        self.node.as_ref().map_or(0, |node| node.training().nodes().len())
     }
 
     /// Of each input, its number, element type, sizes and strides. Of a graph that computes gradients, the numbers are those of the inputs of the graph
@@ -261,17 +276,19 @@ impl Executable {
         self.inner.plan().sources.clone()
     }
 
-    /// The name of the entry that computes its gradients.
-    #[getter(vjp)]
-    fn vjp_name(&self) -> Option<&str> {
-        self.vjp_entry()
+    /// The names of the entries that compute its gradients, by node.
+    #[getter]
+    fn vjps(&self) -> Vec<String> {
+        self.vjp_entries().to_vec()
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = self.report_of(py, &self.inner, &self.entry)?;
-        if let (Some(node), Some(entry)) = (&self.node, &self.vjp) {
-            dict.set_item("vjp", self.report_of(py, node.training().backward(), entry)?)?;
-            let saved: Vec<usize> = node.training().saved_bytes().collect();
+        let dict = self.report_of(py, &[(&self.inner, &self.entry)])?;
+        if let Some(node) = self.node.as_ref().filter(|_| !self.vjps.is_empty()) {
+            let parts: Vec<_> = node.training().nodes().iter().map(|part| part.backward()).zip(&self.vjps).collect();
+            dict.set_item("vjp", self.report_of(py, &parts)?)?;
+            dict.set_item("nodes", parts.len())?;
+            let saved: Vec<usize> = node.training().saved_bytes();
             dict.set_item("saved_bytes", saved.iter().sum::<usize>())?;
             dict.set_item("saved", saved)?;
             dict.set_item("recomputed", self.entry.recomputed)?;
@@ -281,8 +298,8 @@ impl Executable {
 }
 
 impl Executable {
-    /// What compiling did for the whole text, and what a call of one entry does.
-    fn report_of<'py>(&self, py: Python<'py>, inner: &runtime::Executable, entry: &EntryReport) -> PyResult<Bound<'py, PyDict>> {
+    /// What compiling did for the whole text, and what a call of these entries does.
+    fn report_of<'py>(&self, py: Python<'py>, parts: &[(&runtime::Executable, &EntryReport)]) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let stages = PyDict::new(py);
         for (name, seconds) in &self.report.seconds {
@@ -299,19 +316,20 @@ impl Executable {
         dict.set_item("kernels_reused", self.report.kernels_reused)?;
         dict.set_item("unscheduled", self.report.unscheduled.clone())?;
         let launched = PyList::empty(py);
-        for kernel in &entry.launched {
+        for kernel in parts.iter().flat_map(|(_, entry)| &entry.launched) {
             let lines: Vec<&String> = kernel.lines.iter().collect();
             launched.append((&kernel.name, kernel.launches, kernel.bytes, lines))?;
         }
         dict.set_item("launched", launched)?;
-        dict.set_item("launches", entry.launches)?;
-        dict.set_item("workspace_bytes", entry.workspace_bytes)?;
-        dict.set_item("live_bytes", entry.live_bytes)?;
+        let most = |bytes: fn(&EntryReport) -> usize| parts.iter().map(|(_, entry)| bytes(entry)).max().unwrap_or_default();
+        dict.set_item("launches", parts.iter().map(|(_, entry)| entry.launches).sum::<usize>())?;
+        dict.set_item("workspace_bytes", most(|entry| entry.workspace_bytes))?;
+        dict.set_item("live_bytes", most(|entry| entry.live_bytes))?;
         dict.set_item("generated", self.report.generated.clone())?;
         dict.set_item("ops_generated", self.report.generated.values().sum::<usize>())?;
         dict.set_item("ops_extern", self.report.extern_ops.values().sum::<usize>())?;
         let externs = PyList::empty(py);
-        for report in inner.extern_reports() {
+        for report in parts.iter().flat_map(|(inner, _)| inner.extern_reports()) {
             let entry = PyDict::new(py);
             entry.set_item("schema", &report.schema)?;
             entry.set_item("route", report.route.to_string())?;

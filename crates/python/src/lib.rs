@@ -40,9 +40,9 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     guarded(|| {
         let compiled =
             py.detach(|| dynamlir_driver::compile_trace(trace.trace(), &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
-        // The entry that computes gradients belongs to the other.
+        // The entries that compute gradients belong to the other.
         let mut entries = Executable::load(py, compiled)?;
-        let vjps: Vec<String> = entries.iter().filter_map(|(_, entry)| entry.vjp_entry().map(str::to_owned)).collect();
+        let vjps: Vec<String> = entries.iter().flat_map(|(_, entry)| entry.vjp_entries().to_vec()).collect();
         entries.retain(|(name, _)| !vjps.contains(name));
         let [(_, executable)] = <[_; 1]>::try_from(entries).map_err(|_| NativeError::new_err("a trace has one entry"))?;
         Ok(executable)

@@ -224,15 +224,25 @@ impl Executable {
     }
 
     /// The outputs of a run that gave these results, made under the thread's own grad mode.
-    pub fn outputs(&self, results: Results, inputs: &[TensorRef<'_>]) -> Result<Outputs, RunError> {
-        outputs::build(self.abi, &self.plan, &self.program, results, inputs).map_err(|error| RunError::AfterCommit(error.into()))
+    /// Some `views` may have been made before ([`Executable::view`]), by the positions of their outputs.
+    pub fn outputs(&self, results: Results, views: &[(usize, OwnedTensor)], inputs: &[TensorRef<'_>]) -> Result<Outputs, RunError> {
+        outputs::build(self.abi, &self.plan, &self.program, (results, views), inputs).map_err(|error| RunError::AfterCommit(error.into()))
+    }
+
+    /// The view that an output is, of a run that gave these results; None of one that is no view. It is made under the thread's own grad
+    /// mode.
+    pub fn view(&self, output: usize, results: &Results, inputs: &[TensorRef<'_>]) -> Result<Option<OwnedTensor>, TorchError> {
+        if output >= self.plan.outputs.len() {
+            return Ok(None);
+        }
+        outputs::view(self.abi, &self.plan, &self.program, output, (results, inputs))
     }
 
     fn finish(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>]) -> Result<Outputs, TorchError> {
         if self.program.plain_outputs {
             return outputs::plain(&self.plan, &self.program, workspace);
         }
-        outputs::build(self.abi, &self.plan, &self.program, self.results(workspace, inputs)?, inputs)
+        outputs::build(self.abi, &self.plan, &self.program, (self.results(workspace, inputs)?, &[]), inputs)
     }
 
     fn results(&self, workspace: &mut Workspace, _: &[TensorRef<'_>]) -> Result<Results, TorchError> {

@@ -43,6 +43,8 @@ pub enum Number {
     High(usize),
     /// Of the view that an output is.
     Output(usize, Part),
+    /// Of the layout of what nodes hand to one another.
+    Crossing(usize, Part),
 }
 
 /// Where a symbol's value is found, and which values it may have.
@@ -187,6 +189,7 @@ fn put(plan: &mut Plan, number: &Number, value: i64) -> Option<Result<(), PlanEr
             let Step::CheckRange { low, high, .. } = plan.steps.get_mut(*step)? else { return None };
             *(if matches!(number, Number::Low(_)) { low } else { high }) = value;
         }
+        Number::Crossing(at, part) => *part.of(plan.training.as_mut()?.crossing.get_mut(*at)?)? = value,
         Number::Output(output, part) => {
             let (Output::ArgView { sizes, strides, offset, .. } | Output::ResultView { sizes, strides, offset, .. }) =
                 plan.outputs.get_mut(*output)?

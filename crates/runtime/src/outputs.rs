@@ -116,29 +116,23 @@ pub(crate) fn results(abi: &'static TorchAbi, plan: &Plan, program: &Program, wo
     Ok(results)
 }
 
-/// Builds the outputs; call it with the thread's own dispatch keys and grad mode, so that views are real views.
+/// Builds the outputs; call it with the thread's own dispatch keys and grad mode, so that views are real views. Some `views` may have been
+/// made before ([`view`]), by the positions of their outputs.
 pub(crate) fn build(
     abi: &'static TorchAbi,
     plan: &Plan,
     program: &Program,
-    mut results: Results,
+    (mut results, views): (Results, &[(usize, OwnedTensor)]),
     inputs: &[TensorRef<'_>],
 ) -> Result<Outputs, TorchError> {
     let mut outputs = Vec::with_capacity(plan.outputs.len());
     // Views first: they need their base, which a plain result output then takes away.
-    for (output, making) in plan.outputs.iter().zip(&program.making) {
+    for (at, (output, making)) in plan.outputs.iter().zip(&program.making).enumerate() {
         outputs.push(match output {
-            Output::ArgView { arg, sizes, strides, offset } => {
-                let _mode = making.enter(abi)?;
-                let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset;
-                Some(OutputValue::Tensor(inputs[*arg].as_strided(sizes, strides, offset.saturating_add(moved))?))
-            }
-            Output::ResultView { result, sizes, strides, offset } => {
-                let _mode = making.enter(abi)?;
-                let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
-                // The result's own offset was 0 when it was traced.
-                Some(OutputValue::Tensor(base.as_strided(sizes, strides, offset + base.storage_offset()?)?))
-            }
+            Output::ArgView { .. } | Output::ResultView { .. } => match views.iter().find(|(made, _)| *made == at) {
+                Some((_, made)) => Some(OutputValue::Tensor(made.as_ref().to_owned()?)),
+                None => view(abi, plan, program, at, (&results, inputs))?.map(OutputValue::Tensor),
+            },
             Output::Result(result) if *making == Making::Detached => {
                 let of = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?;
                 Some(OutputValue::Tensor(of.as_ref().detach()?))
@@ -153,6 +147,29 @@ pub(crate) fn build(
     let mut outputs: Outputs = plan.outputs.iter().zip(outputs).map(&mut take).collect::<Result<_, _>>()?;
     bases::rebase(abi, program, &mut outputs, inputs)?;
     Ok(outputs)
+}
+
+/// The view that an output is; None of one that is no view.
+pub(crate) fn view(
+    abi: &'static TorchAbi,
+    plan: &Plan,
+    program: &Program,
+    at: usize,
+    (results, inputs): (&Results, &[TensorRef<'_>]),
+) -> Result<Option<OwnedTensor>, TorchError> {
+    let _mode = program.making[at].enter(abi)?;
+    match &plan.outputs[at] {
+        Output::ArgView { arg, sizes, strides, offset } => {
+            let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset;
+            inputs[*arg].as_strided(sizes, strides, offset.saturating_add(moved)).map(Some)
+        }
+        Output::ResultView { result, sizes, strides, offset } => {
+            let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
+            // The result's own offset was 0 when it was traced.
+            base.as_strided(sizes, strides, offset + base.storage_offset()?).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// An output that is not a view; `take` hands out a result, once.

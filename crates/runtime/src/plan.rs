@@ -126,14 +126,17 @@ pub enum Base {
 /// That another plan computes the gradients of this one, and what is kept for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Training {
-    /// The name of the other's entry.
-    pub vjp: String,
-    /// The values that are the other's first inputs.
+    /// The names of the entries that compute the gradients of the nodes that the plan is in autograd's graph, in order: each comes after
+    /// those whose results it takes.
+    pub vjps: Vec<String>,
+    /// The values that these take first.
     pub saved: Vec<Saved>,
     /// The inputs that gradients are made of, in whatever way.
     pub primals: Vec<usize>,
     /// Which of `saved` are the keys of all random numbers.
     pub keys: Option<usize>,
+    /// What nodes hand to one another and nobody else sees: tensors that have no memory, which count on after the results.
+    pub crossing: Vec<Layout>,
 }
 
 /// A value that is kept until gradients are computed.
@@ -145,15 +148,28 @@ pub enum Saved {
     Arg(usize),
 }
 
-/// What a plan that computes the gradients of another takes and gives.
+/// What a gradient is the gradient of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GradientOf {
+    /// An input.
+    Input(usize),
+    /// A result of the graph, or what counts on after them.
+    Result(usize),
+    /// An output that is a view.
+    Output(usize),
+}
+
+/// What a plan that computes gradients of another takes and gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Derivative {
     /// Of each of its inputs, the result of the other whose tangent it is. Saved values are no tangents.
     pub tangents: Vec<Option<usize>>,
-    /// Of each of its results, the input of the other whose gradient it is.
-    pub gradients: Vec<usize>,
-    /// For each of its results, the inputs that it depends on, as far as that is known better than by [`crate::flow`].
-    pub depends: Option<Vec<Vec<usize>>>,
+    /// Of each of its results, what of the other it is the gradient of.
+    pub gradients: Vec<GradientOf>,
+    /// For each of its results, the results of the other whose tangents reach it; None for all that it takes.
+    pub reached: Vec<Option<Vec<usize>>>,
+    /// Which of the saved values it takes; None for all of them.
+    pub kept: Option<Vec<usize>>,
 }
 
 /// What a plan says of a kernel.

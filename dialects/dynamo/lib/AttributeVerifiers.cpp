@@ -201,21 +201,48 @@ static LogicalResult checkPositions(FunctionOpInterface function, StringRef name
   return success();
 }
 
-/// The function that computes the gradients of another takes the last outputs of that, and tangents.
-static LogicalResult checkVjp(FunctionOpInterface function, Attribute value) {
+/// A function that computes gradients of another takes what that keeps for it, and then tangents.
+static LogicalResult checkDerivative(FunctionOpInterface function, StringRef name, Attribute value, bool takesAll) {
   auto symbol = dyn_cast<FlatSymbolRefAttr>(value);
   if (!symbol)
-    return function.emitOpError() << "'dynamo.vjp' must be the symbol of a function beside it, got " << value;
+    return function.emitOpError() << "'" << name << "' must be the symbol of a function beside it, got " << value;
   auto vjp = dyn_cast_or_null<FunctionOpInterface>(SymbolTable::lookupNearestSymbolFrom(function->getParentOp(), symbol));
   if (!vjp)
-    return function.emitOpError() << "'dynamo.vjp' names " << value << ", which is not a function beside it";
+    return function.emitOpError() << "'" << name << "' names " << value << ", which is not a function beside it";
   auto saved = function->getAttrOfType<IntegerAttr>("dynamo.saved");
   if (!saved)
-    return function.emitOpError() << "'dynamo.vjp' needs 'dynamo.saved', the number of outputs that are kept for it";
+    return function.emitOpError() << "'" << name << "' needs 'dynamo.saved', the number of outputs that are kept for it";
+  int64_t taken = saved.getInt();
+  if (auto kept = vjp->getAttrOfType<DenseI64ArrayAttr>("dynamo.kept"); kept && !takesAll) {
+    taken = kept.size();
+    for (int64_t at : kept.asArrayRef())
+      if (at < 0 || at >= saved.getInt())
+        return function.emitOpError() << "'dynamo.kept' of " << value << " names kept value " << at << " of " << saved.getInt();
+  }
   for (auto [i, type] : llvm::enumerate(vjp.getArgumentTypes()))
-    if ((static_cast<int64_t>(i) < saved.getInt()) == static_cast<bool>(vjp.getArgAttr(i, "dynamo.tangent")))
-      return function.emitOpError() << "'dynamo.vjp' takes " << saved.getInt() << " saved values and then tangents, but argument " << i
-                                    << " of " << value << (vjp.getArgAttr(i, "dynamo.tangent") ? " is a tangent" : " is not a tangent");
+    if ((static_cast<int64_t>(i) < taken) == static_cast<bool>(vjp.getArgAttr(i, "dynamo.tangent")))
+      return function.emitOpError() << "'" << name << "' takes " << taken << " saved values and then tangents, but argument " << i << " of "
+                                    << value << (vjp.getArgAttr(i, "dynamo.tangent") ? " is a tangent" : " is not a tangent");
+  return success();
+}
+
+/// The functions of several nodes, each by its symbol.
+static LogicalResult checkDerivatives(FunctionOpInterface function, Attribute value) {
+  auto symbols = dyn_cast<ArrayAttr>(value);
+  if (!symbols || symbols.size() < 2)
+    return function.emitOpError() << "'dynamo.vjps' must list the functions of at least two nodes, got " << value;
+  for (Attribute symbol : symbols)
+    if (failed(checkDerivative(function, "dynamo.vjps", symbol, false)))
+      return failure();
+  return success();
+}
+
+/// The types of values that go from node to node and that nobody else sees.
+static LogicalResult checkCrossing(FunctionOpInterface function, Attribute value) {
+  auto types = dyn_cast<ArrayAttr>(value);
+  auto isTensor = [](Attribute type) { return isa<TypeAttr>(type) && isa<RankedTensorType>(cast<TypeAttr>(type).getValue()); };
+  if (!types || !llvm::all_of(types, isTensor))
+    return function.emitOpError() << "'dynamo.crossing' must list types of tensors, got " << value;
   return success();
 }
 
@@ -287,7 +314,8 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.bases", "dynamo.versions",
                                         "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
                                         "dynamo.without_grad", "dynamo.vjp", "dynamo.saved", "dynamo.order",
-                                        "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed"},
+                                        "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed", "dynamo.vjps",
+                                        "dynamo.crossing", "dynamo.kept", "dynamo.path"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
@@ -336,7 +364,11 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == "dynamo.recomputed")
     return checkNumber(op, "'dynamo.recomputed'", value, std::numeric_limits<int32_t>::max());
   if (name == "dynamo.vjp")
-    return checkVjp(function, value);
+    return checkDerivative(function, name, value, true);
+  if (name == "dynamo.vjps")
+    return checkDerivatives(function, value);
+  if (name == "dynamo.crossing")
+    return checkCrossing(function, value);
   if (name == "dynamo.saved")
     return checkNumber(op, "'dynamo.saved'", value, 1 + countOutputs());
   if (name == "dynamo.kept_keys") {
@@ -453,7 +485,7 @@ LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, u
     if (!isa<UnitAttr>(value) || (tensor && (tensor.getRank() != 1 || !tensor.getElementType().isInteger(64))))
       return op->emitOpError() << who << " must be a unit attribute of a row of i64, got " << value << " of " << type;
   }
-  if (name == "dynamo.tangent" || name == "dynamo.primal")
+  if (name == "dynamo.tangent" || name == "dynamo.primal" || name == "dynamo.node")
     return checkNumber(op, who, value, std::numeric_limits<int32_t>::max());
   if (name == "dynamo.name" && !isa<StringAttr>(value))
     return op->emitOpError() << who << " must be a string, got " << value;
@@ -471,7 +503,7 @@ LogicalResult DynamoDialect::verifyRegionResultAttribute(Operation *op, unsigned
   Type type = function.getResultTypes()[result];
   if (name == "dynamo.strides")
     return checkStrides(op, who, type, value);
-  if (name == "dynamo.gradient")
+  if (name == "dynamo.gradient" || name == "dynamo.gradient_of" || name == "dynamo.gradient_of_output" || name == "dynamo.node")
     return checkNumber(op, who, value, std::numeric_limits<int32_t>::max());
   if (name == "dynamo.sources")
     return checkPositions(function, name, value, function.getNumArguments(), "arguments");

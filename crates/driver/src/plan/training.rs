@@ -1,16 +1,22 @@
 //! What an entry says of gradients: which inputs and outputs have some, what is kept for the entry that computes them, and of
 //! that entry what its arguments and results are.
 
-use dynamlir_dialect::{ir::Op, ops};
-use dynamlir_runtime::{Derivative, Output, Plan, Saved, Training};
+use dynamlir_dialect::{
+    ir::{AttrValue, Op, Symbol, Type},
+    ops,
+};
+use dynamlir_runtime::{Derivative, GradientOf, Layout, Number, Output, Plan, Saved, Training};
+use dynamlir_shapes::{Dim, Window};
 
-use super::at;
+use super::{at, attributes::dtype, open::Opened};
 use crate::Error;
 
 /// Reads it into the entry's plan, whose outputs have been read. What is kept is none of the user's outputs.
-pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
+pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(), Error> {
     plan.requires_grad = (0..plan.inputs.len()).filter(|input| ops::REQUIRES_GRAD.of_arg(main, *input).is_some()).collect();
-    if let Some(vjp) = ops::VJP.of(main) {
+    let of_nodes = ops::VJPS.of(main).unwrap_or_default().into_iter().filter_map(Symbol::read);
+    let vjps: Vec<String> = ops::VJP.of(main).into_iter().chain(of_nodes).map(|symbol| symbol.name).collect();
+    if !vjps.is_empty() {
         let count = ops::SAVED.of(main).and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= plan.outputs.len());
         let count = count.ok_or_else(|| at(main, format!("'{}' is not a number of outputs", ops::SAVED.name())))?;
         let kept = plan.outputs.split_off(plan.outputs.len() - count);
@@ -31,7 +37,10 @@ pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
         plan.bases.truncate(user);
         let primals = ops::PRIMALS.of(main).unwrap_or_default().into_iter().filter_map(|at| usize::try_from(at).ok()).collect();
         let keys = ops::KEPT_KEYS.of(main).and_then(|at| usize::try_from(at).ok());
-        plan.training = Some(Training { vjp: vjp.name, saved, primals, keys });
+        let crossing = ops::CROSSING.of(main).unwrap_or_default().into_iter().enumerate();
+        let crossing = crossing.map(|(i, ty)| without_memory(Type::read(ty), i, opened).map_err(|what| at(main, what)));
+        let crossing = crossing.collect::<Result<_, _>>()?;
+        plan.training = Some(Training { vjps, saved, primals, keys, crossing });
     }
     // Of what is kept nobody asks.
     let user = plan.outputs.len();
@@ -50,13 +59,30 @@ pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
         plan.sources = Some(sources.into_iter().map(Option::unwrap_or_default).collect());
     }
     let tangents: Vec<_> = (0..plan.inputs.len()).map(|input| ops::TANGENT.of_arg(main, input).and_then(number)).collect();
-    let gradients: Option<Vec<usize>> =
-        (0..plan.results.len()).map(|result| ops::GRADIENT.of_result(main, result).and_then(number)).collect();
     if tangents.iter().any(Option::is_some) {
+        let of = |result: usize| {
+            let said = |attribute: Option<i64>| attribute.and_then(number);
+            let of_input = said(ops::GRADIENT.of_result(main, result)).map(GradientOf::Input);
+            let of_result = || said(ops::GRADIENT_OF.of_result(main, result)).map(GradientOf::Result);
+            of_input.or_else(of_result).or_else(|| said(ops::GRADIENT_OF_OUTPUT.of_result(main, result)).map(GradientOf::Output))
+        };
+        let gradients: Option<Vec<GradientOf>> = (0..plan.results.len()).map(of).collect();
         let gradients = gradients.ok_or_else(|| at(main, "it takes tangents, but not all of its results are gradients"))?;
-        plan.derivative = Some(Derivative { tangents, gradients, depends: None });
+        let reached = (0..plan.results.len()).map(|result| ops::REACHED.of_result(main, result).map(places)).collect();
+        let kept = ops::KEPT.of(main).map(places);
+        plan.derivative = Some(Derivative { tangents, gradients, reached, kept });
     }
     Ok(())
+}
+
+/// The layout of a tensor of which each element is the same one.
+fn without_memory(ty: Option<Type>, number: usize, opened: &mut Opened) -> Result<Layout, String> {
+    let ty = ty.filter(|ty| ty.is_tensor()).ok_or("what nodes hand to one another are tensors")?;
+    let dtype = dtype(ty.element()).ok_or_else(|| format!("{ty} has no elements of torch's"))?;
+    let dims = ty.dims();
+    let strides = vec![Dim::from(0); dims.len()];
+    let window = Window { sizes: dims, strides, offset: Dim::from(0) };
+    Ok(Layout { dtype, window: opened.window(&window, |part| Number::Crossing(number, part))? })
 }
 
 #[cfg(test)]
@@ -93,11 +119,14 @@ mod tests {
         let [main, vjp] = &plans[..] else { panic!("{plans:?}") };
         assert_eq!((main.outputs.len(), main.bases.len()), (2, 2));
         let saved = vec![Saved::Result(0), Saved::Result(1), Saved::Arg(1)];
-        assert_eq!(main.training, Some(Training { vjp: "main_vjp".into(), saved, primals: vec![0], keys: None }));
+        assert_eq!(
+            main.training,
+            Some(Training { vjps: vec!["main_vjp".into()], saved, primals: vec![0], keys: None, crossing: Vec::new() })
+        );
         assert_eq!((&main.requires_grad[..], &main.differentiable[..], &main.without_grad[..]), (&[0][..], &[0][..], &[1][..]));
         let derivative = vjp.derivative.as_ref().expect("is a derivative");
         assert_eq!(derivative.tangents, [None, None, None, Some(0)]);
-        assert_eq!((&derivative.gradients[..], &main.derivative), (&[0][..], &None));
+        assert_eq!((&derivative.gradients[..], &main.derivative), (&[GradientOf::Input(0)][..], &None));
     }
 
     #[test]

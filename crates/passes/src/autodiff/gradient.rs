@@ -23,26 +23,30 @@
 //! It takes those arguments that gradients are made of, and all tangents. `dynamo.primal` counts them: first the arguments of the
 //! function that was differentiated first, then its tangents, then the tangents of the next order. `dynamo.sources` of a result are the
 //! arguments, by their places here, that give it a history: in a call where none of them requires a gradient, it does not either.
+//! Where the function is several nodes of autograd's graph, it is the function of the gradients of one of them: `dynamo.path` says which,
+//! for each order but the last. What that node takes from others are arguments after its tangents, in the order of their gradients. A value
+//! that users do not see is computed again, and its argument takes the gradient.
+//!
 //! What it draws of random numbers (`dynamo.draw`) is what the function drew that was differentiated first: a last argument has the keys
 //! (`dynamo.keys`).
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value, sizes},
-    ops,
+    ops::{self, HistoryOp},
     pass::{Pass, PassError, PassResult, Run, Takes},
     program::entries,
     upstream::func,
 };
 use dynamlir_reasons::AUTOGRAD;
-use dynamlir_shapes::Scope;
+use dynamlir_shapes::{Dim, Scope};
 
 use super::{aten::strides_of, flow, joint};
 use crate::{
     decompose::seeds::numbered,
     partition::{
         copies::{Copies, argument_attrs, result_attrs},
-        entries::needed,
-        joint::Joint,
+        entries::needed_beside,
+        joint::{Joint, Node, Taken},
         symbols,
     },
 };
@@ -58,33 +62,55 @@ pub const PASS: Pass = Pass {
 };
 
 fn run(module: Op, _: &Run) -> PassResult {
-    entries(module).into_iter().filter(|&entry| joint::is_joint(entry)).try_for_each(|entry| take(entry, module).map(|_| ()))
+    let path = |entry: Op| ops::PATH.of(entry).and_then(|path| path.first().copied());
+    entries(module).into_iter().filter(|&entry| joint::is_joint(entry)).try_for_each(|entry| take(entry, module, path(entry)).map(|_| ()))
 }
 
-/// Puts the function of its gradients in the place of a joint function.
-pub fn take(function: Op, module: Op) -> Result<Op, PassError> {
+/// Puts the function of its gradients, or those of one of its nodes, in the place of a joint function.
+pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError> {
     let joint = Joint::of(function)?;
     let name = function.symbol().ok_or_else(|| PassError::at(function, "a joint function has a name"))?;
-    let operations = operations(&joint);
+    let place = node.and_then(|node| usize::try_from(node).ok()).unwrap_or_default();
+    let Some(node) = joint.nodes.get(place) else {
+        return Err(PassError::at(
+            function,
+            format!("it has {} nodes, and the gradients of node {place} are asked for", joint.nodes.len()),
+        ));
+    };
+    let part = Part { joint: &joint, node, taken: joint.taken(node) };
+    let operations = part.operations();
     let is_used = |value: usize| {
-        let returned = || joint.gradients.iter().any(|&at| joint.number(joint.exit.operand(at)) == value);
+        let returned = || node.gradients.iter().any(|&at| joint.number(joint.exit.operand(at)) == value);
         operations.iter().any(|&at| joint.uses[at].contains(&value)) || returned()
     };
     let all = function.body().map(Block::args).unwrap_or_default().len();
-    let is_keys = |at: usize| ops::KEYS.of_arg(function, at).is_some();
-    let arguments: Vec<usize> = (0..all).filter(|&at| !is_keys(at) && (joint.tangents.contains(&at) || is_used(at))).collect();
+    let is_other = |at: usize| ops::KEYS.of_arg(function, at).is_some() || joint.tangents.contains(&at) && !node.tangents.contains(&at);
+    let arguments: Vec<usize> = (0..all).filter(|&at| !is_other(at) && (node.tangents.contains(&at) || is_used(at))).collect();
     let drawn = numbered(&operations.iter().map(|&at| joint.ops[at]).collect::<Vec<_>>());
     let keys = (drawn > 0).then(|| Type::tensor(&[drawn], Type::int(function.ctx(), 64)));
-    let types: Vec<Type> = arguments.iter().map(|&at| joint.values[at].ty()).chain(keys).collect();
+    let taken: Vec<Value> = part.taken.iter().map(|(taken, _)| part.value(*taken)).collect();
+    let given = arguments.iter().map(|&at| joint.values[at]).chain(taken.iter().copied());
+    let types: Vec<Type> = given.clone().map(Value::ty).chain(keys).collect();
     let (new, block) = Builder::before(function).func(&name, &types, &[], &[]);
+    let is_stand_in = |value: &Value| part.is_hidden(*value);
     let mut copies = Copies::new(block, arguments.iter().map(|&at| joint.values[at]));
+    for (value, argument) in taken.iter().zip(block.args().into_iter().skip(arguments.len())).filter(|(value, _)| !is_stand_in(value)) {
+        copies.replace(*value, argument);
+    }
     for &at in &operations {
         copies.copy(joint.ops[at]);
+        for result in joint.ops[at].results() {
+            if let Some(place) = taken.iter().position(|value| *value == result).filter(|_| is_stand_in(&result)) {
+                let argument = block.args()[arguments.len() + place];
+                let b = Builder::at_end(block, joint.ops[at].loc());
+                copies.replace(result, HistoryOp::build(&b, copies.of(result), argument).result());
+            }
+        }
     }
     let result = |&at: &usize| (joint.exit.operand(at), attrs_of_result(function, joint.exit.operand(at), at, &joint.scope));
-    let results: Vec<(Value, Attr)> = joint.gradients.iter().map(result).collect();
+    let results: Vec<(Value, Attr)> = node.gradients.iter().map(result).collect();
     copies.finish(new, joint.exit.loc(), &results);
-    describe(&joint, new, (&arguments, keys.is_some()), results.len());
+    describe(&part, new, (&arguments, keys.is_some()), results.len());
     let (placed, missing) = symbols::found(&sizes::declared(function), types.iter().copied().enumerate());
     if let Some(missing) = missing.first() {
         let message = format!("none of what gradients are made of has the size {}", missing.symbol);
@@ -97,33 +123,75 @@ pub fn take(function: Op, module: Op) -> Result<Op, PassError> {
     Ok(new)
 }
 
-/// What gradients need, in order.
-fn operations(joint: &Joint) -> Vec<usize> {
-    let gradients = joint.gradients.iter().map(|&at| joint.number(joint.exit.operand(at)));
-    let needed = needed(joint, gradients, |_| false);
-    (0..joint.ops.len()).filter(|at| needed.contains(at)).collect()
+/// A node of a joint function, and what it takes from others.
+struct Part<'a> {
+    joint: &'a Joint,
+    node: &'a Node,
+    taken: Vec<(Taken, usize)>,
+}
+
+impl Part<'_> {
+    fn value(&self, taken: Taken) -> Value {
+        match taken {
+            Taken::Result(at) => self.joint.exit.operand(at),
+            Taken::Shown(value) => value,
+        }
+    }
+
+    /// Returns true if a value is one that nodes alone see: it is not kept.
+    fn is_hidden(&self, value: Value) -> bool {
+        self.joint.hidden.iter().any(|&at| self.joint.exit.operand(at) == value)
+    }
+
+    /// What gradients need, in order, beside what is given.
+    fn operations(&self) -> Vec<usize> {
+        let joint = self.joint;
+        let seen = self.taken.iter().map(|(taken, _)| self.value(*taken)).filter(|value| !self.is_hidden(*value));
+        let given: Vec<usize> = seen.map(|value| joint.number(value)).collect();
+        let gradients = self.node.gradients.iter().map(|&at| joint.number(joint.exit.operand(at)));
+        let needed = needed_beside(joint, gradients, |value| given.contains(&value));
+        (0..joint.ops.len()).filter(|at| needed.contains(at)).collect()
+    }
+
+    /// The layout of what is taken.
+    fn strides(&self, (taken, gradient): (Taken, usize)) -> Vec<Dim> {
+        let (joint, function) = (self.joint, self.joint.function);
+        let said = match taken {
+            Taken::Result(at) => ops::STRIDES.dims().of_result(function, at),
+            Taken::Shown(_) => ops::STRIDES.dims().of_result(function, gradient),
+        };
+        said.unwrap_or_else(|| strides_of(self.value(taken).ty(), &joint.scope))
+    }
 }
 
 /// Says of the arguments and results what they are.
-fn describe(joint: &Joint, new: Op, (arguments, takes_keys): (&[usize], bool), results: usize) {
-    let (old, ctx) = (joint.function, new.ctx());
+fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool), results: usize) {
+    let (joint, ctx) = (part.joint, new.ctx());
+    let (old, tangents) = (joint.function, &part.node.tangents);
     let numbers = numbers(old, &joint.tangents);
+    let first = joint.tangents.first().map_or_else(|| numbers.last().map_or(0, |last| last + 1), |&at| numbers[at]);
+    let number = |at: usize| match (0..).zip(tangents).find(|(_, tangent)| **tangent == at) {
+        Some((place, _)) => first + place,
+        None => numbers[at],
+    };
     let keys = takes_keys.then(|| Attr::dict(ctx, &[ops::KEYS.with(ctx, ()), ops::STRIDES.with(ctx, &[1])]));
-    let described: Vec<Attr> = arguments
-        .iter()
-        .map(|&at| {
-            let said = argument_attrs(old, at).entries();
-            let is_over = [ops::TANGENT.name(), ops::VERSION_BUMPS.name(), ops::PRIMAL.name()];
-            let mut attrs: Vec<(&str, Attr)> =
-                said.iter().map(|(name, attr)| (&name[..], *attr)).filter(|(name, _)| !is_over.contains(name)).collect();
-            attrs.push(ops::PRIMAL.with(ctx, numbers[at]));
-            if joint.tangents.contains(&at) && joint.values[at].ty().element().is_float() {
-                attrs.push(ops::REQUIRES_GRAD.with(ctx, ()));
-            }
-            Attr::dict(ctx, &attrs)
-        })
-        .chain(keys)
-        .collect();
+    let of_function = arguments.iter().map(|&at| {
+        let said = argument_attrs(old, at).entries();
+        let is_over = [ops::TANGENT.name(), ops::VERSION_BUMPS.name(), ops::PRIMAL.name(), ops::NODE.name()];
+        let mut attrs: Vec<(&str, Attr)> =
+            said.iter().map(|(name, attr)| (&name[..], *attr)).filter(|(name, _)| !is_over.contains(name)).collect();
+        attrs.push(ops::PRIMAL.with(ctx, number(at)));
+        if tangents.contains(&at) && joint.values[at].ty().element().is_float() {
+            attrs.push(ops::REQUIRES_GRAD.with(ctx, ()));
+        }
+        Attr::dict(ctx, &attrs)
+    });
+    let after = first + (0..).zip(tangents).count() as i64;
+    let of_others = (after..).zip(&part.taken).map(|(number, taken)| {
+        let strides = ops::STRIDES.dims().with(ctx, &part.strides(*taken));
+        Attr::dict(ctx, &[strides, ops::OFFSET.with(ctx, 0), ops::PRIMAL.with(ctx, number), ops::REQUIRES_GRAD.with(ctx, ())])
+    });
+    let described: Vec<Attr> = of_function.chain(of_others).chain(keys).collect();
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &described));
     ops::ENTRY.set(new, ());
     let outputs: Vec<Attr> = (0..results).map(|at| Output::write(ctx, &Output::Result(at))).collect();

@@ -17,6 +17,7 @@ use dynamlir_shapes::{Dim, Scope};
 use super::{
     aten::{is_dense, refuse_huge, strides_of},
     flow,
+    nodes::{Given, Of},
     walk::Walk,
 };
 
@@ -26,8 +27,17 @@ pub fn is_joint(function: Op) -> bool {
     (0..arguments.len()).any(|index| ops::TANGENT.of_arg(function, index).is_some())
 }
 
+/// How a function is differentiated.
+#[derive(Clone, Copy)]
+pub struct How {
+    /// Its gradients are, with respect to what they are made of.
+    pub again: bool,
+    /// As one node, whatever users see.
+    pub as_one_node: bool,
+}
+
 /// Adds gradients to an entry. Gives how many operations a gradient went through.
-pub fn differentiate(function: Op, functions: &[Op], again: bool) -> Result<usize, PassError> {
+pub fn differentiate(function: Op, functions: &[Op], how: How) -> Result<usize, PassError> {
     let (Some(block), Some(exit)) = (function.body(), function.body().and_then(Block::terminator)) else {
         return Err(PassError::at(function, "an entry without a body has no gradients"));
     };
@@ -40,20 +50,20 @@ pub fn differentiate(function: Op, functions: &[Op], again: bool) -> Result<usiz
     let wanting_values: Vec<Value> = wanting.iter().map(|&index| arguments[index]).collect();
     let histories = flow::histories(block, &wanting_values, &by_name);
     refuse_mutations(function, exit, &histories)?;
-    let seeds = if again { gradients(function, exit) } else { outputs(function, exit, &histories)? };
+    let seeds = if how.again { gradients(function, exit) } else { outputs(function, exit, &histories)? };
 
     let last = block.ops().into_iter().rev().find(|op| *op != exit);
     let scope = Rc::new(sizes::scope(function));
     let values: Vec<Value> = arguments.iter().copied().chain(block.ops().into_iter().flat_map(Op::results)).collect();
     refuse_huge(function, &values, &scope)?;
-    let tangents = add_tangents(function, block, exit, (&seeds, &scope));
+    let tangents: Vec<Value> = seeds.iter().map(|&result| block.add_arg(exit.operand(result).ty(), exit.loc())).collect();
     let mut walk = Walk::new(function, &scope, exit, histories, by_name);
-    for (&result, tangent) in seeds.iter().zip(tangents) {
-        walk.add(exit.operand(result), tangent);
-    }
+    let seeds: Vec<(usize, Value)> = seeds.into_iter().zip(tangents).collect();
+    walk.begin(&seeds, how.again || how.as_one_node);
     let count = walk.run()?;
-    let found: Vec<(usize, Value)> = wanting.into_iter().filter_map(|i| Some((i, walk.gradient(arguments[i])?))).collect();
-    let exit = add_results(function, exit, &found, &scope);
+    let wanting: Vec<(usize, Value)> = wanting.into_iter().map(|at| (at, arguments[at])).collect();
+    let given = walk.finish(&wanting);
+    let exit = Boundary { function, block, exit, walk: &mut walk, scope: &scope }.write(given);
     walk.sweep(last, exit);
     Ok(count)
 }
@@ -118,53 +128,118 @@ fn gradients(function: Op, exit: Op) -> Vec<usize> {
     (0..exit.num_operands()).filter(|&result| ops::GRADIENT.of_result(function, result).is_some() && !has(result)).collect()
 }
 
-/// Adds an argument for the tangent of each of these results, of its type and laid out as it is.
-fn add_tangents(function: Op, block: Block, exit: Op, (results, scope): (&[usize], &Scope)) -> Vec<Value> {
-    let ctx = function.ctx();
-    let mut attrs = dictionaries(function, func::ARG_ATTRS, block.args().len());
-    let mut tangents = Vec::new();
-    for &result in results {
-        let ty = exit.operand(result).ty();
-        let strides = ops::STRIDES.dims().of_result(function, result).unwrap_or_else(|| strides_of(ty, scope));
-        attrs.push(Attr::dict(
-            ctx,
-            &[
-                ops::STRIDES.dims().with(ctx, &strides),
-                ops::OFFSET.with(ctx, 0),
-                ops::TANGENT.with(ctx, i64::try_from(result).unwrap_or(i64::MAX)),
-            ],
-        ));
-        tangents.push(block.add_arg(ty, exit.loc()));
-    }
-    function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));
-    retype(function, block, &exit.operands());
-    tangents
+/// A function whose gradients have been found, and what is to be said of its arguments and results.
+struct Boundary<'a, 's> {
+    function: Op,
+    block: Block,
+    exit: Op,
+    walk: &'a mut Walk<'s>,
+    scope: &'a Scope,
 }
 
-/// Returns gradients after what was returned.
-fn add_results(function: Op, exit: Op, gradients: &[(usize, Value)], scope: &Scope) -> Op {
-    let ctx = function.ctx();
-    let mut attrs = dictionaries(function, func::RES_ATTRS, exit.num_operands());
-    let mut values = exit.operands();
-    for &(argument, gradient) in gradients {
-        let strides = layout_of_gradient(function, argument, gradient, scope);
-        let number = i64::try_from(argument).unwrap_or(i64::MAX);
-        attrs.push(Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, &strides), ops::GRADIENT.with(ctx, number)]));
-        values.push(gradient);
+impl Boundary<'_, '_> {
+    /// Describes the tangents, and returns what nodes alone see and the gradients after what was returned.
+    fn write(mut self, mut given: Vec<Given>) -> Op {
+        let numbers = self.numbers(&given);
+        let before = self.exit.num_operands();
+        let strides: Vec<Vec<Dim>> = self.strides_of_results();
+        self.describe_tangents(&numbers, &strides);
+        // As before where there is one node: by argument.
+        given.sort_by_key(|given| (numbers.as_ref().map(|numbers| numbers[given.class]), given.of));
+        let (function, exit, ctx) = (self.function, self.exit, self.function.ctx());
+        let mut attrs = dictionaries(function, func::RES_ATTRS, before);
+        let mut values = exit.operands();
+        for (at, &value) in self.walk.hidden.iter().enumerate() {
+            attrs.push(Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, &strides[before + at]), ops::HIDDEN.with(ctx, ())]));
+            values.push(value);
+        }
+        for gradient in given {
+            attrs.push(self.describe(&gradient, &strides, numbers.as_deref()));
+            values.push(gradient.sum.value);
+        }
+        let extra = values.len() - before;
+        let new = Builder::before(exit).func_return(&values);
+        exit.erase();
+        function.set_attr(func::RES_ATTRS, Attr::array(ctx, &attrs));
+        if let Some(mut versions) = ops::VERSIONS.of(function) {
+            // Nobody has written to a gradient.
+            versions.resize(versions.len() + extra, 0);
+            ops::VERSIONS.set(function, &versions);
+        }
+        retype(function, self.block, &values);
+        new
     }
-    let b = Builder::before(exit);
-    let new = b.func_return(&values);
-    exit.erase();
-    function.set_attr(func::RES_ATTRS, Attr::array(ctx, &attrs));
-    if let Some(mut versions) = ops::VERSIONS.of(function) {
-        // Nobody has written to a gradient.
-        versions.extend(gradients.iter().map(|_| 0));
-        ops::VERSIONS.set(function, &versions);
+
+    /// The number of each class's node; None where there is one.
+    fn numbers(&mut self, given: &[Given]) -> Option<Vec<usize>> {
+        if self.walk.nodes.count() < 2 {
+            return None;
+        }
+        let outputs: Vec<Option<Output>> = ops::OUTPUTS.of(self.function).unwrap_or_default().into_iter().map(Output::read).collect();
+        for gradient in given {
+            // Who takes a view comes after the one who makes what it is a view of.
+            if let Of::Output(output) = gradient.of
+                && let Some(Some(Output::ResultView(result, _))) = outputs.get(output)
+                && let Some(tangent) = self.walk.tangents.iter().find(|tangent| tangent.result == *result)
+            {
+                self.walk.nodes.comes_after(gradient.class, tangent.class);
+            }
+        }
+        Some(self.walk.nodes.numbers())
     }
-    if let Some(block) = function.body() {
-        retype(function, block, &values);
+
+    /// The strides of all results, those that nodes alone see among them.
+    fn strides_of_results(&self) -> Vec<Vec<Dim>> {
+        let own = |result: usize| {
+            let said = ops::STRIDES.dims().of_result(self.function, result);
+            said.unwrap_or_else(|| strides_of(self.exit.operand(result).ty(), self.scope))
+        };
+        let hidden = self.walk.hidden.iter().map(|value| self.walk.layout_like(*value));
+        (0..self.exit.num_operands()).map(own).chain(hidden).collect()
     }
-    new
+
+    /// Says of each tangent whose it is, and that it is laid out as that.
+    fn describe_tangents(&self, numbers: &Option<Vec<usize>>, strides: &[Vec<Dim>]) {
+        let (function, ctx) = (self.function, self.function.ctx());
+        let mut attrs = dictionaries(function, func::ARG_ATTRS, self.block.args().len() - self.walk.tangents.len());
+        for tangent in self.walk.tangents_in_order() {
+            let mut said = vec![
+                ops::STRIDES.dims().with(ctx, &strides[tangent.result]),
+                ops::OFFSET.with(ctx, 0),
+                ops::TANGENT.with(ctx, number(tangent.result)),
+            ];
+            said.extend(numbers.as_ref().map(|numbers| ops::NODE.with(ctx, number(numbers[tangent.class]))));
+            attrs.push(Attr::dict(ctx, &said));
+        }
+        function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));
+    }
+
+    /// Says of a gradient of what it is one, and because of which tangents.
+    fn describe(&self, gradient: &Given, strides: &[Vec<Dim>], numbers: Option<&[usize]>) -> Attr {
+        let (function, ctx) = (self.function, self.function.ctx());
+        let dense = || strides_of(gradient.sum.value.ty(), self.scope);
+        let (laid_out, of) = match gradient.of {
+            Of::Argument(at) => (layout_of_gradient(function, at, gradient.sum.value, self.scope), ops::GRADIENT.with(ctx, number(at))),
+            Of::Result(result) => {
+                let own = &strides[result];
+                let is_whole = is_dense(&gradient.sum.value.ty().dims(), own, self.scope);
+                (if is_whole { own.clone() } else { dense() }, ops::GRADIENT_OF.with(ctx, number(result)))
+            }
+            Of::Output(output) => (dense(), ops::GRADIENT_OF_OUTPUT.with(ctx, number(output))),
+        };
+        let mut said = vec![ops::STRIDES.dims().with(ctx, &laid_out), of];
+        said.extend(numbers.map(|numbers| ops::NODE.with(ctx, number(numbers[gradient.class]))));
+        let of_node = self.walk.tangents.iter().filter(|tangent| tangent.class == gradient.class);
+        if of_node.into_iter().any(|tangent| !gradient.sum.reached.contains(&tangent.result)) {
+            let reached: Vec<i64> = gradient.sum.reached.iter().map(|&result| number(result)).collect();
+            said.push(ops::REACHED.with(ctx, &reached));
+        }
+        Attr::dict(ctx, &said)
+    }
+}
+
+fn number(at: usize) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
 }
 
 /// As the argument lies, if that is in one piece; else row-major, as autograd accumulates it.

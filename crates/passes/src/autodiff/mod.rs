@@ -40,10 +40,11 @@ pub(crate) mod aten;
 mod flow;
 pub mod gradient;
 mod joint;
+mod nodes;
 mod primitives;
 mod rules;
 mod vjp;
-mod walk;
+pub mod walk;
 
 use dynamlir_dialect::{
     ir::{Block, Op},
@@ -61,6 +62,8 @@ pass_options! {
     pub struct AutodiffOptions {
         /// differentiate the gradients of functions that have some (false)
         again: bool = false,
+        /// give a function one node of autograd's graph, whatever users see of it (false)
+        one_node: bool = false,
     }
 }
 
@@ -85,28 +88,32 @@ fn run(module: Op, run: &Run) -> PassResult {
     let options: AutodiffOptions = run.options()?;
     for entry in wanted {
         if options.again == joint::is_joint(entry) {
-            run.count(&DIFFERENTIATED, differentiate(entry, module, options.again)?);
+            run.count(&DIFFERENTIATED, differentiate(entry, module, &options)?);
         }
     }
     Ok(())
 }
 
 /// As often as `dynamo.order` says: each time but the last, the gradients alone are what is differentiated next.
-fn differentiate(mut entry: Op, module: Op, again: bool) -> Result<usize, PassError> {
+fn differentiate(mut entry: Op, module: Op, options: &AutodiffOptions) -> Result<usize, PassError> {
     let order = ops::ORDER.of(entry).unwrap_or(1);
+    let path = ops::PATH.of(entry).unwrap_or_default();
     let mut count = 0;
-    if !again {
+    if !options.again {
         number_draws(entry);
     }
     for step in 1..=order.max(1) {
         if step > 1 {
-            entry = gradient::take(entry, module)?;
+            let node = usize::try_from(step - 2).ok().and_then(|step| path.get(step)).copied();
+            entry = gradient::take(entry, module, node)?;
             if !ops::DIFFERENTIABLE.is_on(entry) {
                 return Ok(count);
             }
         }
         let functions: Vec<Op> = module.body().map(Block::ops).unwrap_or_default();
-        count += joint::differentiate(entry, &functions, again)?;
+        // Gradients are not made of one another: nobody differentiates one with respect to another.
+        let as_one_node = options.one_node || step > 1;
+        count += joint::differentiate(entry, &functions, joint::How { again: options.again, as_one_node })?;
     }
     Ok(count)
 }

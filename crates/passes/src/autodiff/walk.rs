@@ -1,19 +1,24 @@
 //! The walk from the last operation to the first, with the gradients that have been found so far.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     rc::Rc,
 };
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Loc, Op, Value},
-    ops::{AtenOp, DynamoOp},
+    ops::{self, AtenOp, DynamoOp},
     pass::{PassError, PassResult},
 };
 use dynamlir_reasons::AUTOGRAD;
-use dynamlir_shapes::Scope;
+use dynamlir_shapes::{Dim, Scope};
 
-use super::{at::At, aten::Aten, primitives, rules, vjp};
+use super::{
+    at::At,
+    aten::Aten,
+    nodes::{Class, Given, Nodes, Of, Sum, Tangent},
+    primitives, rules, vjp,
+};
 use crate::decompose::Call;
 
 /// Gradients by the value that they are of.
@@ -26,7 +31,24 @@ pub struct Walk<'s> {
     histories: HashSet<Value>,
     /// The functions that `vjp` may name.
     pub functions: HashMap<String, Op>,
-    gradients: HashMap<Value, Value>,
+    as_one_node: bool,
+    /// The results that users see with a gradient, by their values; empty where the function is to be one node.
+    visible: HashMap<Value, Vec<usize>>,
+    /// What has been added up so far, for each class that it comes from.
+    sums: HashMap<Value, BTreeMap<Class, Sum>>,
+    /// The gradients of results of operations that have been reached: each is of the class of its operation.
+    known: HashMap<Value, Sum>,
+    /// The class of the operation that is looked at, and the tangents that have reached it.
+    class: Class,
+    reached: BTreeSet<usize>,
+    /// The classes.
+    pub nodes: Nodes,
+    /// The tangents, first those of results that users see.
+    pub tangents: Vec<Tangent>,
+    /// Gradients of what nodes take from other nodes.
+    given: Vec<Given>,
+    /// Values that nodes alone see. They come after all results that there are.
+    pub hidden: Vec<Value>,
     /// Where a rule has given something that is no gradient of its operand.
     wrong: Option<String>,
 }
@@ -34,7 +56,42 @@ pub struct Walk<'s> {
 impl<'s> Walk<'s> {
     /// Of a function, with no gradients yet; what rules emit goes before its `exit`.
     pub fn new(function: Op, scope: &'s Rc<Scope>, exit: Op, histories: HashSet<Value>, functions: HashMap<String, Op>) -> Self {
-        Self { function, scope, exit, histories, functions, gradients: HashMap::new(), wrong: None }
+        Self {
+            function,
+            scope,
+            exit,
+            histories,
+            functions,
+            as_one_node: false,
+            visible: HashMap::new(),
+            sums: HashMap::new(),
+            known: HashMap::new(),
+            class: 0,
+            reached: BTreeSet::new(),
+            nodes: Nodes::default(),
+            tangents: Vec::new(),
+            given: Vec::new(),
+            hidden: Vec::new(),
+            wrong: None,
+        }
+    }
+
+    /// Begins at results, of which these are the tangents: as one node, or as many as there are classes.
+    pub fn begin(&mut self, seeds: &[(usize, Value)], as_one_node: bool) {
+        self.as_one_node = as_one_node;
+        for &(result, tangent) in seeds {
+            let value = self.exit.operand(result);
+            // An argument that is returned is no cut: nobody can tell who uses the one and who the other.
+            if !as_one_node && value.def().is_some() {
+                self.visible.entry(value).or_default().push(result);
+                self.tangents.push(Tangent { result, class: 0, value: tangent });
+                continue;
+            }
+            let class = self.nodes.of(if as_one_node { BTreeSet::new() } else { BTreeSet::from([result]) });
+            self.tangents.push(Tangent { result, class, value: tangent });
+            (self.class, self.reached) = (class, BTreeSet::from([result]));
+            self.add(value, tangent);
+        }
     }
 
     /// Whether a gradient of this value is asked for.
@@ -42,9 +99,9 @@ impl<'s> Walk<'s> {
         self.histories.contains(&value)
     }
 
-    /// The gradient of a value, if any has reached it.
+    /// The gradient of a result of the operation that is looked at, if any has reached it.
     pub fn gradient(&self, value: Value) -> Option<Value> {
-        self.gradients.get(&value).copied()
+        self.known.get(&value).map(|sum| sum.value)
     }
 
     /// One more gradient of a value: what it is good for is added up.
@@ -59,8 +116,27 @@ impl<'s> Walk<'s> {
             self.wrong.get_or_insert_with(|| format!("a gradient of {} for {}", gradient.ty(), value.ty()));
             return;
         }
-        let sum = self.gradient(value).map_or(fitted, |before| emit.add(before, fitted));
-        self.gradients.insert(value, sum);
+        let (class, reached) = (self.class, self.reached.clone());
+        let of_classes = self.sums.entry(value).or_default();
+        match of_classes.get_mut(&class) {
+            Some(sum) => {
+                sum.value = emit.add(sum.value, fitted);
+                sum.reached.extend(reached);
+            }
+            None => _ = of_classes.insert(class, Sum { value: fitted, reached }),
+        }
+    }
+
+    /// The tangents as they follow upon the arguments: in the order in which they were made.
+    pub fn tangents_in_order(&self) -> Vec<&Tangent> {
+        let mut tangents: Vec<&Tangent> = self.tangents.iter().collect();
+        tangents.sort_by_key(|tangent| tangent.value.arg_index());
+        tangents
+    }
+
+    /// The layout of a tensor like this value, in one piece.
+    pub fn layout_like(&self, value: Value) -> Vec<Dim> {
+        self.emit(self.exit.loc()).layout_like(value)
     }
 
     /// Takes all operations from the last to the first. Gives how many of them a gradient went through.
@@ -68,12 +144,112 @@ impl<'s> Walk<'s> {
         let emitted_before: Vec<Op> = self.function.body().map(Block::ops).unwrap_or_default();
         let mut count = 0;
         for op in emitted_before.into_iter().rev() {
-            if op.results().into_iter().any(|result| self.gradient(result).is_some()) {
+            if self.settle(op) {
                 count += 1;
                 self.step(op)?;
             }
         }
         Ok(count)
+    }
+
+    /// What the nodes give: the gradients of these arguments, and of what they take from other nodes.
+    pub fn finish(&mut self, arguments: &[(usize, Value)]) -> Vec<Given> {
+        let mut found = Vec::new();
+        for (at, value) in arguments {
+            let sums = self.sums.remove(value).unwrap_or_default();
+            found.extend(sums.into_iter().map(|(class, sum)| Given { class, of: Of::Argument(*at), sum }));
+        }
+        found.append(&mut self.given);
+        found
+    }
+
+    /// Finds the class of an operation, all of whose users have been looked at, and the gradients of its results: from other classes
+    /// they come by way of a result that nodes see. False where no gradient has reached it.
+    fn settle(&mut self, op: Op) -> bool {
+        let mut set = BTreeSet::new();
+        let mut is_reached = false;
+        for result in op.results() {
+            if self.shown(op, result).is_some() {
+                continue;
+            }
+            if let Some(seen) = self.visible.get(&result) {
+                is_reached = true;
+                set.insert(seen[0]);
+            } else if let Some(sums) = self.sums.get(&result) {
+                is_reached = true;
+                sums.keys().for_each(|class| set.extend(self.nodes.set(*class)));
+            }
+        }
+        let class = if is_reached { self.nodes.of(set) } else { 0 };
+        self.reached.clear();
+        for result in op.results() {
+            let sums = self.sums.remove(&result).unwrap_or_default();
+            if let Some(output) = self.shown(op, result) {
+                let of = Of::Output(output);
+                self.given.extend(sums.into_iter().map(|(class, sum)| Given { class, of, sum }));
+                continue;
+            }
+            let sum = match self.visible.get(&result).cloned() {
+                Some(seen) => Some(self.seen(&seen, class, sums)),
+                None => self.sum_of(result, class, sums),
+            };
+            if let Some(sum) = sum {
+                self.reached.extend(&sum.reached);
+                self.known.insert(result, sum);
+            }
+        }
+        self.class = class;
+        is_reached
+    }
+
+    /// The output that a value is, where that is a view: the gradients of what is made of it go by way of the output.
+    fn shown(&self, op: Op, result: Value) -> Option<usize> {
+        if self.as_one_node { None } else { shown(op, result.result_index()?) }
+    }
+
+    /// The gradient of what users see as these results: their tangents. What others have given goes to the result itself.
+    fn seen(&mut self, results: &[usize], class: Class, sums: BTreeMap<Class, Sum>) -> Sum {
+        for (other, sum) in sums {
+            self.nodes.comes_after(other, class);
+            self.given.push(Given { class: other, of: Of::Result(results[0]), sum });
+        }
+        let emit = self.emit(self.exit.loc());
+        let mut all: Option<Value> = None;
+        for tangent in self.tangents.iter_mut().filter(|tangent| results.contains(&tangent.result)) {
+            tangent.class = class;
+            all = Some(all.map_or(tangent.value, |all| emit.add(all, tangent.value)));
+        }
+        let reached = results.iter().copied().collect();
+        // Each has a tangent, from the beginning.
+        Sum { value: all.unwrap_or(self.tangents[0].value), reached }
+    }
+
+    /// The gradient of what users do not see; where it comes from other classes, a tangent.
+    fn sum_of(&mut self, value: Value, class: Class, mut sums: BTreeMap<Class, Sum>) -> Option<Sum> {
+        if sums.is_empty() {
+            return None;
+        }
+        let own = sums.remove(&class);
+        if sums.is_empty() {
+            return own;
+        }
+        let result = self.exit.num_operands() + self.hidden.len();
+        self.hidden.push(value);
+        for (other, sum) in sums {
+            self.nodes.comes_after(other, class);
+            self.given.push(Given { class: other, of: Of::Result(result), sum });
+        }
+        let argument = self.function.body()?.add_arg(value.ty(), self.exit.loc());
+        self.tangents.push(Tangent { result, class, value: argument });
+        let mut reached = BTreeSet::from([result]);
+        let sum = match own {
+            Some(own) => {
+                reached.extend(&own.reached);
+                self.emit(location(value, self.exit)).add(own.value, argument)
+            }
+            None => argument,
+        };
+        Some(Sum { value: sum, reached })
     }
 
     /// Erases what rules have emitted, which is what comes after `last`, and nothing uses.
@@ -117,6 +293,11 @@ impl<'s> Walk<'s> {
         let done = (row.rule)(&mut at);
         done.filter(|()| !at.c().is_some_and(Call::is_misread))
     }
+}
+
+/// The output that a result of an operation is, where that is a view.
+pub fn shown(op: Op, result: usize) -> Option<usize> {
+    usize::try_from(*ops::SHOWN.of(op)?.get(result)?).ok()
 }
 
 /// How an operation is called in messages.

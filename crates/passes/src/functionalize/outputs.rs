@@ -57,7 +57,8 @@ impl Rewriter {
         let mut results = Results::default();
         let mut outputs = Vec::new();
         let mut made = Vec::new();
-        for (position, entry) in entries.ok_or_else(|| PassError::at(old, "dynamo.outputs lists something else"))?.into_iter().enumerate() {
+        let entries = entries.ok_or_else(|| PassError::at(old, "dynamo.outputs lists something else"))?;
+        for (position, entry) in entries.iter().cloned().enumerate() {
             let output = match entry {
                 Output::Result(number) => {
                     let Some(&tensor) = tensors.get(number) else {
@@ -88,10 +89,36 @@ impl Rewriter {
         }
         ops::BASES.remove(new);
         let recorded: Vec<Option<Base>> = ops::BASES.of(old).unwrap_or_default().into_iter().map(Base::read).collect();
-        if let Some(bases) = bases::to_be_made(ctx, &made, &recorded) {
-            ops::BASES.set(new, &bases);
+        let bases = bases::to_be_made(ctx, &made, &recorded);
+        if let Some(bases) = &bases {
+            ops::BASES.set(new, bases);
+        }
+        for position in ops::DIFFERENTIABLE.of(old).unwrap_or_default() {
+            let tensor =
+                usize::try_from(position).ok().and_then(|at| tensor_of(&entries, &made, at)).and_then(|at| tensors.get(at).copied());
+            let is_natural = |position: i64| {
+                let made_anew = bases.as_ref().and_then(|bases| bases.get(usize::try_from(position).ok()?).copied());
+                made_anew.and_then(Base::read).is_none()
+            };
+            if let Some(tensor) = tensor.filter(|_| is_natural(position)) {
+                self.note_shown(tensor, position);
+            }
         }
         Ok(results.values)
+    }
+
+    /// Says of the operation that makes a view that an output is it, for those who make gradients: what is made of that goes by way of the
+    /// output. Of memory that is written the view shows something else in the end.
+    fn note_shown(&self, tensor: Value, position: i64) {
+        if self.aliasing.storages[self.aliasing.storage(tensor)].is_tracked() {
+            return;
+        }
+        let Some(value) = self.values.get(&tensor) else { return };
+        if let (Some(op), Some(index)) = (value.def(), value.result_index()) {
+            let mut shown = ops::SHOWN.of(op).unwrap_or_else(|| vec![-1; op.results().len()]);
+            shown[index] = position;
+            ops::SHOWN.set(op, &shown);
+        }
     }
 
     /// How one tensor output is made; adds the function result it needs.
@@ -184,6 +211,14 @@ impl Rewriter {
             })
             .collect();
         Attr::array(ctx, &attrs)
+    }
+}
+
+/// Which returned tensor an output is, if it is made as a view.
+fn tensor_of(entries: &[Output], made: &[Output], position: usize) -> Option<usize> {
+    match (entries.get(position)?, made.get(position)?) {
+        (Output::Result(number), Output::ArgView(..) | Output::ResultView(..)) => Some(*number),
+        _ => None,
     }
 }
 

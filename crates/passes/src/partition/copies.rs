@@ -31,6 +31,11 @@ impl Copies {
         self.inside.entry(value).or_insert(other);
     }
 
+    /// Takes another value, of this block, for one that is there.
+    pub fn replace(&mut self, value: Value, other: Value) {
+        self.inside.insert(value, other);
+    }
+
     /// Copies an operation whose operands are there.
     pub fn copy(&mut self, op: Op) {
         let made = op.clone_detached();
@@ -42,7 +47,7 @@ impl Copies {
             }
         });
         // It has been decided.
-        made.walk(&mut |inner| _ = ops::RECOMPUTE.remove(inner));
+        made.walk(&mut |inner| _ = ops::RECOMPUTE.remove(inner) | ops::SHOWN.remove(inner));
         self.block.append(made);
         for (old, new) in op.results().into_iter().zip(made.results()) {
             // What was saved is an argument already.

@@ -1,9 +1,9 @@
-//! The two entries that a cut joint function becomes.
+//! The entries that a cut joint function becomes: a forward, and a backward for each of its nodes.
 
 use std::collections::HashSet;
 
 use dynamlir_dialect::{
-    ir::{Attr, AttrValue, Builder, Op, Output, Symbol, Type, Value, sizes},
+    ir::{Attr, AttrValue, Block, Builder, Op, Output, Symbol, Type, Value, sizes},
     ops::{self, AtenOp, CheckRangeOp, FullOp},
     pass::{PassError, PassResult},
     upstream::func,
@@ -13,7 +13,7 @@ use dynamlir_shapes::Dim;
 use super::{
     copies::{Copies, argument_attrs, result_attrs},
     cut::Cut,
-    joint::{Joint, Side},
+    joint::{Joint, Node, Side},
     symbols,
 };
 use crate::{
@@ -24,21 +24,40 @@ use crate::{
 /// What the name of the backward ends in.
 const SUFFIX: &str = "_vjp";
 
-/// Puts both in the place of the joint function.
+/// Puts them in the place of the joint function.
 pub fn write(joint: &Joint, cut: &Cut) -> PassResult {
     let function = joint.function;
     let name = function.symbol().ok_or_else(|| PassError::at(function, "a joint function has a name"))?;
-    let vjp = format!("{name}{SUFFIX}");
     let saved: Vec<Saved> = cut.saved.iter().map(|&value| Saved::of(joint, value)).collect();
     let symbols = sizes::declared(function);
-    let (_, missing) = symbols::found(&symbols, shown(joint, &saved));
-    let no_elements = (!missing.is_empty()).then(|| symbols::without_elements(function.ctx(), &missing));
-    let (main, kept_sizes) = forward(joint, &saved, no_elements, (&name, &vjp))?;
+    let is_alone = joint.nodes.len() == 1;
+    let mut parts: Vec<Part<'_>> = joint.nodes.iter().enumerate().map(|(at, node)| Part::new(joint, node, at, &saved)).collect();
+    if is_alone {
+        parts[0].kept = (0..saved.len()).collect();
+    }
+    let missing: Vec<_> = parts.iter().map(|part| symbols::found(&symbols, part.shown(joint, &saved)).1).collect();
+    let all_missing: Vec<_> =
+        symbols.iter().filter(|symbol| missing.iter().flatten().any(|other| other.symbol == symbol.symbol)).copied().collect();
+    let no_elements = (!all_missing.is_empty()).then(|| symbols::without_elements(function.ctx(), &all_missing));
+    for (part, missing) in parts.iter_mut().zip(&missing) {
+        part.name = if is_alone { format!("{name}{SUFFIX}") } else { format!("{name}{SUFFIX}_{}", part.at) };
+        part.takes_sizes = !missing.is_empty();
+    }
+    let (main, kept_sizes) = forward(joint, &saved, no_elements, &name)?;
+    if let ([part], true) = (&parts[..], is_alone) {
+        ops::VJP.set(main, &Symbol::flat(&part.name));
+    } else {
+        let symbols: Vec<Attr> = parts.iter().map(|part| Symbol::write(main.ctx(), &Symbol::flat(&part.name))).collect();
+        ops::VJPS.set(main, &symbols);
+    }
     let recomputed = cut.recomputed(joint).len();
     if recomputed > 0 {
         ops::RECOMPUTED.set(main, recomputed as i64);
     }
-    backward(joint, cut, &saved, kept_sizes, &vjp);
+    let results = main.body().and_then(Block::terminator).map_or(0, |exit| exit.num_operands());
+    for part in &parts {
+        part.write(joint, cut, &saved, (kept_sizes, results));
+    }
     function.erase();
     Ok(())
 }
@@ -75,20 +94,12 @@ fn of_library(joint: &Joint, value: usize) -> Option<Vec<Dim>> {
     made.or_else(taken).filter(|strides| is_dense(&value.ty().dims(), strides, &joint.scope))
 }
 
-/// The arguments of backward that are there in every call, in which the values of symbols are found. Where there are several
-/// tangents, or gradients that depend on none, a tangent may be missing.
-fn shown(joint: &Joint, saved: &[Saved]) -> impl Iterator<Item = (usize, Type)> {
-    let tangents = if let [tangent] = joint.tangents[..] { Some(tangent).filter(|_| joint.all_depend_on_tangents()) } else { None };
-    let types: Vec<Type> = saved.iter().map(|saved| saved.value).chain(tangents).map(|value| joint.values[value].ty()).collect();
-    types.into_iter().enumerate()
-}
-
 /// The forward; with `no_elements`, it saves one more value, of this type, which is given back.
-fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, (name, vjp): (&str, &str)) -> Result<(Op, Option<Value>), PassError> {
+fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, name: &str) -> Result<(Op, Option<Value>), PassError> {
     let (old, ctx) = (joint.function, joint.function.ctx());
     let inputs: Vec<usize> =
         (0..joint.values.len()).filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at)).collect();
-    let kept: Vec<usize> = (0..joint.exit.num_operands()).filter(|at| !joint.gradients.contains(at)).collect();
+    let kept: Vec<usize> = joint.returned_positions();
     let mutates = |at: &usize| ops::MUTATES.of_result(old, *at).is_some();
     let position = kept.iter().position(mutates).unwrap_or(kept.len());
     if kept[position..].iter().any(|at| !mutates(at)) {
@@ -158,48 +169,114 @@ fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, (name, vjp
     if !primals.is_empty() {
         ops::PRIMALS.set(new, &primals);
     }
-    ops::VJP.set(new, &Symbol::flat(vjp));
+    if !joint.hidden.is_empty() {
+        let types: Vec<Attr> = joint.hidden.iter().map(|&at| joint.exit.operand(at).ty().as_attr()).collect();
+        ops::CROSSING.set(new, &types);
+    }
     Ok((new, kept_sizes))
 }
 
-fn backward(joint: &Joint, cut: &Cut, saved: &[Saved], kept_sizes: Option<Value>, name: &str) {
-    let (old, ctx) = (joint.function, joint.function.ctx());
-    let tangents = joint.tangents.iter().map(|&at| joint.values[at]);
-    let inputs: Vec<Value> = saved.iter().map(|saved| joint.values[saved.value]).chain(kept_sizes).chain(tangents).collect();
-    let types: Vec<Type> = inputs.iter().map(|value| value.ty()).collect();
-    let (new, block) = Builder::before(old).func(name, &types, &[], &[]);
-    let mut copies = Copies::new(block, inputs.iter().copied());
-    let saved_values: HashSet<usize> = cut.saved.iter().copied().collect();
-    let results: Vec<(Value, Attr)> = joint.gradients.iter().map(|&at| (joint.exit.operand(at), result_attrs(old, at))).collect();
-    let mut needed: HashSet<usize> = HashSet::new();
-    let mut open: Vec<usize> = results.iter().map(|(value, _)| joint.number(*value)).collect();
-    while let Some(value) = open.pop() {
-        if let Some(at) = joint.def[value].filter(|at| !saved_values.contains(&value) && !needed.contains(at)) {
-            needed.insert(at);
-            open.extend(&joint.uses[at]);
-        }
+/// The backward of a node.
+struct Part<'a> {
+    node: &'a Node,
+    at: usize,
+    name: String,
+    /// What it takes of the values that are kept.
+    kept: Vec<usize>,
+    /// Returns true if it takes the tensor without elements as well, after these.
+    takes_sizes: bool,
+}
+
+impl<'a> Part<'a> {
+    fn new(joint: &Joint, node: &'a Node, at: usize, saved: &[Saved]) -> Self {
+        let is_saved = |value: usize| saved.iter().any(|saved| saved.value == value);
+        let gradients: Vec<usize> = node.gradients.iter().map(|&at| joint.number(joint.exit.operand(at))).collect();
+        let needed = needed_beside(joint, gradients.iter().copied(), is_saved);
+        let used: HashSet<usize> =
+            needed.iter().flat_map(|&at| joint.uses[at].iter().copied()).chain(gradients).chain(joint.keys()).collect();
+        let kept = (0..saved.len()).filter(|&at| used.contains(&saved[at].value)).collect();
+        Self { node, at, name: String::new(), kept, takes_sizes: false }
     }
-    for at in in_order(joint, &needed) {
-        let op = joint.ops[at];
-        match CheckRangeOp::cast(op) {
-            // The forward has checked it.
-            Some(_) if joint.sides[at] == Side::Forward => copies.stand_for(op.result(0), op.operand(0)),
-            _ => copies.copy(op),
-        }
+
+    /// Those of its arguments that are there in every call, in which the values of symbols are found. Of several tangents one may be
+    /// missing.
+    fn shown(&self, joint: &Joint, saved: &[Saved]) -> impl Iterator<Item = (usize, Type)> {
+        let tangent = if let [tangent] = self.node.tangents[..] { Some(tangent) } else { None };
+        let values = self.kept.iter().map(|&at| saved[at].value).chain(tangent);
+        values.map(|value| joint.values[value].ty()).collect::<Vec<Type>>().into_iter().enumerate()
     }
-    ops::ENTRY.set(new, ());
-    let given = inputs.iter().map(|value| value.ty()).enumerate().take(shown(joint, saved).count() + usize::from(kept_sizes.is_some()));
-    sizes::declare(new, &symbols::found(&sizes::declared(old), given).0);
-    symbols::hand_on_assumed(old, new);
-    let outputs: Vec<Attr> = (0..results.len()).map(|at| Output::write(ctx, &Output::Result(at))).collect();
-    copies.finish(new, joint.exit.loc(), &results);
-    ops::OUTPUTS.set(new, &outputs);
-    let laid_out =
-        |strides: &[Dim], offset: &Dim| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides), ops::OFFSET.dim().with(ctx, offset)]);
-    let of_sizes = kept_sizes.map(|value| laid_out(&strides_of(value.ty(), &joint.scope), &Dim::from(0)));
-    let of_saved = saved.iter().map(|saved| laid_out(&saved.strides, &saved.offset));
-    let arguments: Vec<Attr> = of_saved.chain(of_sizes).chain(joint.tangents.iter().map(|&at| argument_attrs(old, at))).collect();
-    new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &arguments));
+
+    /// Writes it; the forward has so many results.
+    fn write(&self, joint: &Joint, cut: &Cut, saved: &[Saved], (kept_sizes, results_of_forward): (Option<Value>, usize)) {
+        let (old, ctx) = (joint.function, joint.function.ctx());
+        let kept_sizes = kept_sizes.filter(|_| self.takes_sizes);
+        let tangents = self.node.tangents.iter().map(|&at| joint.values[at]);
+        let kept: Vec<&Saved> = self.kept.iter().map(|&at| &saved[at]).collect();
+        let inputs: Vec<Value> = kept.iter().map(|saved| joint.values[saved.value]).chain(kept_sizes).chain(tangents).collect();
+        let types: Vec<Type> = inputs.iter().map(|value| value.ty()).collect();
+        let (new, block) = Builder::before(old).func(&self.name, &types, &[], &[]);
+        let mut copies = Copies::new(block, inputs.iter().copied());
+        let saved_values: HashSet<usize> = cut.saved.iter().copied().collect();
+        let renumbered = |attrs: Attr| renumbered(joint, attrs, results_of_forward);
+        let results: Vec<(Value, Attr)> =
+            self.node.gradients.iter().map(|&at| (joint.exit.operand(at), renumbered(result_attrs(old, at)))).collect();
+        let needed = needed_beside(joint, results.iter().map(|(value, _)| joint.number(*value)), |value| saved_values.contains(&value));
+        for at in in_order(joint, &needed) {
+            let op = joint.ops[at];
+            match CheckRangeOp::cast(op) {
+                // The forward has checked it.
+                Some(_) if joint.sides[at] == Side::Forward => copies.stand_for(op.result(0), op.operand(0)),
+                _ => copies.copy(op),
+            }
+        }
+        ops::ENTRY.set(new, ());
+        let shown = self.shown(joint, saved).count() + usize::from(kept_sizes.is_some());
+        let given = inputs.iter().map(|value| value.ty()).enumerate().take(shown);
+        sizes::declare(new, &symbols::found(&sizes::declared(old), given).0);
+        symbols::hand_on_assumed(old, new);
+        let outputs: Vec<Attr> = (0..results.len()).map(|at| Output::write(ctx, &Output::Result(at))).collect();
+        copies.finish(new, joint.exit.loc(), &results);
+        ops::OUTPUTS.set(new, &outputs);
+        if joint.nodes.len() > 1 {
+            let of_sizes = kept_sizes.map(|_| saved.len());
+            let kept: Vec<i64> = self.kept.iter().copied().chain(of_sizes).map(|at| at as i64).collect();
+            ops::KEPT.set(new, &kept);
+        }
+        let laid_out =
+            |strides: &[Dim], offset: &Dim| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides), ops::OFFSET.dim().with(ctx, offset)]);
+        let of_sizes = kept_sizes.map(|value| laid_out(&strides_of(value.ty(), &joint.scope), &Dim::from(0)));
+        let of_saved = kept.iter().map(|saved| laid_out(&saved.strides, &saved.offset));
+        let of_tangents = self.node.tangents.iter().map(|&at| renumbered(argument_attrs(old, at)));
+        let arguments: Vec<Attr> = of_saved.chain(of_sizes).chain(of_tangents).collect();
+        new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &arguments));
+    }
+}
+
+/// What is said of a tangent or a gradient, where what nodes alone see counts on after the results of the forward, of which it is none.
+/// Which node it is of is said by the function that it is in.
+fn renumbered(joint: &Joint, attrs: Attr, results: usize) -> Attr {
+    let (Some(&first), ctx) = (joint.hidden.first(), joint.function.ctx()) else { return without_node(attrs) };
+    let number = |result: i64| match usize::try_from(result).ok().and_then(|result| result.checked_sub(first)) {
+        Some(hidden) if hidden < joint.hidden.len() => (results + hidden) as i64,
+        _ => result,
+    };
+    let said = without_node(attrs).entries();
+    let one = |(name, attr): &(String, Attr)| match (name, attr.as_i64(), attr.as_i64s()) {
+        (name, Some(result), _) if [ops::TANGENT.name(), ops::GRADIENT_OF.name()].contains(&&name[..]) => Attr::i64(ctx, number(result)),
+        (name, _, Some(all)) if name == ops::REACHED.name() => Attr::i64s(ctx, &all.into_iter().map(number).collect::<Vec<_>>()),
+        _ => *attr,
+    };
+    let said: Vec<(&str, Attr)> = said.iter().map(|entry| (&entry.0[..], one(entry))).collect();
+    Attr::dict(ctx, &said)
+}
+
+fn without_node(attrs: Attr) -> Attr {
+    let said = attrs.entries();
+    if said.iter().all(|(name, _)| name != ops::NODE.name()) {
+        return attrs;
+    }
+    let said: Vec<(&str, Attr)> = said.iter().filter(|(name, _)| name != ops::NODE.name()).map(|(name, attr)| (&name[..], *attr)).collect();
+    Attr::dict(attrs.ctx(), &said)
 }
 
 /// The operations in the order in which backward runs them. What belongs to a checkpoint comes right before what needs it first, so that
@@ -238,12 +315,19 @@ fn primals(joint: &Joint) -> Vec<i64> {
 }
 
 /// The operations that these values need, and those that are always there.
-pub fn needed(joint: &Joint, values: impl Iterator<Item = usize>, always: impl Fn(usize) -> bool) -> HashSet<usize> {
+fn needed(joint: &Joint, values: impl Iterator<Item = usize>, always: impl Fn(usize) -> bool) -> HashSet<usize> {
+    let always: HashSet<usize> = (0..joint.ops.len()).filter(|&at| always(at)).collect();
+    let used = always.iter().flat_map(|&at| joint.uses[at].iter().copied());
+    let needed = needed_beside(joint, values.chain(used), |_| false);
+    needed.into_iter().chain(always).collect()
+}
+
+/// The operations that these values need, where some values are given.
+pub fn needed_beside(joint: &Joint, values: impl Iterator<Item = usize>, is_given: impl Fn(usize) -> bool) -> HashSet<usize> {
     let mut open: Vec<usize> = values.collect();
-    let mut needed: HashSet<usize> = (0..joint.ops.len()).filter(|&at| always(at)).collect();
-    open.extend(needed.iter().flat_map(|&at| joint.uses[at].iter().copied()));
+    let mut needed: HashSet<usize> = HashSet::new();
     while let Some(value) = open.pop() {
-        if let Some(at) = joint.def[value]
+        if let Some(at) = joint.def[value].filter(|_| !is_given(value))
             && needed.insert(at)
         {
             open.extend(&joint.uses[at]);

@@ -10,7 +10,11 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::Scope;
 
-use crate::{autodiff::aten::refuse_huge, decompose::total::is_total, extent::expected};
+use crate::{
+    autodiff::{aten::refuse_huge, walk::shown},
+    decompose::total::is_total,
+    extent::expected,
+};
 
 /// Which side an operation is on before anything is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,20 @@ pub struct Joint {
     pub tangents: Vec<usize>,
     /// The positions of gradients among the results.
     pub gradients: Vec<usize>,
+    /// The positions of results that nodes alone see.
+    pub hidden: Vec<usize>,
+    /// The nodes of autograd's graph that it is, in order; at least one.
+    pub nodes: Vec<Node>,
     number: HashMap<Value, usize>,
+}
+
+/// A node: the tangents that it takes and the gradients that it gives.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Positions among the arguments.
+    pub tangents: Vec<usize>,
+    /// Positions among the results.
+    pub gradients: Vec<usize>,
 }
 
 impl Joint {
@@ -70,7 +87,9 @@ impl Joint {
         let uses: Vec<Vec<usize>> =
             ops.iter().map(|&op| used(op).iter().filter_map(|value| number.get(value).copied()).collect()).collect();
         let tangents: Vec<usize> = (0..body.args().len()).filter(|&at| ops::TANGENT.of_arg(function, at).is_some()).collect();
-        let gradients = (0..exit.num_operands()).filter(|&at| ops::GRADIENT.of_result(function, at).is_some()).collect();
+        let gradients: Vec<usize> = (0..exit.num_operands()).filter(|&at| is_gradient(function, at)).collect();
+        let hidden = (0..exit.num_operands()).filter(|&at| ops::HIDDEN.of_result(function, at).is_some()).collect();
+        let nodes = nodes(function, &tangents, &gradients);
         let mut joint = Self {
             function,
             sides: vec![Side::Either; ops.len()],
@@ -83,6 +102,8 @@ impl Joint {
             is_backward: Vec::new(),
             tangents,
             gradients,
+            hidden,
+            nodes,
             number,
         };
         refuse_huge(function, &joint.values, &joint.scope)?;
@@ -103,7 +124,7 @@ impl Joint {
             }
         }
         let mut wanted: HashSet<usize> = HashSet::new();
-        for at in (0..self.exit.num_operands()).filter(|at| !self.gradients.contains(at)) {
+        for at in self.returned_positions() {
             let number = self.number(self.exit.operand(at));
             if self.is_backward[number] {
                 return Err(PassError::at(self.exit, format!("result {at} is not a gradient, but depends on a tangent")));
@@ -133,16 +154,25 @@ impl Joint {
         Ok(())
     }
 
-    /// Whether each gradient depends on some tangent: then none is computed where no tangent is there.
-    pub fn all_depend_on_tangents(&self) -> bool {
-        let mut depends = vec![false; self.values.len()];
-        self.tangents.iter().for_each(|&at| depends[at] = true);
-        for at in 0..self.ops.len() {
-            if self.uses[at].iter().any(|&value| depends[value]) {
-                self.ops[at].results().into_iter().for_each(|result| depends[self.number(result)] = true);
+    /// The positions of the results that the forward has.
+    pub fn returned_positions(&self) -> Vec<usize> {
+        (0..self.exit.num_operands()).filter(|at| !self.gradients.contains(at) && !self.hidden.contains(at)).collect()
+    }
+
+    /// What a node takes from others: values that are results, also such as nodes alone see, and views that are outputs. Each with the
+    /// position of its gradient.
+    pub fn taken(&self, node: &Node) -> Vec<(Taken, usize)> {
+        let one = |&gradient: &usize| {
+            let place = |number: i64| usize::try_from(number).ok();
+            if let Some(result) = ops::GRADIENT_OF.of_result(self.function, gradient).and_then(place) {
+                return (result < self.exit.num_operands()).then_some((Taken::Result(result), gradient));
             }
-        }
-        self.gradients.iter().all(|&at| depends[self.number(self.exit.operand(at))])
+            let output = ops::GRADIENT_OF_OUTPUT.of_result(self.function, gradient).and_then(place)?;
+            let is_it = |op: &Op, result: &Value| result.result_index().and_then(|index| shown(*op, index)) == Some(output);
+            let value = self.ops.iter().find_map(|op| op.results().into_iter().find(|result| is_it(op, result)))?;
+            Some((Taken::Shown(value), gradient))
+        };
+        node.gradients.iter().filter_map(one).collect()
     }
 
     /// The keys of all its random numbers, where it draws them.
@@ -173,7 +203,8 @@ impl Joint {
 
     /// The position at which the forward returns a value, if it does.
     pub fn returned(&self, value: usize) -> Option<usize> {
-        let is_users = |at: &usize| !self.gradients.contains(at) && ops::MUTATES.of_result(self.function, *at).is_none();
+        let is_users =
+            |at: &usize| !self.gradients.contains(at) && !self.hidden.contains(at) && ops::MUTATES.of_result(self.function, *at).is_none();
         let is_it = |at: &usize| is_users(at) && self.number(self.exit.operand(*at)) == value;
         (0..self.exit.num_operands()).find(is_it)
     }
@@ -185,7 +216,9 @@ impl Joint {
         let is_used = |other: usize| self.uses[other].iter().any(|value| results.contains(value));
         let leaves =
             |other: usize| self.sides[other] == Side::Forward && is_used(other) && ops::RECOMPUTE.of(self.ops[other]) != checkpoint;
-        let is_result = |at: usize| !self.gradients.contains(&at) && results.contains(&self.number(self.exit.operand(at)));
+        let is_result = |at: usize| {
+            !self.gradients.contains(&at) && !self.hidden.contains(&at) && results.contains(&self.number(self.exit.operand(at)))
+        };
         checkpoint.is_some()
             && self.sides[at] == Side::Forward
             && !(at + 1..self.ops.len()).any(leaves)
@@ -235,6 +268,33 @@ impl Joint {
         let elements = if ty.is_open() { ty.count().map_or(0, |count| expected(&count, &self.scope)) } else { ty.numel() };
         elements.unsigned_abs()
     }
+}
+
+/// What a node takes from another.
+#[derive(Clone, Copy)]
+pub enum Taken {
+    /// A result, by its position.
+    Result(usize),
+    /// A view that is an output.
+    Shown(Value),
+}
+
+/// Returns true if a result of a function is a gradient.
+pub fn is_gradient(function: Op, result: usize) -> bool {
+    [ops::GRADIENT, ops::GRADIENT_OF, ops::GRADIENT_OF_OUTPUT].iter().any(|gradient| gradient.of_result(function, result).is_some())
+}
+
+/// The nodes of a function; one where it says nothing of them.
+fn nodes(function: Op, tangents: &[usize], gradients: &[usize]) -> Vec<Node> {
+    let place = |node: Option<i64>| node.and_then(|node| usize::try_from(node).ok()).unwrap_or_default();
+    let of_tangent = |at: usize| place(ops::NODE.of_arg(function, at));
+    let of_gradient = |at: usize| place(ops::NODE.of_result(function, at));
+    let last = tangents.iter().map(|&at| of_tangent(at)).chain(gradients.iter().map(|&at| of_gradient(at))).max().unwrap_or_default();
+    // More than there can be are a mistake in the text.
+    let mut nodes = vec![Node::default(); last.min(tangents.len() + gradients.len()) + 1];
+    tangents.iter().for_each(|&at| _ = nodes.get_mut(of_tangent(at)).map(|node| node.tangents.push(at)));
+    gradients.iter().for_each(|&at| _ = nodes.get_mut(of_gradient(at)).map(|node| node.gradients.push(at)));
+    nodes
 }
 
 /// Whether an operation shows memory of its operand in another way, or checks it and hands it on: nothing is computed.

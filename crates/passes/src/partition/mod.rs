@@ -24,6 +24,11 @@
 //!
 //! Of a checkpoint (`dynamo.recompute`) nothing is saved but what it is given and what it gives, and keys of random numbers.
 //!
+//! Where the joint function is several nodes of autograd's graph (`dynamo.node`), each has a vjp of its own, `@main_vjp_0` and so on, which
+//! `@main` lists in `dynamo.vjps`. There is one cut for all of them: of what is saved, each takes what it needs (`dynamo.kept`). What nodes
+//! hand to one another and nobody else sees is not computed for them: of it only the types are told, in `dynamo.crossing`, whose members
+//! are counted on after the results of `@main`.
+//!
 //! Where sizes are expressions, the cut weighs those that are expected, and each symbol is a size of what the vjp takes ([`symbols`]).
 //!
 //! A function without tangents is left alone.
@@ -36,7 +41,7 @@ mod print;
 pub mod symbols;
 
 use dynamlir_dialect::{
-    ir::{Block, Op},
+    ir::{AttrValue, Block, Op, Symbol},
     ops,
     pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
@@ -75,7 +80,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     for function in entries_of(module) {
         let arguments = function.body().map(Block::args).unwrap_or_default().len();
         if !(0..arguments).any(|index| ops::TANGENT.of_arg(function, index).is_some()) || is_vjp(module, function) {
-            function.walk(&mut |op| _ = ops::RECOMPUTE.remove(op));
+            function.walk(&mut |op| _ = ops::RECOMPUTE.remove(op) | ops::SHOWN.remove(op));
             continue;
         }
         let joint = Joint::of(function)?;
@@ -97,8 +102,11 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Whether an entry is the backward of another already: such text has been cut.
+/// Returns true if an entry is a backward of another already: such text has been cut.
 fn is_vjp(module: Op, function: Op) -> bool {
     let name = function.symbol();
-    entries_of(module).into_iter().any(|other| ops::VJP.of(other).is_some_and(|symbol| Some(symbol.name) == name))
+    let of_nodes = |other: Op| ops::VJPS.of(other).unwrap_or_default().into_iter().filter_map(Symbol::read);
+    entries_of(module)
+        .into_iter()
+        .any(|other| ops::VJP.of(other).into_iter().chain(of_nodes(other)).any(|symbol| Some(symbol.name) == name))
 }

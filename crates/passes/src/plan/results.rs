@@ -27,9 +27,11 @@ pub(super) fn say_sizes(new: Op, arguments: usize, sizes: &[(usize, Vec<Dim>)]) 
 pub(super) fn describe(old: Op, new: Op, kept: &[usize]) {
     let ctx = old.ctx();
     let said = |&i: &usize| {
-        let gradient = ops::GRADIENT.of_result(old, i).map(|argument| ops::GRADIENT.with(ctx, argument));
-        let sources = ops::SOURCES.of_result(old, i).map(|places| ops::SOURCES.with(ctx, &places));
-        gradient.into_iter().chain(sources).collect::<Vec<_>>()
+        let numbers = [ops::GRADIENT, ops::GRADIENT_OF, ops::GRADIENT_OF_OUTPUT];
+        let gradient = numbers.into_iter().filter_map(|said| said.of_result(old, i).map(|of| said.with(ctx, of)));
+        let lists =
+            [ops::SOURCES, ops::REACHED].into_iter().filter_map(|said| said.of_result(old, i).map(|places| said.with(ctx, &places)));
+        gradient.chain(lists).collect::<Vec<_>>()
     };
     let each: Vec<_> = kept.iter().map(said).collect();
     if each.iter().any(|said| !said.is_empty()) {

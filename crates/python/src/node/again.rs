@@ -3,12 +3,13 @@
 //!
 //! It computes what it needs of the first graph once more, from the inputs. Those that are not saved anyway are lent to the node: it
 //! holds them, and what their versions were, until gradients have been computed and the graph is not kept. Inputs that no
-//! gradient is made of are not held. (Saving them all was weighed: then a write to any of them would be an error of the first
+//! gradient is made of are not held. What a node takes from other nodes is lent in the same way. Of an input that the graph writes, and of
+//! whose value before that gradients are made, a copy is made before the graph runs: vectors of a spectral norm, statistics. (Saving them all was weighed: then a write to any of them would be an error of the first
 //! gradients, where eager has none.)
 
 use std::sync::OnceLock;
 
-use dynamlir_runtime::{Differentiable, Saved};
+use dynamlir_runtime::{Derived, Differentiable, NodeInput, Saved};
 use pyo3::{
     exceptions::PyRuntimeError,
     intern,
@@ -17,10 +18,11 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::Input;
+use super::Run;
 use crate::torch::{self, Calls, untraced};
 
-/// What a node has beside torch's own attributes: the inputs that are lent to it, then their versions.
+/// What a node has beside torch's own attributes: the inputs of the graph that are lent to it, copies of those that the graph has
+/// written, and what it takes from other nodes; then their versions.
 const LENT: &str = "_lent";
 
 /// And the state of torch's generator before the call, where its numbers are drawn again.
@@ -66,14 +68,41 @@ impl Again {
         state.map_or(Ok(()), |state| ctx.setattr(intern!(ctx.py(), STATE), state))
     }
 
-    /// Lends the inputs of a call to its node.
-    pub fn lend(&self, ctx: &Bound<'_, PyAny>, lent: &[usize], input: Input<'_, '_>) -> PyResult<()> {
-        if lent.is_empty() || self.function.get().is_none() {
+    /// Before the graph runs: copies of inputs that it writes, and of whose values before that gradients of some node are made.
+    pub(super) fn copies<'py>(&self, training: &Differentiable, run: &Run<'_, 'py>) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
+        let mut copies: Vec<(usize, Bound<'py, PyAny>)> = Vec::new();
+        if self.function.get().is_none() {
+            return Ok(copies);
+        }
+        for &at in training.nodes().iter().flat_map(Derived::lost) {
+            if let Some(written) = (run.input)(at).filter(|_| copies.iter().all(|(known, _)| *known != at)) {
+                copies.push((at, written.call_method0(intern!(written.py(), "clone"))?));
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Lends the inputs of a call to a node.
+    pub(super) fn lend<'py>(&self, ctx: &Bound<'py, PyAny>, node: &Derived, run: &Run<'_, 'py>) -> PyResult<()> {
+        if lends(node) == 0 || self.function.get().is_none() {
             return Ok(());
         }
         let py = ctx.py();
-        let mut held: SmallVec<[Bound<'_, PyAny>; 32]> = SmallVec::with_capacity(2 * lent.len());
-        held.extend(lent.iter().filter_map(|at| input(*at)));
+        let mut held: SmallVec<[Bound<'_, PyAny>; 32]> = SmallVec::with_capacity(2 * lends(node));
+        held.extend(node.lent().iter().filter_map(|at| (run.input)(*at)));
+        held.extend(node.lost().iter().filter_map(|at| run.copies.iter().find(|(known, _)| known == at).map(|(_, copy)| copy.clone())));
+        let calls = Calls { py, abi: super::abi(py)? };
+        for input in node.inputs() {
+            match *input {
+                NodeInput::Input(_) => {}
+                NodeInput::Result(at) => held.extend(run.made.get(at).cloned().flatten()),
+                NodeInput::Output(at) => {
+                    if let Some((_, view)) = run.views.iter().find(|(made, _)| *made == at) {
+                        held.push(calls.wrap(view.as_ref())?);
+                    }
+                }
+            }
+        }
         for at in 0..held.len() {
             // A tensor of inference mode has no version, and nobody writes to it.
             held.push(held[at].getattr(intern!(py, "_version")).unwrap_or_else(|_| py.None().into_bound(py)));
@@ -82,8 +111,8 @@ impl Again {
     }
 
     /// Lets go of them once gradients are computed, unless the graph is kept.
-    pub fn give_back(&self, ctx: &Bound<'_, PyAny>, lent: &[usize]) -> PyResult<()> {
-        let Some(keeps) = self.keeps.as_ref().filter(|_| !lent.is_empty() && self.function.get().is_some()) else { return Ok(()) };
+    pub fn give_back(&self, ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<()> {
+        let Some(keeps) = self.keeps.as_ref().filter(|_| lends(node) > 0 && self.function.get().is_some()) else { return Ok(()) };
         let py = ctx.py();
         if keeps.bind(py).call0()?.is_truthy()? { Ok(()) } else { ctx.setattr(intern!(py, LENT), py.None()) }
     }
@@ -92,7 +121,7 @@ impl Again {
     pub fn gradients<'py>(
         &self,
         ctx: &Bound<'py, PyAny>,
-        training: &Differentiable,
+        node: &Derived,
         tangents: &[Bound<'py, PyAny>],
         wanted: &[Option<usize>],
     ) -> PyResult<Bound<'py, PyTuple>> {
@@ -105,17 +134,11 @@ impl Again {
         };
         let mut gradients: Vec<Bound<'py, PyAny>> = vec![py.None().into_bound(py); wanted.len() + 1];
         if wanted.iter().any(Option::is_some) {
-            if let Some(input) = training.lost().first() {
-                return Err(PyRuntimeError::new_err(format!(
-                    "trying to differentiate twice a compiled graph that writes to its input {input}, of whose value before that its gradients \
-                     are made: compute them without create_graph=True, or run the function as plain Python"
-                )));
-            }
-            let (inputs, sizes) = inputs(ctx, training, tangents)?;
+            let (inputs, taken, sizes) = inputs(ctx, node, tangents)?;
             let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
             let tangents = PyList::new(py, tangents)?;
             let state = ctx.getattr_opt(intern!(py, STATE))?;
-            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes)))?;
+            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes, taken)))?;
             for (place, gradient) in gradients.iter_mut().zip(found.try_iter()?) {
                 *place = gradient?;
             }
@@ -124,30 +147,34 @@ impl Again {
     }
 }
 
-/// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew. And
-/// the values of symbols.
-fn inputs<'py>(
-    ctx: &Bound<'py, PyAny>,
-    training: &Differentiable,
-    tangents: &[Bound<'py, PyAny>],
-) -> PyResult<(Bound<'py, PyDict>, Vec<i64>)> {
+/// How many values a node holds for the time when its gradients are differentiated.
+fn lends(node: &Derived) -> usize {
+    node.lent().len() + node.lost().len() + node.inputs().iter().filter(|input| !matches!(input, NodeInput::Input(_))).count()
+}
+
+/// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew; what the
+/// node takes from others, in the order of its inputs; and the values of symbols.
+type Known<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyAny>>, Vec<i64>);
+
+fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, PyAny>]) -> PyResult<Known<'py>> {
     let py = ctx.py();
     let found = PyDict::new(py);
     let kept =
-        if training.saved().is_empty() { PyTuple::empty(py) } else { ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()? };
-    let sizes = sizes(training, &kept, tangents)?;
-    if !training.saved().is_empty() {
-        for (at, (saved, object)) in training.saved().iter().zip(kept).enumerate() {
-            if training.keys() == Some(at) {
+        if node.saved().is_empty() { PyTuple::empty(py) } else { ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()? };
+    let sizes = sizes(node, &kept, tangents)?;
+    if !node.saved().is_empty() {
+        for (at, (saved, object)) in node.saved().iter().zip(kept).enumerate() {
+            if node.keys() == Some(at) {
                 found.set_item(py.None(), object)?;
             } else if let Saved::Arg(input) = saved {
                 found.set_item(input, object)?;
             }
         }
     }
-    let lent = training.lent();
-    if lent.is_empty() {
-        return Ok((found, sizes));
+    let lent: SmallVec<[usize; 16]> = node.lent().iter().chain(node.lost()).copied().collect();
+    let count = lends(node);
+    if count == 0 {
+        return Ok((found, Vec::new(), sizes));
     }
     let held = ctx.getattr_opt(intern!(py, LENT))?.filter(|held| !held.is_none());
     let freed = || {
@@ -158,25 +185,30 @@ fn inputs<'py>(
         )
     };
     let held = held.ok_or_else(freed)?.cast_into::<PyTuple>()?;
-    for (at, input) in lent.iter().enumerate() {
-        let (tensor, version) = (held.get_item(at)?, held.get_item(lent.len() + at)?);
+    let mut taken = Vec::new();
+    for at in 0..count {
+        let (tensor, version) = (held.get_item(at)?, held.get_item(count + at)?);
         if !version.is_none() && !tensor.getattr(intern!(py, "_version"))?.eq(&version)? {
             return Err(PyRuntimeError::new_err(format!(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: input {input} of a \
-                 compiled graph, a tensor of shape {}, is at version {}; expected version {version} instead. The graph computes its \
+                "one of the variables needed for gradient computation has been modified by an inplace operation: {} of a compiled graph, a \
+                 tensor of shape {}, is at version {}; expected version {version} instead. The graph computes its \
                  gradients anew from its inputs, to differentiate them.",
+                lent.get(at).map_or_else(|| "a result".to_owned(), |input| format!("input {input}")),
                 tensor.getattr(intern!(py, "shape"))?,
                 tensor.getattr(intern!(py, "_version"))?,
             )));
         }
-        found.set_item(input, tensor)?;
+        match lent.get(at) {
+            Some(input) => found.set_item(input, tensor)?,
+            None => taken.push(tensor),
+        }
     }
-    Ok((found, sizes))
+    Ok((found, taken, sizes))
 }
 
 /// The values of symbols in the call that a node belongs to.
-fn sizes<'py>(training: &Differentiable, kept: &Bound<'py, PyTuple>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Vec<i64>> {
-    if !training.varies() {
+fn sizes<'py>(node: &Derived, kept: &Bound<'py, PyTuple>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Vec<i64>> {
+    if !node.varies() {
         return Ok(Vec::new());
     }
     let calls = Calls { py: kept.py(), abi: super::abi(kept.py())? };
@@ -184,5 +216,5 @@ fn sizes<'py>(training: &Differentiable, kept: &Bound<'py, PyTuple>, tangents: &
     let saved = kept.iter().map(|object| calls.unwrap(object)).collect::<PyResult<Vec<_>>>()?;
     let given = |object| if torch::is_tensor(object)? { calls.unwrap(object).map(Some) } else { Ok(None) };
     let tangents = tangents.iter().map(given).collect::<PyResult<Vec<_>>>()?;
-    training.sizes(&saved, &tangents).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    node.sizes(&saved, &tangents).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use dynamlir_runtime::{Differentiable, Failure, RunError};
+use dynamlir_runtime::{Derived, Differentiable, Failure, RunError};
 use dynamlir_torch_abi::TensorRef;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::PyTuple,
+    types::{PyList, PyTuple},
 };
 use smallvec::SmallVec;
 
@@ -24,14 +24,20 @@ use crate::{
 #[pyclass(frozen)]
 pub struct Backward {
     training: Arc<Differentiable>,
+    /// Which of its nodes this one is.
+    node: usize,
     again: Arc<Again>,
     /// `types.MethodType`
     method: Py<PyAny>,
 }
 
 impl Backward {
-    pub fn new(py: Python<'_>, training: Arc<Differentiable>, again: Arc<Again>) -> PyResult<Self> {
-        Ok(Self { training, again, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
+    pub fn new(py: Python<'_>, training: Arc<Differentiable>, node: usize, again: Arc<Again>) -> PyResult<Self> {
+        Ok(Self { training, node, again, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
+    }
+
+    fn node(&self) -> &Derived {
+        &self.training.nodes()[self.node]
     }
 
     fn run<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
@@ -40,31 +46,42 @@ impl Backward {
         if calls.abi.is_grad_enabled().map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))? {
             return self.run_differentiably(&ctx, args);
         }
-        let training = &self.training;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
         if self.again.knows_the_program() && any_is_strange(&calls, &given)? {
-            let gradients = self.run_differentiably(&ctx, args)?;
-            self.again.give_back(&ctx, training.lent())?;
+            let gradients = match self.batch(py, &given)? {
+                Some(batch) => self.run_in_batch(&ctx, &batch)?,
+                None => self.run_differentiably(&ctx, args)?,
+            };
+            self.again.give_back(&ctx, self.node())?;
             return Ok(gradients);
         }
+        let gradients = self.compute(&mut calls, &ctx, (&given, count))?;
+        self.again.give_back(&ctx, self.node())?;
+        Ok(gradients)
+    }
+
+    /// Computes the gradients for ordinary tangents.
+    fn compute<'py>(
+        &self,
+        calls: &mut Calls<'py>,
+        ctx: &Bound<'py, PyAny>,
+        (given, count): (&[Bound<'py, PyAny>], usize),
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, node) = (calls.py, self.node());
         // A node that keeps nothing is never used up.
-        let kept = if training.saved().is_empty() {
-            PyTuple::empty(py)
-        } else {
-            ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
-        };
+        let kept =
+            if node.saved().is_empty() { PyTuple::empty(py) } else { ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()? };
         let kept: SmallVec<[Bound<'py, PyAny>; 16]> = kept.iter().collect();
         let mut saved: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(kept.len());
         for object in &kept {
-            saved.push(tensor(&calls, object, "a saved tensor")?);
+            saved.push(tensor(calls, object, "a saved tensor")?);
         }
         let mut tangents: SmallVec<[Option<TensorRef<'_>>; 4]> = SmallVec::with_capacity(count);
-        for object in &given {
-            tangents.push(if object.is_none() { None } else { Some(tensor(&calls, object, "a gradient")?) });
+        for object in given {
+            tangents.push(if object.is_none() { None } else { Some(tensor(calls, object, "a gradient")?) });
         }
-        let needed = needed(&ctx)?;
-        self.again.give_back(&ctx, training.lent())?;
-        let gradients = training.gradients(&saved, &tangents, &needed, &mut calls).map_err(|error| raise(py, error))?;
+        let needed = needed(ctx)?;
+        let gradients = node.gradients(&saved, &tangents, &needed, calls).map_err(|error| raise(py, error))?;
         let mut objects: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(gradients.len() + 1);
         for gradient in gradients {
             objects.push(match gradient {
@@ -77,14 +94,46 @@ impl Backward {
         PyTuple::new(py, objects)
     }
 
+    /// Several gradients at once, where running the program once more would not give what it gave before: of random numbers, of state that
+    /// it has written, of what nodes hand to one another.
+    fn batch<'py>(&self, py: Python<'py>, given: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        static SPLIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let is_simple = self.training.nodes().len() == 1 && !self.training.forward().plan().random && self.node().lost().is_empty();
+        if is_simple {
+            return Ok(None);
+        }
+        let split = dynamlir_cpython_abi::import_once(py, &SPLIT, "dynamlir.batches", "split")?;
+        let batch = torch::untraced(py, || split.call1((PyTuple::new(py, given)?,)))?;
+        Ok((!batch.is_none()).then_some(batch))
+    }
+
+    /// Computes the gradients for each slice of a batch by itself.
+    fn run_in_batch<'py>(&self, ctx: &Bound<'py, PyAny>, batch: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = ctx.py();
+        let mut calls = Calls { py, abi: abi(py)? };
+        let slices = torch::untraced(py, || batch.getattr("slices")?.cast_into::<PyList>().map_err(PyErr::from))?;
+        let mut rows = Vec::with_capacity(slices.len());
+        for slice in slices {
+            let given: Vec<Bound<'py, PyAny>> = slice.cast::<PyTuple>()?.iter().collect();
+            rows.push(match any_is_strange(&calls, &given)? {
+                false => self.compute(&mut calls, ctx, (&given, given.len()))?,
+                true => match self.batch(py, &given)? {
+                    Some(inner) => self.run_in_batch(ctx, &inner)?,
+                    None => return Err(PyRuntimeError::new_err("a gradient of a compiled graph is of a kind that it cannot be given")),
+                },
+            });
+        }
+        torch::untraced(py, || batch.call_method1("join", (rows,))?.cast_into::<PyTuple>().map_err(PyErr::from))
+    }
+
     /// Runs it so that its results can be differentiated in turn (`create_graph=True`).
     fn run_differentiably<'py>(&self, ctx: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
         let tangents: SmallVec<[Bound<'py, PyAny>; 4]> =
             args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
         let needed = needed(ctx)?;
-        let wanted = self.training.wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
-        self.again.gradients(ctx, &self.training, &tangents, &wanted)
+        let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
+        self.again.gradients(ctx, self.node(), &tangents, &wanted)
     }
 }
 

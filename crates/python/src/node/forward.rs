@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dynamlir_runtime::{Differentiable, Results, Saved};
+use dynamlir_runtime::{Derived, Differentiable, Results, Saved};
+use dynamlir_torch_abi::TorchError;
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
@@ -16,19 +17,31 @@ use crate::{
 #[pyclass(frozen)]
 pub struct Forward {
     training: Arc<Differentiable>,
+    /// Which of its nodes this one is.
+    node: usize,
     again: Arc<Again>,
 }
 
 impl Forward {
-    pub fn new(training: Arc<Differentiable>, again: Arc<Again>) -> Self {
-        Self { training, again }
+    pub fn new(training: Arc<Differentiable>, node: usize, again: Arc<Again>) -> Self {
+        Self { training, node, again }
     }
 
-    /// Runs the graph; torch has switched grad mode off.
+    fn node(&self) -> &Derived {
+        &self.training.nodes()[self.node]
+    }
+
+    /// Runs the graph, if that has not run yet; torch has switched grad mode off.
     fn run<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, run: &mut Run<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut calls = Calls { py, abi: abi(py)? };
         let forward = run.forward;
-        let state = self.again.state(py, &self.training)?;
+        if let Some(Ok(mut results)) = run.outcome.take() {
+            let outputs = Again::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
+            run.outcome = Some(Ok(results));
+            return outputs;
+        }
+        run.state = self.again.state(py, &self.training)?;
+        run.copies = self.again.copies(&self.training, run)?;
         let outcome = if run.known {
             // SAFETY: whoever set the flag has compared the metadata.
             unsafe { forward.run_known_for_results(run.tensors, &mut calls) }
@@ -43,7 +56,7 @@ impl Forward {
                 return Err(PyRuntimeError::new_err("a graph did not run"));
             }
         };
-        let outputs = Again::keep_state(ctx, state).and_then(|()| self.keep(&calls, ctx, &mut results, run));
+        let outputs = Again::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
         run.outcome = Some(Ok(results));
         outputs
     }
@@ -56,18 +69,21 @@ impl Forward {
         results: &mut Results,
         run: &Run<'_, 'py>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let (py, lost) = (calls.py, || NativeError::new_err("what should be kept is missing"));
+        let (py, node, lost) = (calls.py, self.node(), || NativeError::new_err("what should be kept is missing"));
         let mut outputs: SmallVec<[Bound<'py, PyAny>; 4]> = SmallVec::new();
-        for result in self.training.outputs() {
-            outputs.push(calls.wrap(results[*result].as_ref().ok_or_else(lost)?.as_ref())?);
+        for result in node.outputs() {
+            outputs.push(match results.get(*result) {
+                Some(result) => calls.wrap(result.as_ref().ok_or_else(lost)?.as_ref())?,
+                None => calls.wrap_owned(self.training.stand_in(run.forward, *result).map_err(failed)?)?,
+            });
         }
-        let mut kept: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(self.training.saved().len());
-        for saved in self.training.saved() {
+        let mut kept: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(node.saved().len());
+        for saved in node.saved() {
             kept.push(match *saved {
                 Saved::Arg(arg) => (run.input)(arg).ok_or_else(lost)?,
-                Saved::Result(result) => match self.training.outputs().iter().position(|output| *output == result) {
+                Saved::Result(result) => match node.outputs().iter().position(|output| *output == result) {
                     Some(output) => outputs[output].clone(),
-                    None => calls.wrap(results.get(result).and_then(Option::as_ref).ok_or_else(lost)?.as_ref())?,
+                    None => self.of_others(calls, results, run, result)?,
                 },
             });
         }
@@ -75,9 +91,27 @@ impl Forward {
             ctx.setattr(intern!(py, "to_save"), PyTuple::new(py, kept)?)?;
         }
         ctx.setattr(intern!(py, "materialize_grads"), false)?;
-        self.again.lend(ctx, self.training.lent(), run.input)?;
+        self.again.lend(ctx, node, run)?;
         PyTuple::new(py, outputs)
     }
+
+    /// A result that is kept and is no output of this node.
+    fn of_others<'py>(&self, calls: &Calls<'py>, results: &Results, run: &Run<'_, 'py>, result: usize) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(made) = run.made.get(result).cloned().flatten() {
+            return Ok(made);
+        }
+        let lost = || NativeError::new_err("what should be kept is missing");
+        let tensor = results.get(result).and_then(Option::as_ref).ok_or_else(lost)?.as_ref();
+        if self.training.nodes().iter().skip(self.node + 1).any(|later| later.outputs().contains(&result)) {
+            // It will have a history that leads back here: kept as it is, neither would ever go.
+            return calls.wrap_owned(tensor.detach().map_err(failed)?);
+        }
+        calls.wrap(tensor)
+    }
+}
+
+fn failed(error: TorchError) -> PyErr {
+    NativeError::new_err(error.message().to_owned())
 }
 
 #[pymethods]

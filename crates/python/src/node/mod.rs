@@ -1,7 +1,8 @@
-//! The autograd node of a graph that trains: one class of torch's per graph, whose functions are native.
+//! The autograd nodes of a graph that trains: for each a class of torch's, whose functions are native.
 //!
 //! A call of `apply` makes a node with edges to the inputs that have a gradient, runs [`forward::Forward`] below autograd, and
-//! gives the results that have one their history. The engine calls [`backward::Backward`]. All that autograd promises of its
+//! gives the results that have one their history. The first node's runs the graph, the others' take their results from it; in between
+//! views are made that a later node takes. The engine calls [`backward::Backward`]. All that autograd promises of its
 //! nodes – hooks, versions of what is saved, anomaly mode, retained and freed graphs – is torch's own work therefore, and in its
 //! own words. Only what Python sees of torch is used, so that one build serves all versions of it.
 //!
@@ -20,8 +21,8 @@ use std::{
     },
 };
 
-use dynamlir_runtime::{Differentiable, Executable, Outputs, Results, RunError};
-use dynamlir_torch_abi::{TensorRef, TorchAbi, TorchError};
+use dynamlir_runtime::{Differentiable, Executable, NodeInput, Outputs, Results, RunError};
+use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -36,9 +37,15 @@ use crate::{
 /// What autograd calls the node, but for the `Backward` that it adds.
 const NAME: &str = "Dynamlir";
 
-/// The node of a graph, for any number of calls.
+/// The nodes of a graph, for any number of calls.
 pub struct Node {
     training: Arc<Differentiable>,
+    /// In the order in which they are made.
+    classes: Vec<Class>,
+}
+
+/// The class of a node.
+struct Class {
     /// `apply` of the class, past what is for functions written in Python.
     apply: Py<PyAny>,
     again: Arc<again::Again>,
@@ -56,22 +63,11 @@ pub enum Failed {
 pub type Input<'a, 'py> = &'a dyn Fn(usize) -> Option<Bound<'py, PyAny>>;
 
 impl Node {
-    /// Makes the class.
+    /// Makes the classes.
     pub fn new(py: Python<'_>, training: Differentiable) -> PyResult<Self> {
         let training = Arc::new(training);
-        let module = dynamlir_cpython_abi::import(py, "torch.autograd.function")?;
-        let function = module.getattr("Function")?;
-        let again = Arc::new(again::Again::new(py)?);
-        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(&training), Arc::clone(&again))?)?;
-        let members = PyDict::new(py);
-        members.set_item("__module__", "dynamlir")?;
-        members.set_item("__doc__", "A compiled graph.")?;
-        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(&training), Arc::clone(&again)))?)?;
-        members.set_item("backward", &backward)?;
-        let class = module.getattr("FunctionMeta")?.call1((NAME, (&function,), members))?;
-        class.getattr("_backward_cls")?.setattr("apply", backward)?;
-        let apply = dynamlir_cpython_abi::import(py, "builtins")?.getattr("super")?.call1((function, class))?.getattr("apply")?;
-        Ok(Self { training, apply: apply.unbind(), again })
+        let classes = (0..training.nodes().len()).map(|node| Class::new(py, &training, node)).collect::<PyResult<_>>()?;
+        Ok(Self { training, classes })
     }
 
     /// The graph and its gradients.
@@ -79,9 +75,11 @@ impl Node {
         &self.training
     }
 
-    /// What computes gradients that are differentiated in turn; see [`again::Again`].
-    pub fn differentiate_again(&self, with: Py<PyAny>) {
-        self.again.set(with);
+    /// What computes gradients of a node that are differentiated in turn; see [`again::Again`].
+    pub fn differentiate_again(&self, node: usize, with: Py<PyAny>) {
+        if let Some(class) = self.classes.get(node) {
+            class.again.set(with);
+        }
     }
 
     /// Whether a call with these inputs has gradients. Where the inputs are not `known`, one may require a gradient that the
@@ -126,37 +124,55 @@ impl Node {
     ) -> Result<Outputs, Failed> {
         let py = calls.py;
         let forward = self.training.forward_for(tensors).map_err(Failed::Refused)?;
-        let mut run = Run { forward: &forward, tensors, input, known, outcome: None };
-        let mut arguments: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(self.training.inputs().len() + 1);
-        for at in self.training.inputs() {
-            let lost = || RunError::Guard(format!("input {at} is missing").into());
-            arguments.push(input(*at).ok_or_else(lost).map_err(Failed::Refused)?);
-        }
-        let call = Bound::new(py, Call { run: AtomicPtr::new((&raw mut run).cast()) }).map_err(Failed::Raised)?;
-        arguments.push(call.clone().into_any());
-        let applied = PyTuple::new(py, arguments).and_then(|arguments| self.apply.bind(py).call1(arguments));
-        // Whoever holds it from here on holds nothing.
-        call.get().run.store(ptr::null_mut(), Ordering::Relaxed);
-        let mut results = match (run.outcome.take(), &applied) {
-            (Some(Err(refused)), _) => return Err(Failed::Refused(refused)),
-            (Some(Ok(results)), Ok(_)) => results,
-            (_, Err(error)) => return Err(Failed::Raised(error.clone_ref(py))),
-            (None, Ok(_)) => return Err(Failed::Raised(NativeError::new_err("a node did not run its graph"))),
+        let handed_on = if self.classes.len() > 1 { forward.plan().results.len() + self.training.stand_ins() } else { 0 };
+        let mut run = Run {
+            forward: &forward,
+            tensors,
+            input,
+            known,
+            outcome: None,
+            made: SmallVec::from_elem(None, handed_on),
+            views: Vec::new(),
+            copies: Vec::new(),
+            state: None,
         };
-        let applied = applied.and_then(|outputs| self.take(calls, &outputs, &mut results)).map_err(Failed::Raised);
-        applied?;
-        forward.outputs(results, tensors).map_err(Failed::Refused)
-    }
-
-    /// Puts the node's outputs, which have a history now, among the results.
-    fn take<'py>(&self, calls: &Calls<'py>, outputs: &Bound<'py, PyAny>, results: &mut Results) -> PyResult<()> {
-        let outputs = outputs.cast::<PyTuple>()?;
-        for (at, result) in self.training.outputs().iter().enumerate() {
-            let object = outputs.get_item(at)?;
-            let tensor = calls.unwrap(&object)?.to_owned();
-            results[*result] = Some(tensor.map_err(|error| NativeError::new_err(error.message().to_owned()))?);
+        for (class, node) in self.classes.iter().zip(self.training.nodes()) {
+            let mut arguments: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(node.inputs().len() + 1);
+            for at in node.inputs() {
+                arguments.push(run.taken(calls, *at)?);
+            }
+            let call = Bound::new(py, Call { run: AtomicPtr::new((&raw mut run).cast()) }).map_err(Failed::Raised)?;
+            arguments.push(call.clone().into_any());
+            let applied = PyTuple::new(py, arguments).and_then(|arguments| class.apply.bind(py).call1(arguments));
+            // Whoever holds it from here on holds nothing.
+            call.get().run.store(ptr::null_mut(), Ordering::Relaxed);
+            match (&run.outcome, &applied) {
+                (Some(Ok(_)), Ok(outputs)) => run.take(calls, outputs, node.outputs()).map_err(Failed::Raised)?,
+                (Some(Err(_)), _) => break,
+                (_, Err(error)) => return Err(Failed::Raised(error.clone_ref(py))),
+                (None, Ok(_)) => return Err(Failed::Raised(NativeError::new_err("a node did not run its graph"))),
+            }
         }
-        Ok(())
+        let results = run.outcome.take().ok_or_else(|| Failed::Raised(NativeError::new_err("a graph has no node")))?;
+        forward.outputs(results.map_err(Failed::Refused)?, &run.views, tensors).map_err(Failed::Refused)
+    }
+}
+
+impl Class {
+    fn new(py: Python<'_>, training: &Arc<Differentiable>, node: usize) -> PyResult<Self> {
+        let module = dynamlir_cpython_abi::import(py, "torch.autograd.function")?;
+        let function = module.getattr("Function")?;
+        let again = Arc::new(again::Again::new(py)?);
+        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(training), node, Arc::clone(&again))?)?;
+        let members = PyDict::new(py);
+        members.set_item("__module__", "dynamlir")?;
+        members.set_item("__doc__", "A compiled graph.")?;
+        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(training), node, Arc::clone(&again)))?)?;
+        members.set_item("backward", &backward)?;
+        let class = module.getattr("FunctionMeta")?.call1((NAME, (&function,), members))?;
+        class.getattr("_backward_cls")?.setattr("apply", backward)?;
+        let apply = dynamlir_cpython_abi::import(py, "builtins")?.getattr("super")?.call1((function, class))?.getattr("apply")?;
+        Ok(Self { apply: apply.unbind(), again })
     }
 }
 
@@ -169,6 +185,57 @@ struct Run<'a, 'py> {
     known: bool,
     /// What the graph gave; None until it has run.
     outcome: Option<Result<Results, RunError>>,
+    /// The outputs of the nodes that have been made, by their numbers; empty where there is one node.
+    made: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
+    /// Copies of inputs as they were before the graph wrote them, by their numbers.
+    copies: Vec<(usize, Bound<'py, PyAny>)>,
+    /// The state of torch's generator before the graph ran, where its numbers are drawn again.
+    state: Option<Bound<'py, PyAny>>,
+    /// The outputs that have been made for nodes that take them.
+    views: Vec<(usize, OwnedTensor)>,
+}
+
+impl<'py> Run<'_, 'py> {
+    /// An input of a node, all of whose makers have been made.
+    fn taken(&mut self, calls: &Calls<'py>, input: NodeInput) -> Result<Bound<'py, PyAny>, Failed> {
+        let native = |what: &str| Failed::Raised(NativeError::new_err(what.to_owned()));
+        match input {
+            NodeInput::Input(at) => {
+                (self.input)(at).ok_or_else(|| Failed::Refused(RunError::Guard(format!("input {at} is missing").into())))
+            }
+            NodeInput::Result(at) => self.made.get(at).cloned().flatten().ok_or_else(|| native("a node takes what was not made")),
+            NodeInput::Output(at) => {
+                if !self.views.iter().any(|(made, _)| *made == at) {
+                    let results = match &self.outcome {
+                        Some(Ok(results)) => results,
+                        // The graph runs with the first node, and shows inputs before that.
+                        _ => &Results::new(),
+                    };
+                    let view = self.forward.view(at, results, self.tensors).map_err(|error| native(error.message()))?;
+                    self.views.push((at, view.ok_or_else(|| native("a node takes an output that is no view"))?));
+                }
+                let view = self.views.iter().find(|(made, _)| *made == at).ok_or_else(|| native("a view was not made"))?;
+                calls.wrap(view.1.as_ref()).map_err(Failed::Raised)
+            }
+        }
+    }
+
+    /// Puts a node's outputs, which have a history now, among the results.
+    fn take(&mut self, calls: &Calls<'py>, outputs: &Bound<'py, PyAny>, own: &[usize]) -> PyResult<()> {
+        let outputs = outputs.cast::<PyTuple>()?;
+        let Some(Ok(results)) = &mut self.outcome else { return Ok(()) };
+        for (at, result) in own.iter().enumerate() {
+            let object = outputs.get_item(at)?;
+            if let Some(place) = results.get_mut(*result) {
+                let tensor = calls.unwrap(&object)?.to_owned();
+                *place = Some(tensor.map_err(|error| NativeError::new_err(error.message().to_owned()))?);
+            }
+            if let Some(made) = self.made.get_mut(*result) {
+                *made = Some(object);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A call under way, as torch hands it from `apply` to `forward`: an object that it knows nothing of.

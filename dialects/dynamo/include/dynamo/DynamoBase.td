@@ -76,6 +76,14 @@ def Dynamo_Dialect : Dialect {
     "::mlir::IntegerAttr":$version_bumps, "::mlir::UnitAttr":$requires_grad,
     // Of an argument, the result whose tangent it is; of a result, the argument whose gradient it is.
     "::mlir::IntegerAttr":$tangent, "::mlir::IntegerAttr":$gradient,
+    // Where a graph is several nodes of autograd's graph. Of tangents and gradients: the node that they belong to. Of a gradient: the
+    // result, or the output that is a view, whose gradient it is, and the results whose tangents reach it, where those are not all. Of a
+    // result of a joint function: that nodes alone see it. Of an operation: for each result the output that it is, which is a view, or -1.
+    "::mlir::IntegerAttr":$node, "::mlir::IntegerAttr":$gradient_of, "::mlir::IntegerAttr":$gradient_of_output,
+    "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
+    // Of a graph function: the functions that compute the gradients of its nodes, in order, and the types of what nodes alone see; of
+    // these functions: which of the kept values they take; of one that is differentiated several times: which node, each time.
+    "::mlir::ArrayAttr":$vjps, "::mlir::ArrayAttr":$crossing, "::mlir::DenseI64ArrayAttr":$kept, "::mlir::DenseI64ArrayAttr":$path,
     // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
