@@ -53,6 +53,23 @@ func.func @copy(%x: memref<?x100xf64, strided<[1, ?]>>, %out: memref<?x100xf64, 
   return
 }
 
+// Where what is written lies across, the loops change places: now %x does.
+// CHECK-LABEL: func.func @written
+// CHECK-SAME: (%[[X:.*]]: memref<64x16xf32>,
+// CHECK: memref.alloca() {{.*}} : memref<32x64xf32>
+// CHECK: memref.subview %[[X]][%{{.*}}, %{{.*}}] [64, 16]
+// CHECK: vector.shuffle
+// CHECK: linalg.generic {indexing_maps = [#[[T:.*]], #[[F:.*]], #[[T]]]
+func.func @written(%x: memref<64x16xf32>, %y: memref<16xf32>, %out: memref<64x16xf32, strided<[1, 64]>>) {
+  linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : memref<64x16xf32>, memref<16xf32>) outs(%out : memref<64x16xf32, strided<[1, 64]>>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
 // Steps of two, what stands still in the outer loop, and few elements stay as they are.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: scf.for

@@ -93,3 +93,29 @@ def test_sizes_that_vary(function: Callable[..., Any]) -> None:
     for sides in SIDES:
         x = matrix(*sides) / 100
         torch.testing.assert_close(compiled(x), function(x))
+
+
+ROWS: dict[str, Callable[[Tensor], Any]] = {
+    "softmax": lambda x: x.t().softmax(-1),
+    "log_softmax": lambda x: x.t().log_softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x.t(), (x.shape[0],)),
+    "layer_norm in place of rows": lambda x: F.layer_norm(x.t(), (x.shape[0],)).t().contiguous(),
+    "normalize": lambda x: F.normalize(x.t(), dim=-1),
+    "var": lambda x: x.t().var(-1),
+    "index": lambda x: (x.t().argmax(-1), x.t().min(-1)),
+    "two operands": lambda x: (x.t() * 0.5 + x.flip(0).t()).softmax(-1),
+    "scan": lambda x: x.t().cumsum(-1).softmax(-1),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("sides", "dtype"), [((256, 200), torch.float32), ((190, 203), torch.float64)])
+def test_kernels_over_rows(name: str, sides: tuple[int, int], dtype: torch.dtype) -> None:
+    """Large enough for blocks of rows, which are copied together, and with blocks that are not whole."""
+    check(ROWS[name], torch.randn(sides, generator=torch.Generator().manual_seed(5)).to(dtype), calls=1)
+
+
+def test_batches_of_matrices() -> None:
+    x = torch.randn(3, 130, 90, generator=torch.Generator().manual_seed(6))
+    check(lambda x: (x.transpose(1, 2).softmax(-1), F.layer_norm(x.transpose(1, 2), (130,))), x, calls=1)
+    check(lambda x: x.to(torch.bfloat16).transpose(1, 2).softmax(-1), x, calls=1)

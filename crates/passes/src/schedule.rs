@@ -277,7 +277,15 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
         Some(_) => Dim::from(row_work),
         None => row.mul(&(row_work / reduction.elements_where(|d| !kept[d])).max(1).into())?,
     };
-    let blocks = cut(root, &root_kept, &Dim::from(BLOCK_WORK).floordiv(&row_work)?.max(&1.into())?)?;
+    let blocks = match kernel.staged() {
+        // A block is what is copied together. The root may go over rows alone, which are the kept dimensions.
+        Some((along, rows)) => {
+            let along = if root.ranges.len() == kept.len() { along } else { kept[..along].iter().filter(|&&kept| kept).count() };
+            let tile = |d: usize| Tile::from(if d == along { rows } else { i64::from(root_kept[d]) });
+            (0..root.ranges.len()).map(tile).collect()
+        }
+        None => cut(root, &root_kept, &Dim::from(BLOCK_WORK).floordiv(&row_work)?.max(&1.into())?)?,
+    };
     let several_of = |d: usize| root.ranges[d] > 1 || root.open[d];
     let rows: Vec<_> = root_kept.iter().enumerate().map(|(d, &kept)| Tile::from(i64::from(kept && several_of(d)))).collect();
     let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { strips(reduction) };

@@ -4,7 +4,7 @@
 //! matrix, images whose channels come first or last – each element is in a cache line of its own, and where the step is a power of two
 //! all these lines contend for a few places of the cache: they are fetched once for each element. So both loops are cut into tiles, and a
 //! tile of the operand is copied to a buffer in which it lies as the loops go, by vectors that are transposed in registers: each line is
-//! fetched once. A phase that only copies does without the buffer.
+//! fetched once. A phase that only copies does without the buffer. Where all that is written lies across, both loops change places first.
 //!
 //! ```mlir
 //! linalg.generic {…} ins(%x : memref<64x64xf32, strided<[1, 64]>>) outs(%y : memref<64x64xf32>) { f }              // before
@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use dynamlir_dialect::{
-    ir::{Block, Builder, DYNAMIC, Op, Target, Type, Value},
+    ir::{AffineMap, Attr, Block, Builder, DYNAMIC, Op, Target, Type, Value},
     pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::{
         arith::CmpI,
@@ -53,9 +53,11 @@ const FEWEST: i64 = 8;
 fn run(module: Op, pass: &Run) -> PassResult {
     let bits = Target::of(module).vector_bits;
     let mut found = Vec::new();
-    module.walk(&mut |op| found.extend(op.is(linalg::GENERIC).then(|| Crossing::of(op)).flatten()));
+    module.walk(&mut |op| found.extend(op.is(linalg::GENERIC).then_some(op)));
     if bits > 0 {
-        for crossing in found {
+        for generic in found {
+            interchange(generic);
+            let Some(crossing) = Crossing::of(generic) else { continue };
             pass.count(&TURNED, crossing.operands.len());
             crossing.turn(bits);
         }
@@ -109,15 +111,43 @@ pub(crate) fn crossed(access: &[usize], shape: &[i64], strides: &[i64], innermos
     Some(access[along])
 }
 
+/// The loops that the dimensions of each operand follow, of a phase that can be cut into tiles.
+fn accesses(generic: Op) -> Option<Vec<Vec<usize>>> {
+    let iterators = reductions(generic);
+    let asks_position = generic.body()?.ops().into_iter().any(|op| op.is(linalg::INDEX));
+    if iterators.is_empty() || generic.num_results() > 0 || iterators.contains(&true) || asks_position {
+        return None;
+    }
+    indexing_maps(generic)?.into_iter().map(|map| map.result_dims()).collect()
+}
+
+/// Has the innermost loop change places with the one along which neighbours of all that is written lie.
+fn interchange(generic: Op) {
+    let Some(accesses) = accesses(generic) else { return };
+    let innermost = reductions(generic).len() - 1;
+    let written = generic.num_operands() - linalg::outputs(generic)..generic.num_operands();
+    let crossed_by = |i: usize| {
+        let ty = generic.operand(i).ty();
+        ty.is_memref().then(|| crossed(&accesses[i], &ty.shape(), &ty.strides(), innermost))?
+    };
+    let Some(along) = written.clone().next().and_then(crossed_by).filter(|&along| written.clone().all(|i| crossed_by(i) == Some(along)))
+    else {
+        return;
+    };
+    let swapped = |dim: usize| match dim {
+        dim if dim == along => innermost,
+        dim if dim == innermost => along,
+        dim => dim,
+    };
+    let ctx = generic.ctx();
+    let maps = accesses.iter().map(|access| AffineMap::of_dims(ctx, innermost + 1, access.iter().copied().map(swapped)).as_attr());
+    generic.set_attr("indexing_maps", Attr::array(ctx, &maps.collect::<Vec<_>>()));
+}
+
 impl Crossing {
     fn of(generic: Op) -> Option<Self> {
-        let iterators = reductions(generic);
-        let innermost = iterators.len().checked_sub(1)?;
-        let asks_position = generic.body()?.ops().into_iter().any(|op| op.is(linalg::INDEX));
-        if generic.num_results() > 0 || iterators.contains(&true) || asks_position {
-            return None;
-        }
-        let accesses = indexing_maps(generic)?.into_iter().map(|map| map.result_dims()).collect::<Option<Vec<_>>>()?;
+        let accesses = accesses(generic)?;
+        let innermost = reductions(generic).len() - 1;
         let crossed_by = |i: usize| {
             let ty = generic.operand(i).ty();
             let is_read = generic.body()?.args()[i].has_uses();
@@ -174,6 +204,7 @@ impl Crossing {
             if let Some(tile) = tile {
                 sizes[dim] = match extents[dim] {
                     Extent::Number(all) if all % TILE[tile] == 0 => Extent::Number(TILE[tile]),
+                    Extent::Number(all) if all < TILE[tile] => Extent::Number(all),
                     _ => Extent::Value(b.minsi(steps[tile], b.subi(ends[dim], at[dim]))),
                 };
             }

@@ -7,7 +7,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::{Dim, Dimension, Scope, ShapeError};
 
-use crate::extent::expected;
+use crate::{extent::expected, to_linalg::stage};
 
 /// One `linalg.generic` of a kernel.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Phase {
     pub(super) keeps: bool,
     /// The loop along which neighbours of some operand lie, if it is not the innermost one.
     pub(super) crossed: Option<usize>,
+    /// If it only copies what lies so: how many rows it should copy at a time.
+    pub(super) stages: Option<i64>,
     /// Whether there is but one result, and no element of it for each point: only then can pieces be reduced apart.
     pub(super) is_single: bool,
 }
@@ -95,6 +97,12 @@ impl Kernel {
         self.phases.iter().map(Phase::work).sum()
     }
 
+    /// The loop along which neighbours lie in what is copied for the other phases, and how many rows are copied at a time.
+    pub(super) fn staged(&self) -> Option<(usize, i64)> {
+        let before_root = &self.phases[..self.phases.len() - 1];
+        before_root.iter().find_map(|phase| Some((phase.crossed?, phase.stages?)))
+    }
+
     pub(super) fn root(&self) -> &Phase {
         self.phases.last().expect("a kernel has at least one phase")
     }
@@ -137,7 +145,9 @@ impl Phase {
         let is_single = !keeps && op.num_results() == 1;
         let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
         let crossed = super::vectors::crossed(op).filter(|_| positions == 0);
-        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, crossed, is_single })
+        let only_copies = op.body()?.ops().len() == 1;
+        let stages = crossed.filter(|_| only_copies).map(|_| stage::rows(op.operand(0).ty().element()));
+        Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, crossed, stages, is_single })
     }
 
     /// Whether a size is known at run time only.

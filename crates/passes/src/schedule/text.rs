@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Inner, Plan, domain::Kernel, tiles::Tile};
+use super::{
+    Inner, Plan,
+    domain::{Kernel, Phase},
+    tiles::Tile,
+};
 
 const ANY: &str = "!transform.any_op";
 const FOR: &str = "!transform.op<\"scf.for\">";
@@ -86,7 +90,9 @@ impl Writer {
             vec![ANY; loops + 1].join(", ")
         ));
         let mut innermost = format!("{nest}#{}", loops - 1);
-        for phase in kernel.phases.iter().rev().skip(1) {
+        // Rows are copied block by block, not one by one.
+        let fused = |phase: &&Phase| !(sequential && phase.stages.is_some());
+        for phase in kernel.phases.iter().rev().skip(1).filter(fused) {
             innermost = self.fuse(&format!("attributes{{dynamo.phase = {} : i64}}", phase.number), &innermost);
         }
         for &number in &kernel.fills {
@@ -158,7 +164,8 @@ impl Writer {
     /// for memory itself, the others compute meanwhile.
     fn strips(&mut self, kernel: &Kernel, strip: i64) {
         let rank = kernel.phases.iter().map(|phase| phase.ranges.len()).max();
-        let over_rows: Vec<_> = kernel.phases.iter().filter(|phase| Some(phase.ranges.len()) == rank).collect();
+        let goes_over_rows = |phase: &&Phase| Some(phase.ranges.len()) == rank && phase.stages.is_none();
+        let over_rows: Vec<_> = kernel.phases.iter().filter(goes_over_rows).collect();
         for phase in &over_rows[over_rows.len().min(2) - 1..] {
             let mut tiles = vec![0; phase.ranges.len()];
             tiles[phase.ranges.len() - 1] = strip;

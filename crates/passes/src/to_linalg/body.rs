@@ -14,6 +14,7 @@ use super::{
     phases::{Phase, Yield},
     scalar::{self, Library, Scalars, signless},
     sizes::loaded,
+    stage,
 };
 use crate::values::Sizes;
 
@@ -41,6 +42,32 @@ struct Operand {
 }
 
 impl Bodies<'_> {
+    /// Copies what lies across the rows of a kernel that goes over them several times, as phases of their own, of which the schedule takes
+    /// some rows at a time ([`crate::transpose_tiles`]); how many.
+    pub(super) fn stage(&mut self) -> usize {
+        let kernel = self.kernel;
+        let crossing = kernel.ops.iter().map(|op| (op.operands(), op.results())).filter_map(|(from, to)| {
+            let (memory, value) = (from.first()?, to.first()?);
+            let is_crossed = self.tensors.contains_key(value) && kernel.shape(*value) == Shape::Full;
+            (is_crossed && stage::pays(kernel, memory.ty())).then_some(*value)
+        });
+        let crossing: Vec<_> = crossing.collect();
+        if crossing.len() > stage::MOST {
+            return 0;
+        }
+        for (number, &value) in crossing.iter().enumerate() {
+            let rank = kernel.domain.len();
+            let ty = Type::tensor(&value.ty().shape(), signless(value.ty().element()));
+            let empty = self.builder.tensor_empty(ty, &[], &[ops::OUT.with(self.builder.ctx(), number as i64)]);
+            let maps = [AffineMap::identity(self.builder.ctx(), rank); 2];
+            let (copy, body) = self.builder.linalg_generic(&[self.tensors[&value]], &[empty], &maps, &vec![false; rank], &[]);
+            Builder::at_end(body, self.builder.loc).linalg_yield(&body.args()[..1]);
+            ops::PHASE.set(copy, number as i64);
+            self.tensors.insert(value, copy.result(0));
+        }
+        crossing.len()
+    }
+
     /// Builds a phase; returns the tensors that escape, with their number.
     pub(super) fn build(&mut self, number: usize, phase: &Phase) -> Result<Vec<(usize, Value)>, PassError> {
         let ranges = if phase.rows { self.kernel.row() } else { self.kernel.domain.clone() };

@@ -46,6 +46,7 @@ mod product;
 mod scalar;
 mod scatter;
 mod sizes;
+pub(crate) mod stage;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Op},
@@ -110,10 +111,11 @@ fn lower(function: Op) -> PassResult {
         builder: Builder::before(end),
         library: &mut library,
         alone: phases.len() == 1,
-        tensors: loaded.chain(products).collect(),
+        tensors: loaded.chain(products.iter().copied()).collect(),
     };
+    let staged = if phases.len() > 1 && products.is_empty() { bodies.stage() } else { 0 };
     for (number, phase) in phases.iter().enumerate() {
-        for (escape, tensor) in bodies.build(number, phase)? {
+        for (escape, tensor) in bodies.build(staged + number, phase)? {
             kernel.escapes[escape].set_operand(0, tensor);
         }
     }

@@ -1,0 +1,40 @@
+// RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
+// RUN: dynamlir-opt %s --dynamo-to-linalg --dynamo-schedule | FileCheck %s --check-prefix=SCHEDULED
+
+// What lies across the rows of a kernel that goes over them twice is copied first, sixteen rows at a time: their elements lie in the same
+// cache lines.
+module @kernels {
+
+// CHECK-LABEL: func.func @across
+// CHECK: %[[X:.*]] = bufferization.to_tensor
+// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[X]] : {{.*}} attrs = {dynamo.phase = 0 : i64}
+// CHECK: linalg.generic {{.*}} ins(%[[COPY]] : {{.*}} attrs = {dynamo.phase = 1 : i64}
+// CHECK: linalg.generic {{.*}} ins(%[[COPY]], %{{.*}} attrs = {dynamo.phase = 2 : i64}
+// SCHEDULED-LABEL: func.func @across
+// SCHEDULED: scf.forall {{.*}} in (16)
+// SCHEDULED: linalg.generic {{.*}} ins(%{{.*}} : tensor<16x256xf32>) {{.*}}dynamo.phase = 0
+// SCHEDULED: scf.for
+// SCHEDULED-NOT: dynamo.phase = 0
+// SCHEDULED: dynamo.phase = 1
+func.func @across(%x: memref<256x256xf32, strided<[1, 256]>>, %out: memref<256x256xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 256, 256>, dynamo.reduced_dims = array<i64: 1>} {
+  %a = bufferization.to_tensor %x restrict : memref<256x256xf32, strided<[1, 256]>> to tensor<256x256xf32>
+  %m = dynamo.reduce max %a dims [1] : tensor<256x256xf32> -> tensor<256xf32>
+  %b = dynamo.broadcast %m dims [0] : tensor<256xf32> -> tensor<256x256xf32>
+  %r = dynamo.sub %a, %b : tensor<256x256xf32>
+  bufferization.materialize_in_destination %r in restrict writable %out : (tensor<256x256xf32>, memref<256x256xf32>) -> ()
+  return
+}
+
+// A kernel of few elements, and one that goes over its rows once, do without.
+// CHECK-LABEL: func.func @once
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+func.func @once(%x: memref<256x256xf32, strided<[1, 256]>>, %out: memref<256xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 256, 256>, dynamo.reduced_dims = array<i64: 1>} {
+  %a = bufferization.to_tensor %x restrict : memref<256x256xf32, strided<[1, 256]>> to tensor<256x256xf32>
+  %m = dynamo.reduce max %a dims [1] : tensor<256x256xf32> -> tensor<256xf32>
+  bufferization.materialize_in_destination %m in restrict writable %out : (tensor<256xf32>, memref<256xf32>) -> ()
+  return
+}
+}
