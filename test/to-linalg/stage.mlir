@@ -7,12 +7,12 @@ module @kernels {
 
 // CHECK-LABEL: func.func @across
 // CHECK: %[[X:.*]] = bufferization.to_tensor
-// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[X]] : {{.*}} attrs = {dynamo.phase = 0 : i64}
+// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[X]], %{{.*}} : {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: linalg.generic {{.*}} ins(%[[COPY]] : {{.*}} attrs = {dynamo.phase = 1 : i64}
 // CHECK: linalg.generic {{.*}} ins(%[[COPY]], %{{.*}} attrs = {dynamo.phase = 2 : i64}
 // SCHEDULED-LABEL: func.func @across
 // SCHEDULED: scf.forall {{.*}} in (16)
-// SCHEDULED: linalg.generic {{.*}} ins(%{{.*}} : tensor<16x256xf32>) {{.*}}dynamo.phase = 0
+// SCHEDULED: linalg.generic {{.*}} ins(%{{.*}} : tensor<16x256xf32>, i1) {{.*}}dynamo.phase = 0
 // SCHEDULED: scf.for
 // SCHEDULED-NOT: dynamo.phase = 0
 // SCHEDULED: dynamo.phase = 1

@@ -185,9 +185,9 @@ impl Crossing {
         let (generic, innermost) = (self.generic, self.innermost());
         let outside = Builder::before(generic);
         let extents: Vec<_> = (0..=innermost).map(|dim| self.extent(outside, dim)).collect();
-        let only_copies = self.only_copies();
+        let copied = self.copied();
         let buffers: BTreeMap<usize, Value> =
-            self.operands.iter().filter(|_| !only_copies).map(|&i| (i, self.buffer(outside, i))).collect();
+            self.operands.iter().filter(|_| copied.is_none()).map(|&i| (i, self.buffer(outside, i))).collect();
 
         let mut b = outside;
         let (zero, one) = (outside.index(0), outside.index(1));
@@ -211,8 +211,8 @@ impl Crossing {
         }
         let windows: Vec<_> = (0..generic.num_operands()).map(|i| self.window(b, i, &at, &sizes)).collect();
         let network = Network { along: sizes[self.along], inner: sizes[innermost], bits };
-        if only_copies {
-            let [from, to] = [0, 1].map(|i| self.plane(b, i, windows[i], &sizes));
+        if let Some(from) = copied {
+            let [from, to] = [from, windows.len() - 1].map(|i| self.plane(b, i, windows[i], &sizes));
             network.turn(b, from, to);
         } else {
             let mut operands = windows.clone();
@@ -227,15 +227,16 @@ impl Crossing {
         generic.erase();
     }
 
-    /// Whether one operand is copied as it is, to where neighbours lie along the innermost loop.
-    fn only_copies(&self) -> bool {
-        let generic = self.generic;
-        let body = generic.body().map(|body| (body.args(), body.ops()));
-        let Some((args, ops)) = body.filter(|_| generic.num_operands() == 2) else { return false };
-        let to = generic.operand(1).ty();
-        let inner = self.accesses[1].iter().position(|&dim| dim == self.innermost());
-        let has_rows = self.accesses[1].contains(&self.along) && inner.is_some_and(|place| to.strides()[place] == 1);
-        has_rows && ops.len() == 1 && ops[0].operand(0) == args[0] && generic.operand(0).ty().element() == to.element()
+    /// The operand that is copied as it is, to where neighbours lie along the innermost loop, if that is all.
+    fn copied(&self) -> Option<usize> {
+        let (generic, body) = (self.generic, self.generic.body()?);
+        let [only] = body.ops()[..] else { return None };
+        let from = only.operand(0).arg_index().filter(|from| self.operands == [*from] && only.num_operands() == 1)?;
+        let to = generic.num_operands() - 1;
+        let ty = generic.operand(to).ty();
+        let inner = self.accesses[to].iter().position(|&dim| dim == self.innermost())?;
+        let has_rows = self.accesses[to].contains(&self.along) && ty.strides()[inner] == 1;
+        (has_rows && generic.operand(from).ty().element() == ty.element()).then_some(from)
     }
 
     /// Memory for a tile of an operand, the innermost loop's elements side by side.

@@ -96,7 +96,6 @@ def _binary() -> list[Operation]:
         "floor_divide",
         "nextafter",
         "logaddexp",
-        "xlogy",
     ]
     made = [Operation(name, getattr(torch, name), others=1) for name in names]
     made += [Operation(name, getattr(torch, name), others=1, domain=POSITIVE, integers=False) for name in floats]

@@ -59,8 +59,10 @@ impl Bodies<'_> {
             let rank = kernel.domain.len();
             let ty = Type::tensor(&value.ty().shape(), signless(value.ty().element()));
             let empty = self.builder.tensor_empty(ty, &[], &[ops::OUT.with(self.builder.ctx(), number as i64)]);
-            let maps = [AffineMap::identity(self.builder.ctx(), rank); 2];
-            let (copy, body) = self.builder.linalg_generic(&[self.tensors[&value]], &[empty], &maps, &vec![false; rank], &[]);
+            let (id, none) = (AffineMap::identity(self.builder.ctx(), rank), AffineMap::of_dims(self.builder.ctx(), rank, []));
+            // As in what copies below: without an operand that is not used it would be folded.
+            let inputs = [self.tensors[&value], self.builder.int(Type::int(self.builder.ctx(), 1), 0)];
+            let (copy, body) = self.builder.linalg_generic(&inputs, &[empty], &[id, none, id], &vec![false; rank], &[]);
             Builder::at_end(body, self.builder.loc).linalg_yield(&body.args()[..1]);
             ops::PHASE.set(copy, number as i64);
             self.tensors.insert(value, copy.result(0));
