@@ -164,3 +164,20 @@ ALLOWED: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_is_not_refused(name: str, quiet: None) -> None:
     compare(ALLOWED[name], X.clone())
+
+
+def test_a_graph_break_between_a_jacobian_and_what_uses_it(quiet: None) -> None:
+    """A piece that ended within the Jacobian would give its leaf and what is made of it as siblings."""
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        u, v = y.sin(), x * 2
+        jacobian = jacrev(lambda a: a.sin() * a.sum())(u).sum(0)
+        try:
+            torch.autograd.grad(jacobian.sum(), v, retain_graph=True)
+        except RuntimeError:
+            return jacobian * v
+        return v
+
+    x, y = X.clone().requires_grad_(), Y.clone().requires_grad_()
+    found, expected = (torch.autograd.grad(each(x, y).sum(), (x, y)) for each in (dynamlir.compile(f), f))
+    torch.testing.assert_close(found, expected)

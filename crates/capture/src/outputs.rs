@@ -54,6 +54,10 @@ impl<'py> Capture<'py> {
             if self.torch.is_number(object) {
                 return self.needs_value(object, "returns").map_err(|halt| where_it_is_made(halt, object));
             }
+            if self.ask("is_differentiated_by", (object,))?.is_truthy()? {
+                // What was made of it would not lead to it any more: both are results of one graph.
+                return self.break_graph(reason::OUTPUT, "a tensor that a transform of torch.func differentiates with respect to");
+            }
             let known = outputs.fakes.iter().position(|fake| fake.is(object));
             return Ok(Recipe::Output(known.unwrap_or_else(|| {
                 outputs.fakes.push(object.clone());

@@ -41,7 +41,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import errors_of_numpy, gradients, regions, tensor_writes, uncut
+from . import errors_of_numpy, gradients, regions, tensor_writes, transforms, uncut
 from .functions import Application
 
 INSTRUCTIONS_OF_OPERATION = 1000
@@ -365,6 +365,10 @@ class Session:
         if not found:
             raise Fallback("autograd", "backward to no leaf", self.recorder.location)
         return found
+
+    def is_differentiated_by(self, fake: torch.Tensor) -> bool:
+        """Whether a transform of `torch.func` differentiates with respect to a tensor."""
+        return transforms.is_leaf(fake)
 
     def level(self, begins: bool) -> None:
         """A transform of `torch.func` begins or ends."""

@@ -51,6 +51,11 @@ _settled: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDict
 """The leaves of levels that have been left, by their addresses."""
 
 
+def is_leaf(tensor: torch.Tensor) -> bool:
+    """Returns true for a leaf of such a level."""
+    return _settled.get(id(tensor)) is tensor
+
+
 def _comes_from_elsewhere(tensor: torch.Tensor) -> bool:
     """Returns true if the tensor, or one beneath it, has a history that leads to something else than such leaves.
 

@@ -1,0 +1,357 @@
+"""Random programs with gradients, compiled through either front door and run in eager.
+
+A program is a function of three matrices of doubles, with writes in place, detached and hidden values, grad modes,
+Functions of the user's, checkpoints, transforms and gradients within it, and a caller that differentiates what it
+returns: once or more, with hooks. Both must give the like values, gradients, missing gradients, calls of hooks and
+errors.
+"""
+
+from __future__ import annotations
+
+import linecache
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+CALLS = 2
+
+HEAD = """
+def function(x, y, w):
+    v = x * 2
+    u = y.sin()
+"""
+
+_RULE = re.compile(r"\{(value|other|name|inner|scalar)\}")
+
+
+class Scale(Function):
+    """Linear, with another gradient than its own."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        return a * 3
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * 0.5
+
+
+class Clip(Function):
+    """Not linear in its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        return a.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g.clamp(-0.5, 0.5)
+
+
+class Product(Function):
+    """Differentiated as often as asked for, by itself."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        a, b = ctx.saved_tensors
+        return Product.apply(g, b), Product.apply(g, a)
+
+
+class Once(Function):
+    """Not differentiated twice."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return a.exp()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * ctx.saved_tensors[0].exp()
+
+
+class Modes(Function):
+    """Switches grad mode in its backward, and gives no gradient for one of two."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return a * b
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        (a,) = ctx.saved_tensors
+        with torch.no_grad():
+            kept = a.cos()
+        with torch.enable_grad():
+            kept = kept * a
+        return g * kept, None
+
+
+class Both(Function):
+    """Two results, one of them without a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Any:
+        sign = (a > 0).to(a.dtype)
+        ctx.mark_non_differentiable(sign)
+        ctx.save_for_backward(sign)
+        ctx.set_materialize_grads(False)
+        return a * sign, sign
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, _: Tensor | None) -> Tensor | None:
+        return None if g is None else g * ctx.saved_tensors[0]
+
+
+def checkpointed(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
+    result: Tensor = torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=False)
+    return result
+
+
+WORLD = {
+    "torch": torch,
+    "F": torch.nn.functional,
+    "checkpointed": checkpointed,
+    **{each.__name__: each for each in (Scale, Clip, Product, Once, Modes, Both)},
+    **{name: getattr(torch.func, name) for name in ("grad", "vjp", "jvp", "vmap", "jacrev", "jacfwd")},
+}
+
+
+class Grammar:
+    """Grows statements over matrices of one size. With ``several``, more results than one, each of which has a loss,
+    hooks, and writes through ``.data``, all of which depend on what a node of autograd is and keeps."""
+
+    def __init__(self, seed: int, several: bool) -> None:
+        self.random = random.Random(seed)
+        self.several = several
+        self.names = ["x", "y", "w", "u", "v"]
+        self.depth = 0
+
+    def pick(self, *choices: str) -> str:
+        """One of them, where rules that stand in braces are grown in turn; the first one where that nests too deep."""
+        self.depth += 1
+        text = choices[0] if self.depth > 4 else self.random.choice(choices)
+        text = _RULE.sub(lambda rule: getattr(self, rule[1])(), text)
+        self.depth -= 1
+        return text
+
+    def name(self) -> str:
+        return self.random.choice(self.names)
+
+    def scalar(self) -> str:
+        return self.random.choice(["2", "0.5", "-1", "1"])
+
+    def value(self) -> str:
+        """A matrix."""
+        return self.pick(
+            "{name}",
+            "{name}",
+            "{other}",
+            "{other}",
+            "{name} * {name}",
+            "({value} + {value})",
+            "({value} - {name})",
+            "{value} * {scalar}",
+            "torch.tanh({value})",
+            "({value}).sin()",
+            "({value}).sigmoid()",
+            "({value}).tanh().exp()",
+            "torch.relu({value})",
+            "F.gelu({name})",
+            "F.softplus({value})",
+            "({value}).softmax(1)",
+            "F.layer_norm({name}, (3,))",
+            "({name} @ {name})",
+            "({value}).t().contiguous().t()",
+            "torch.where({name} > 0, {value}, {name})",
+            "torch.cat([{name}[:1], ({value})[1:]])",
+            "({value}).cumsum(0)",
+            "({value}).flip(0)",
+            "({name} - {name}.mean(1, keepdim=True))",
+            "{name}.square().sum().expand(3, 3)",
+            "{name}.clone()",
+        )
+
+    def other(self) -> str:
+        """One with a history of its own kind."""
+        return self.pick(
+            "({value}).detach()",
+            "{name}.data",
+            "Scale.apply({value})",
+            "Clip.apply({value})",
+            "Product.apply({name}, {value})",
+            "Once.apply({name}.tanh())",
+            "Modes.apply({value}, {name})",
+            "Both.apply({name})[0]",
+            "checkpointed(lambda a, b: torch.tanh(a * b), {name}, {name})",
+            "checkpointed(lambda a: Scale.apply(a).sin(), {value})",
+            "grad(lambda a: {inner}.sum())({name})",
+            "grad(lambda a: grad(lambda a: {inner}.sum())(a).square().sum())({name})",
+            "vmap(lambda a: {inner})({name})",
+            "vjp(lambda a: {inner}, {name})[1]({name})[0]",
+            "jvp(lambda a: {inner}, ({name},), ({name},))[1]",
+            "jacrev(lambda a: {inner}.sum(0))({name}).sum(0)",
+            "torch.autograd.grad(({value}).sum(), {name}, create_graph=True)[0]",
+            "torch.autograd.grad(({value}).square().sum(), [{name}], retain_graph=True)[0]",
+        )
+
+    def inner(self) -> str:
+        """What a transform is given, of ``a``."""
+        return self.random.choice(["(a * a)", "a.sin()", "torch.tanh(a)", "(a * a.sum())", "a.sigmoid()", "(a * 2)"])
+
+    def statement(self) -> str:
+        name = self.random.choice("pqst")
+        text = self.pick(
+            f"{name} = {{value}}",
+            f"{name} = {{value}}",
+            f"{name} = {{value}}",
+            f"{name} = {{other}}",
+            f"{name} = {{other}}",
+            f"{name} = {{value}} + 0; {name}.mul_({{scalar}})",
+            f"{name} = {{value}} * 1; {name}.add_({{name}})",
+            f"{name} = {{value}} + 0; {name}[0] = {{name}}[1]",
+            f"{name} = ({{value}}).clone(); {name}[1:].mul_({{name}}[1:])",
+            f"{name} = {{value}} + 0; {name}.relu_()",
+            f"{name} = {{value}} * 1; {name}.detach_()",
+            f"with torch.no_grad(): {name} = {{value}}",
+            f"with torch.enable_grad(): {name} = {{value}}",
+            "u.mul_({scalar})",
+            "v.detach_()",
+            "u = u * {value}",
+            *([f"{name} = {{value}} * 1; {name}.data.mul_(0.5)", "v.data.mul_({scalar})"] if self.several else []),
+        )
+        if name not in self.names and text.startswith((f"{name} =", "with")):
+            self.names.append(name)
+        return text
+
+    def program(self) -> str:
+        """The text of a function."""
+        lines = [f"    {self.statement()}" for _ in range(self.random.randint(1, 6))]
+        count = self.random.randint(1, 3) if self.several else 1
+        results = ", ".join(self.value() for _ in range(count))
+        return HEAD + "\n".join(lines) + f"\n    return {results},\n"
+
+    def caller(self) -> dict[str, Any]:
+        """How the function is called and differentiated."""
+        draw = self.random
+        return {
+            "order": draw.choice([1, 1, 1, 2, 2, 3]),
+            "made": draw.random() < 0.3,
+            "hooks": self.several and draw.random() < 0.25,
+            "frozen": draw.choice([None, None, None, "x", "y", "w"]),
+            "grad": draw.random() < 0.95,
+            "losses": draw.choice(["sum", "each", "kept"]) if self.several else "sum",
+        }
+
+
+def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
+    """All that can be told of a call and of what it is differentiated to."""
+    draw = torch.Generator().manual_seed(0)
+    leaves = {
+        name: torch.randn(3, 3, generator=draw, dtype=torch.float64).requires_grad_(how["frozen"] != name)
+        for name in "xyw"
+    }
+    told: list[Any] = []
+    given = dict(leaves)
+    if how["made"]:
+        given["y"] = leaves["y"] * leaves["x"]
+    if how["hooks"] and given["x"].requires_grad:
+        given["x"].register_hook(lambda gradient: told.append(("hook", shown(gradient))))
+    try:
+        with torch.set_grad_enabled(how["grad"]):
+            results = function(*given.values())
+        told += [(shown(result), result.requires_grad) for result in results]
+        wanting = [result for result in results if result.requires_grad]
+        if how["losses"] == "sum":
+            differentiate(sum(result.square().sum() for result in wanting), leaves, how["order"], told)
+        else:
+            for result in wanting:
+                result.square().sum().backward(retain_graph=how["losses"] == "kept")
+                told.append("a loss")
+    except Exception as error:
+        told.append((type(error).__name__, str(error).split("\n")[0][:60]))
+    told += [None if leaf.grad is None else shown(leaf.grad) for leaf in leaves.values()]
+    return told
+
+
+def differentiate(loss: Any, leaves: dict[str, Tensor], order: int, told: list[Any]) -> None:
+    """Gradients of the loss, of their squares, and so on."""
+    wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
+    total = loss
+    for _ in range(order - 1):
+        if not isinstance(loss, Tensor) or not loss.requires_grad:
+            break
+        found = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+        told.append([None if one is None else (shown(one), one.requires_grad) for one in found])
+        loss = sum(one.square().sum() for one in found if one is not None)
+        total = total + 0.5 * loss
+    if isinstance(total, Tensor) and total.requires_grad:
+        total.backward()
+
+
+def shown(tensor: Tensor | None) -> Any:
+    if tensor is None:
+        return None
+    if tensor._is_zerotensor():  # without memory
+        tensor = torch.zeros(tensor.shape)
+    return tuple(tensor.shape), tensor.detach().flatten().tolist()
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two such descriptions are equal, but for rounding."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or one != one != other != other or abs(one - other) <= 1e-7 * max(1.0, abs(one))
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return bool(one == other)
+
+
+def is_finite(told: Any) -> bool:
+    """Whether nothing in a description has grown beyond what rounding may tell apart."""
+    if isinstance(told, float):
+        return abs(told) < 1e6
+    return not isinstance(told, (list, tuple)) or all(map(is_finite, told))
+
+
+def made(text: str, seed: int) -> Callable[..., Any]:
+    """The function of a text; its lines are known to tracebacks."""
+    file = f"<gradients {seed}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    world = {"__name__": "gradients", **WORLD}
+    exec(compile(text, file, "exec"), world)
+    function: Callable[..., Any] = world["function"]
+    return function
+
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "dynamlir.compile": dynamlir.compile,
+    "torch.compile": lambda function: torch.compile(function, backend="dynamlir"),
+}
+
+
+def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) -> str | None:
+    """What differs for the program of a seed, in words; None if nothing does."""
+    grammar = Grammar(seed, several)
+    text, how = grammar.program(), grammar.caller()
+    expected = use(made(text, seed), how)
+    if not is_finite(expected):
+        return None
+    compiled = DOORS[door](made(text, seed))
+    for call in range(CALLS):
+        found = use(compiled, how)
+        if not alike(expected, found):
+            return f"{text}{how}\ncall {call} through {door}\neager {expected}\nours  {found}"
+    return None
