@@ -30,6 +30,9 @@ _FOLLOWING = (Layout.LIKE_OPERAND, Layout.BY_ALL_OPERANDS, Layout.LIKE_SUM, Layo
 _MOST_BYTES = 1 << 26
 """Operands above are not tried, for they cost time: what the fakes say stands."""
 
+_MOST_BYTES_OF_OTHERS = 1 << 22
+"""The same of what does not compute element by element, which costs more."""
+
 
 def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
     """``out``, which ``func`` gave on fakes, with the strides that its kernel gives."""
@@ -57,16 +60,24 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     known = None if varies and by_both else _known_strides(func, layout, positional, out)
     if known is not None:
         return _first_restrided(out, known)
-    if schema.info(func).random or not (schema.info(func).pointwise or layout in _FOLLOWING):
+    is_same = any(result is operand for result in results for operand in operands)
+    if schema.info(func).random or is_same:
         return out
-    if any(result is operand for result in results for operand in operands):
-        return out
+    follows = schema.info(func).pointwise or layout in _FOLLOWING
     strided = layout is Layout.BY_ALL_OPERANDS and not all(operand.is_contiguous() for operand in operands)
-    if not (strided or (varies and by_both) or _any_open(operands, out)):
+    most = _MOST_BYTES
+    if not follows:
+        # Fakes know the layout but for what strides leave open.
+        if not any(map(_is_open, operands)) or _is_view(func):
+            return out
+        most = _MOST_BYTES_OF_OTHERS
+    elif not (strided or (varies and by_both) or _any_open(operands, out)):
+        if isinstance(out, torch.Tensor) and layout is None and _meets_one(func, operands, out):
+            return _looped(operands, out)
         return out
     if varies:
-        return _of_any_size(func, positional, keywords, out)
-    if sum(tensor.numel() * tensor.element_size() for tensor in (*operands, *results)) > _MOST_BYTES:
+        return _of_any_size(func, positional, keywords, out, follows)
+    if sum(tensor.numel() * tensor.element_size() for tensor in (*operands, *results)) > most:
         return out
     try:
         real = _run(func, positional, keywords, "cpu")
@@ -77,25 +88,29 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     return pytree.tree_unflatten([_restrided_as(*pair) for pair in pairs], spec)
 
 
-def _of_any_size(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
-    """``out``, of which sizes vary, with the strides that its kernel gives: expressions where `iteration` or the
-    fakes agree with the kernel about this call, else what they are for the sizes of this call only."""
+def _of_any_size(
+    func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any, follows: bool
+) -> Any:
+    """``out``, of which sizes vary, with the strides that its kernel gives: expressions where `iteration`, of what
+    ``follows`` it, or the fakes agree with the kernel about this call, else what they are for the sizes of this call
+    only."""
     operands = _tensors((positional, tuple(keywords.values())))
     try:
         real = _run(func, positional, keywords, "cpu")
     except Exception:  # as above
         return out
 
-    types = [str(argument.type) for argument in func._schema.arguments]
-    beside_number = any(kind == "Tensor" and isinstance(value, (int, float)) for kind, value in zip(types, positional))
+    beside_number = _beside_number(func, positional)
 
     def restrided(result: Any, real: Any) -> Any:
         if not isinstance(real, torch.Tensor):
             return result
         # Such as a copy that is to be row-major is no such loop; of that, fakes know it.
-        for made in (iteration.strides(operands, result.shape, beside_number), result.stride()):
-            if iteration.now(made) == real.stride():
-                return _restride(result, made)
+        made = iteration.strides(operands, result.shape, beside_number) if follows else result.stride()
+        if iteration.now(made) == real.stride():
+            return _restride(result, made)
+        if iteration.now(result.stride()) == real.stride():
+            return result
         iteration.settle(operands)
         return _restride(result, real.stride())
 
@@ -154,6 +169,8 @@ def _known_strides(
         return _strides(first.shape, torch.contiguous_format)
     if layout is Layout.ROW_MAJOR_OR_CHANNELS_LAST:
         return _strides(first.shape, suggest_memory_format(positional[0]))
+    if layout is Layout.AS_IT_LIES:
+        return _strides(first.shape, _lies(positional[0]))
     if layout is Layout.LIKE_FIRST:
         return _like_first(positional[0], first)
     with _disable_current_modes():
@@ -171,6 +188,14 @@ def _known_strides(
         if _meets_number(func, positional, out):
             return torch.add(_meta(positional[0]), torch.empty((), device="meta")).stride()
     return None
+
+
+def _lies(x: torch.Tensor) -> torch.memory_format:
+    """How ``x`` is laid out, if it is dense in one of torch's formats, else what its strides suggest."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    if last is None or x.is_contiguous():
+        return torch.contiguous_format
+    return last if x.is_contiguous(memory_format=last) else suggest_memory_format(x)
 
 
 def _like_first(x: torch.Tensor, made: torch.Tensor) -> tuple[int, ...] | None:
@@ -240,6 +265,32 @@ def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
 def _any_open(operands: Sequence[Any], out: Any) -> bool:
     """Whether strides of operands or of the results do not say where an element lies."""
     return any(map(_is_open, _tensors(operands))) or not all(result.numel() for result in _tensors(out))
+
+
+def _beside_number(func: OpOverload, positional: Sequence[Any]) -> bool:
+    """Whether the kernel makes a tensor of a number."""
+    types = [str(argument.type) for argument in func._schema.arguments]
+    return any(kind == "Tensor" and isinstance(value, (int, float)) for kind, value in zip(types, positional))
+
+
+def _meets_one(func: OpOverload, operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
+    """Whether the result of two operands has a dimension of one element, and one of them is not laid out row by row."""
+    ones = any(type(size) is int and size == 1 for size in result.shape)
+    is_binary = len(operands) == 2 and func._overloadname in ("Tensor", "Tensor_Tensor")
+    return ones and is_binary and not all(operand.is_contiguous() for operand in operands)
+
+
+def _looped(operands: Sequence[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
+    """``result``, whose dimensions of one element have the strides that a loop over both operands leaves there: fakes,
+    and kernels without memory, take shortcuts."""
+    made = iteration.strides(operands, result.shape)
+    told = [at for at, size in enumerate(result.shape) if not (type(size) is int and size == 1)]
+    seen, theirs = iteration.now((made, result.stride()))
+    return _restride(result, made) if all(seen[at] == theirs[at] for at in told) else result
+
+
+def _is_view(func: OpOverload) -> bool:
+    return any(returned.alias_info is not None for returned in func._schema.returns)
 
 
 def _is_open(tensor: torch.Tensor) -> bool:

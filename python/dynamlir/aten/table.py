@@ -20,6 +20,8 @@ class Layout(enum.Enum):
     BY_ALL_OPERANDS = "by how all operands lie, as no rule here says"
     ROW_MAJOR = "row-major, regardless of the operand's layout"
     ROW_MAJOR_OR_CHANNELS_LAST = "the one of the two that the first operand's strides suggest"
+    AS_IT_LIES = """row-major, or with channels last, if the first operand is laid out so, whatever strides dimensions
+    of one element have; else as that suggests"""
     LIKE_CLONE = "it writes into a copy of the first operand, laid out as `clone` does it"
     LIKE_CLONE_OF_OVERLAP = """it writes into a copy of the first operand, laid out as that is, with its gaps. Where the
     operand's elements share memory there is no such copy, and `clone` makes it: torch 2.11's fakes do not know that"""
@@ -202,18 +204,25 @@ ROWS: tuple[Row, ...] = (
         "clone.default _to_copy.default",
         Facts(layout=Layout.LIKE_OPERAND),
     ),
-    Row("index.Tensor", Facts(layout=Layout.BY_ALL_OPERANDS)),
+    Row("index.Tensor addr.default huber_loss.default", Facts(layout=Layout.BY_ALL_OPERANDS)),
     Row("roll.default", Facts(layout=Layout.ROLLED)),
     Row(
-        "log_sigmoid_forward.default rrelu_with_noise.default pow.Scalar isin.Tensor_Tensor isin.Tensor_Scalar "
+        "im2col.default log_sigmoid_forward.default rrelu_with_noise.default pow.Scalar isin.Tensor_Tensor "
+        "isin.Tensor_Scalar "
         "poisson.default normal.Tensor_Tensor normal.float_Tensor normal.Tensor_float _standard_gamma.default "
         "_sample_dirichlet.default binomial.default",
         Facts(layout=Layout.ROW_MAJOR),
     ),
-    # Torch 2.11 has fakes of the two-dimensional pads that know one layout.
     Row(
         "native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
-        "_native_batch_norm_legit_no_training.default native_group_norm.default channel_shuffle.default "
+        "_native_batch_norm_legit_no_training.default",
+        Facts(layout=Layout.AS_IT_LIES),
+    ),
+    # Torch 2.11 has fakes of the two-dimensional pads that know one layout.
+    Row(
+        "native_group_norm.default channel_shuffle.default upsample_nearest2d.default upsample_nearest3d.default "
+        "_upsample_nearest_exact2d.default _upsample_nearest_exact3d.default upsample_bilinear2d.default "
+        "upsample_trilinear3d.default upsample_bicubic2d.default _upsample_bilinear2d_aa.default "
         "native_channel_shuffle.default reflection_pad2d.default replication_pad2d.default reflection_pad3d.default "
         "replication_pad3d.default",
         Facts(layout=Layout.ROW_MAJOR_OR_CHANNELS_LAST),
