@@ -43,12 +43,14 @@ def attach(
     numbers: Sequence[int | None] | None = None,
     tangents: Sequence[tuple[int, ...]] = (),
     first: report.CompileReport | None = None,
+    whole: bool = True,
 ) -> None:
     """Let the gradients of a compiled graph be differentiated in turn, those of each of its nodes; for the rest see
     `Gradients`."""
     for node in range(executable.nodes):
-        alone = executable.nodes == 1
-        following = Gradients(recording, settings, name, numbers, tangents, first, node, alone)
+        following = Gradients(
+            recording, settings, name, numbers, tangents, first, node, whole and executable.nodes == 1
+        )
         executable.differentiate_again(node, following)
 
 
@@ -70,17 +72,17 @@ class Gradients:
         tangents: Sequence[tuple[int, ...]] = (),
         first: report.CompileReport | None = None,
         node: int = 0,
-        alone: bool = True,
+        whole: bool = True,
     ) -> None:
         """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones,
-        ``first`` is what became of the recording itself, ``node`` which node, ``alone`` whether there are no others."""
+        ``first`` is what became of the recording itself, ``node`` which node, ``whole`` whether there are no others."""
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
         path = (*recording.path, node)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
         self._reaching = reached.Reaching(self._recording)
         self._node = node
-        self._whole = alone and not any(path)
+        self._whole = whole
         """Whether it is the gradients of all of what was recorded."""
         self._settings = settings
         self._name = name if recording.order > 1 else name + _NAMED
@@ -153,7 +155,7 @@ class Gradients:
             known = self._sized.get(values)
             if known is None:
                 numeric, name = sizes.at(self._first, values), self._name.removesuffix(_NAMED)
-                known = Gradients(numeric, self._settings, name, node=self._node, alone=self._whole)
+                known = Gradients(numeric, self._settings, name, node=self._node, whole=self._whole)
                 self._sized[values] = known
                 if len(self._sized) > _MOST:
                     self._sized.popitem(last=False)
@@ -191,7 +193,9 @@ class Gradients:
         report.add(made)
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
-        attach(executable, self._recording, self._settings, self._name, numbers, [*self._tangents, own])
+        attach(
+            executable, self._recording, self._settings, self._name, numbers, [*self._tangents, own], whole=self._whole
+        )
         return executable
 
     def _drawing(self, made: report.CompileReport) -> str | None:

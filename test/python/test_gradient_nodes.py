@@ -320,3 +320,52 @@ def test_sizes_that_vary(door: Callable[..., Any]) -> None:
                 [*torch.autograd.grad(inner.sum() + second, [x, w], retain_graph=True), gradients(third, [x, w])]
             )
         assert_same(found[0], found[1])
+
+
+def test_gradients_arrive_from_the_last_layer_to_the_first() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)
+    )
+    compiled = dynamlir.compile(net)
+    seen: list[str] = []
+    for name, parameter in net.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _, layer=name[0]: seen.append(layer))
+    orders = []
+    for call in (net, compiled, compiled):
+        seen.clear()
+        call(torch.ones(2, 3)).sum().backward()
+        orders.append(list(seen))
+    assert orders[0] == orders[1] == orders[2] == list("66442200")
+
+
+@pytest.mark.parametrize("view", [lambda x: x[None], lambda x: x.t(), lambda x: x[:, 1:]])
+def test_a_view_of_an_expanded_argument_has_a_gradient_for_each_element(door: Callable[..., Any], view: Any) -> None:
+    found = []
+    compiled = door(lambda x: (view(x), x.sum()))
+    for function in (view, lambda x: compiled(x)[0]):
+        x = leaf(1, 3).expand(2, 3)
+        x.retain_grad()
+        result = function(x)
+        (result * torch.arange(result.numel()).view(result.shape)).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.linalg.eigh(x)[0].log().sum(),
+        lambda x: torch.linalg.svd(x)[1].sum(),
+        lambda x: torch.std_mean(x[:, :1], -1)[1].sum(),
+        lambda x: torch.linalg.slogdet(x)[1] + torch.linalg.qr(x)[1].sum(),
+    ],
+)
+def test_of_several_results_one_is_used(door: Callable[..., Any], function: Any) -> None:
+    """Zeros in the place of what is not there would be multiplied by infinity, where eigenvalues are equal."""
+    found = []
+    for call in (function, door(function)):
+        x = (torch.eye(3) * 2).requires_grad_()
+        call(x).backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0])

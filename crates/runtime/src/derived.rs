@@ -4,6 +4,7 @@ use dynamlir_shapes::Window;
 use dynamlir_torch_abi::{BelowAutograd, DType, Device, OwnedTensor, TensorRef, TorchAbi, TorchError};
 use smallvec::SmallVec;
 
+use crate::arrival;
 use crate::executor::{Executable, Failure, RunError};
 use crate::externs::{self, PythonCalls};
 use crate::layout::Layout;
@@ -77,6 +78,8 @@ struct Shape {
     gradients: Vec<Option<usize>>,
     /// For each result of the backward graph, the tangents that reach it.
     reached: Vec<Vec<usize>>,
+    /// Which of the inputs is at each place where torch takes them.
+    placed: Vec<usize>,
     /// The inputs of the graph that gradients are made of, and that are not saved.
     lent: Vec<usize>,
     /// The inputs that gradients are made of as they were before the graph wrote them.
@@ -126,6 +129,12 @@ impl Derived {
     #[must_use]
     pub fn inputs(&self) -> &[NodeInput] {
         &self.shape.inputs
+    }
+
+    /// Which of its inputs torch is given at each place, so that gradients arrive in the order in which they are computed.
+    #[must_use]
+    pub fn placed(&self) -> &[usize] {
+        &self.shape.placed
     }
 
     /// The inputs of the graph among its inputs.
@@ -312,7 +321,13 @@ impl Shape {
         let reached = (0..gradients.len()).map(reached).collect();
         let not_saved = primals.iter().copied().filter(|arg| !saved.contains(&Saved::Arg(*arg)) && *arg < forward.inputs.len());
         let (lost, lent) = not_saved.partition(|arg| forward.inputs[*arg].mutated);
+        let completed = arrival::completed(backward);
+        let step_of = |input: usize| gradients.iter().position(|of| NodeInput::from(*of) == inputs[input]).map(|result| completed[result]);
+        // Of those of one kernel, the later input first: modules hand on their parameters in the order of their use.
+        let mut arriving: Vec<usize> = (0..inputs.len()).rev().collect();
+        arriving.sort_by_key(|input| step_of(*input));
         Ok(Self {
+            placed: arrival::placed(inputs.len()).into_iter().map(|number| arriving[number]).collect(),
             lent,
             lost,
             gradients: inputs.iter().map(|input| gradients.iter().position(|of| NodeInput::from(*of) == *input)).collect(),

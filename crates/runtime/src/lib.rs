@@ -4,6 +4,7 @@
 //! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
 //! [`omp`], on the thread pool that torch uses. Kernels of a CUDA device are launched through `dynamlir-cuda`; see [`Code`].
 
+mod arrival;
 mod bases;
 mod bounds;
 mod check;

@@ -47,10 +47,14 @@ class Differentiator:
         With ``order`` 2 or more, the operations of derivatives get theirs, too, and so on.
         """
         varies = recording.varying is not None
+        # The formulas of derivatives read results that the program does not.
+        used = _used(recording) if order == 1 else None
         with _disable_current_modes(), quiet_fakes():
             for op in recording.ops:
                 if op.vjp is None and self.wants(op, all_of_them, varies):
-                    op.vjp = self._vary(op, recording, mode) if varies else self._find(op, recording, mode, order)
+                    some = None if used is None else _some(op, used)
+                    find = self._vary if varies else self._find
+                    op.vjp = find(op, recording, mode, order, some)
                 if op.vjp is not None and order > 1:
                     self.attach(op.vjp, mode, order - 1, all_of_them)
 
@@ -63,13 +67,15 @@ class Differentiator:
         rules = self.all_rules if varies else self.rules
         return (all_of_them or (op.functional or op.schema) not in rules) and not (op.random and op.functional)
 
-    def _vary(self, op: OpRecord, recording: Recording, mode: FakeTensorMode) -> Recording | None:
+    def _vary(
+        self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int, some: frozenset[int] | None
+    ) -> Recording | None:
         """The derivative where sizes vary. It is not remembered: its sizes are this recording's."""
         assert op.raw is not None and recording.varying is not None
         sizes, _ = recording.varying
         known = len(sizes.guards)
         try:
-            found = record_vjp(op, *op.raw, recording, mode)
+            found = record_vjp(op, *op.raw, recording, mode, some=some)
         except Exception as error:
             interruptions.pass_on(error)
             logs.logger("decomposition").info("%s: no derivative: %s: %s", op.schema, type(error).__name__, error)
@@ -79,11 +85,13 @@ class Differentiator:
             raise Fallback("dynamic-shape", f"the derivative of {op.schema} depends on sizes", op.location)
         return found
 
-    def _find(self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int) -> Recording | None:
+    def _find(
+        self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int, some: frozenset[int] | None
+    ) -> Recording | None:
         assert op.raw is not None
         overload, raw = op.raw
         device = str(recording.device or "cpu")
-        key = (str(overload), freeze(raw, recording.metas, []), op.needs_grad, tuple(op.results), device, order)
+        key = (str(overload), freeze(raw, recording.metas, []), op.needs_grad, tuple(op.results), device, order, some)
         # A user may give an operator another formula, and the name to another operator.
         remembers = overload.namespace in custom.TORCHS
         with self._lock:
@@ -91,7 +99,7 @@ class Differentiator:
                 return self._cache[key]
         log = logs.logger("decomposition")
         try:
-            found = record_vjp(op, overload, raw, recording, mode, again=order > 1)
+            found = record_vjp(op, overload, raw, recording, mode, again=order > 1, some=some)
             log.info("%s: %s", overload, dict(found.histogram()))
         except Exception as error:
             interruptions.pass_on(error)
@@ -103,10 +111,34 @@ class Differentiator:
         return found
 
 
+def _used(recording: Recording) -> set[int]:
+    """The values that something is made of, or that are returned."""
+    roots = recording.roots()
+    read = {operand for op in recording.ops for operand in op.operands}
+    returned = {output.id for output in recording.outputs}
+    return read | returned | {roots.get(value, value) for value in returned}
+
+
+def _some(op: OpRecord, used: set[int]) -> frozenset[int] | None:
+    """The places of those results of an operation that are used; None where all of them are.
+
+    No gradient can reach the others. Eager's formula leaves out what is not there, and zeros in its place would not do:
+    zero times infinity is no number.
+    """
+    some = frozenset(at for at, value in enumerate(op.result_ids) if value in used)
+    return None if len(some) == len(op.result_ids) else some
+
+
 def record_vjp(
-    op: OpRecord, overload: OpOverload, raw: list[Any], of: Recording, mode: FakeTensorMode, again: bool = False
+    op: OpRecord,
+    overload: OpOverload,
+    raw: list[Any],
+    of: Recording,
+    mode: FakeTensorMode,
+    again: bool = False,
+    some: frozenset[int] | None = None,
 ) -> Recording:
-    """The derivative of one operation, which may be differentiated ``again``.
+    """The derivative of one operation, which may be differentiated ``again``; of ``some`` results, by their places.
 
     The inputs of the recording are the operation's operands, its results, and the tangents of those results that
     have one; the outputs are gradients of the operands that need one. `OutputRecord.gradient` says of which.
@@ -125,7 +157,10 @@ def record_vjp(
         results = pytree.tree_leaves(overload(*positional, **keywords))
         forward = list(recording.ops)
         given = [_input(recorder, leaf, at) for at, leaf in enumerate(results)]
-        differentiable = [at for at, leaf in enumerate(results) if leaf is not None and leaf.requires_grad]
+        wanted_of = range(len(results)) if some is None else some
+        differentiable = [
+            at for at, leaf in enumerate(results) if leaf is not None and leaf.requires_grad and at in wanted_of
+        ]
         if not differentiable:
             raise _NoFormula("no result requires a gradient")
         tangents = [_tangent(recorder, faker, results[at], at).requires_grad_(again) for at in differentiable]

@@ -12,7 +12,7 @@ use dynamlir_dialect::{
     upstream::func,
 };
 use dynamlir_reasons::AUTOGRAD;
-use dynamlir_shapes::{Dim, Scope};
+use dynamlir_shapes::{Dim, Dimension, Scope};
 
 use super::{
     aten::{is_dense, refuse_huge, strides_of},
@@ -105,6 +105,9 @@ fn outputs(function: Op, exit: Op, histories: &HashSet<Value>) -> Result<Vec<usi
         if let Some(Output::Same(first)) = output {
             output = made.get(*first);
         }
+        if let Some(Output::ArgView(argument, _)) = output {
+            refuse_expanded(function, position, *argument)?;
+        }
         let Some(Output::Result(result) | Output::ResultView(result, _)) = output else { continue };
         let value = exit.operand(*result);
         if !value.ty().element().is_float() {
@@ -119,6 +122,18 @@ fn outputs(function: Op, exit: Op, histories: &HashSet<Value>) -> Result<Vec<usi
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// The view is made by its strides, and the gradient of such a view of an argument that shows an element several times is one for all
+/// of them; in eager each has its own.
+fn refuse_expanded(function: Op, position: i64, argument: usize) -> PassResult {
+    let strides = ops::STRIDES.dims().of_arg(function, argument).unwrap_or_default();
+    let sizes = function.body().and_then(|body| body.args().get(argument).copied()).map(|value| value.ty().dims()).unwrap_or_default();
+    if strides.iter().zip(&sizes).any(|(stride, size)| stride.is(0) && !size.is(1)) {
+        let message = format!("output {position} is a view of argument {argument}, which is expanded, and requires a gradient");
+        return Err(PassError::refusal(function, AUTOGRAD, message));
+    }
+    Ok(())
 }
 
 /// The gradients among the results that have no tangents yet.

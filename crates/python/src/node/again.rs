@@ -139,8 +139,9 @@ impl Again {
             let tangents = PyList::new(py, tangents)?;
             let state = ctx.getattr_opt(intern!(py, STATE))?;
             let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes, taken)))?;
-            for (place, gradient) in gradients.iter_mut().zip(found.try_iter()?) {
-                *place = gradient?;
+            let found = found.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            for (place, input) in gradients.iter_mut().zip(node.placed()) {
+                *place = found.get(*input).cloned().unwrap_or_else(|| py.None().into_bound(py));
             }
         }
         PyTuple::new(py, gradients)

@@ -80,11 +80,11 @@ impl Backward {
         for object in given {
             tangents.push(if object.is_none() { None } else { Some(tensor(calls, object, "a gradient")?) });
         }
-        let needed = needed(ctx)?;
-        let gradients = node.gradients(&saved, &tangents, &needed, calls).map_err(|error| raise(py, error))?;
+        let needed = needed(ctx, node)?;
+        let mut gradients = node.gradients(&saved, &tangents, &needed, calls).map_err(|error| raise(py, error))?;
         let mut objects: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(gradients.len() + 1);
-        for gradient in gradients {
-            objects.push(match gradient {
+        for place in node.placed() {
+            objects.push(match gradients[*place].take() {
                 Some(gradient) => calls.wrap_owned(gradient)?,
                 None => py.None().into_bound(py),
             });
@@ -131,7 +131,7 @@ impl Backward {
         let calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
         let tangents: SmallVec<[Bound<'py, PyAny>; 4]> =
             args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
-        let needed = needed(ctx)?;
+        let needed = needed(ctx, self.node())?;
         let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
         self.again.gradients(ctx, self.node(), &tangents, &wanted)
     }
@@ -150,9 +150,13 @@ impl Backward {
 }
 
 /// Of each input of the node, whether its gradient is asked for.
-fn needed(ctx: &Bound<'_, PyAny>) -> PyResult<SmallVec<[bool; 16]>> {
-    let needed = ctx.getattr(intern!(ctx.py(), "needs_input_grad"))?.cast_into::<PyTuple>()?;
-    needed.iter().map(|needed| needed.is_truthy()).collect()
+fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVec<[bool; 16]>> {
+    let told = ctx.getattr(intern!(ctx.py(), "needs_input_grad"))?.cast_into::<PyTuple>()?;
+    let mut needed = SmallVec::from_elem(false, node.placed().len());
+    for (place, told) in node.placed().iter().zip(told) {
+        needed[*place] = told.is_truthy()?;
+    }
+    Ok(needed)
 }
 
 /// A gradient as a dense tensor: those of embeddings may be sparse, and torch copies no such tensor into a dense one.

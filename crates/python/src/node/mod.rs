@@ -138,8 +138,8 @@ impl Node {
         };
         for (class, node) in self.classes.iter().zip(self.training.nodes()) {
             let mut arguments: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(node.inputs().len() + 1);
-            for at in node.inputs() {
-                arguments.push(run.taken(calls, *at)?);
+            for place in node.placed() {
+                arguments.push(run.taken(calls, node.inputs()[*place])?);
             }
             let call = Bound::new(py, Call { run: AtomicPtr::new((&raw mut run).cast()) }).map_err(Failed::Raised)?;
             arguments.push(call.clone().into_any());
