@@ -112,11 +112,11 @@ class Differentiator:
 
 
 def _used(recording: Recording) -> set[int]:
-    """The values that something is made of, or that are returned."""
+    """The values that something is made of, or that are returned, and what they are views of."""
     roots = recording.roots()
     read = {operand for op in recording.ops for operand in op.operands}
-    returned = {output.id for output in recording.outputs}
-    return read | returned | {roots.get(value, value) for value in returned}
+    found = read | {output.id for output in recording.outputs}
+    return found | {roots[value] for value in found if value in roots}
 
 
 def _some(op: OpRecord, used: set[int]) -> frozenset[int] | None:
@@ -126,7 +126,8 @@ def _some(op: OpRecord, used: set[int]) -> frozenset[int] | None:
     zero times infinity is no number.
     """
     some = frozenset(at for at, value in enumerate(op.result_ids) if value in used)
-    return None if len(some) == len(op.result_ids) else some
+    # One that writes is read by what it has written.
+    return None if op.mutates or not some or len(some) == len(op.result_ids) else some
 
 
 def record_vjp(
