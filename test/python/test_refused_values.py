@@ -1,5 +1,5 @@
-"""Values of tensors, and parameters of functions, that eager's kernels refuse and fakes do not see: compiled code raises
-what eager raises, whether the result is used or not, with and without gradients."""
+"""Values of tensors, and parameters of functions, that eager's kernels refuse and fakes do not see: compiled code
+raises what eager raises, whether the result is used or not, with and without gradients."""
 
 from __future__ import annotations
 
