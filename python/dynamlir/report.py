@@ -96,8 +96,10 @@ class CompileReport:
     """Of a graph that trains: the bytes of each value that is kept for the gradients, inputs and results among them."""
     recomputed: int = 0
     """Of a graph that trains: how many of its operations are computed again for the gradients."""
+    nodes: int = 0
+    """Of a graph that trains: how many nodes of autograd's graph it is."""
     gradients: CompileReport | None = None
-    """Of a graph that trains: the same of the graph that computes its gradients."""
+    """Of a graph that trains: the same of the graphs that compute its gradients, all nodes together."""
     _times: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
@@ -150,7 +152,8 @@ class CompileReport:
         lines += table(*_with_times(("extern", "route", "count", "line"), rows, self.extern_seconds))
         if self.gradients is not None:
             kept = f"{len(self.saved)} values of {sum(self.saved)} bytes are kept"
-            lines += [f"  for the gradients {kept}, {self.recomputed} operations computed again"]
+            nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
+            lines += [f"  for the gradients {kept}, {self.recomputed} operations computed again{nodes}"]
             lines += [f"  {line}" for line in str(self.gradients).splitlines()]
         return "\n".join(lines)
 
@@ -192,6 +195,7 @@ def from_native(
         ),
         saved=tuple(map(int, native.get("saved", ()))),
         recomputed=int(native.get("recomputed", 0)),
+        nodes=int(native.get("nodes", 0)),
         gradients=None if gradients is None else _of_gradients(graph, gradients),
         _times=times,
     )

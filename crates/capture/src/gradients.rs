@@ -44,7 +44,7 @@ impl<'py> Capture<'py> {
             self.without_hooks(&real, source, HOOKS)?;
             reached.push((real, source));
         }
-        self.without_detours(&reached, self.ask("reached_inputs", (given,))?)?;
+        self.without_detours(&reached, &self.ask("reached_inputs", (given,))?)?;
         self.note_new(&found);
         Ok(Tracked::new(found))
     }
@@ -57,7 +57,7 @@ impl<'py> Capture<'py> {
         for (real, source) in &inputs {
             self.without_hooks(real, *source, &HOOKS[..1])?;
         }
-        self.without_detours(&inputs, reached)
+        self.without_detours(&inputs, &reached)
     }
 
     /// A transform of `torch.func` by one level of autograd begins or ends. What ends the capture in between leaves all of it to Python.
@@ -106,7 +106,7 @@ impl<'py> Capture<'py> {
 
     /// Guards that gradients of `inputs` come the way that the graph shows, and none through the history of another argument that is
     /// `reached`: a leaf has none. That a tensor is a leaf is in no other guard.
-    fn without_detours(&self, inputs: &[(Bound<'py, PyAny>, SourceId)], reached: Bound<'py, PyAny>) -> Outcome<()> {
+    fn without_detours(&self, inputs: &[(Bound<'py, PyAny>, SourceId)], reached: &Bound<'py, PyAny>) -> Outcome<()> {
         if inputs.is_empty() {
             return Ok(());
         }

@@ -118,7 +118,7 @@ fn accesses(generic: Op) -> Option<Vec<Vec<usize>>> {
     if iterators.is_empty() || generic.num_results() > 0 || iterators.contains(&true) || asks_position {
         return None;
     }
-    indexing_maps(generic)?.into_iter().map(|map| map.result_dims()).collect()
+    indexing_maps(generic)?.into_iter().map(AffineMap::result_dims).collect()
 }
 
 /// Has the innermost loop change places with the one along which neighbours of all that is written lie.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use dynamlir_driver::{Compiled, Entry, EntryReport, Options, Report};
-use dynamlir_runtime::{self as runtime, Differentiable, Graph, Instances, OutputValue, Outputs, TensorRef};
+use dynamlir_runtime::{self as runtime, Derived, Differentiable, Graph, Instances, OutputValue, Outputs, TensorRef};
 use dynamlir_torch_abi::Meta;
 use pyo3::{
     exceptions::PyTypeError,
@@ -285,7 +285,7 @@ impl Executable {
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = self.report_of(py, &[(&self.inner, &self.entry)])?;
         if let Some(node) = self.node.as_ref().filter(|_| !self.vjps.is_empty()) {
-            let parts: Vec<_> = node.training().nodes().iter().map(|part| part.backward()).zip(&self.vjps).collect();
+            let parts: Vec<_> = node.training().nodes().iter().map(Derived::backward).zip(&self.vjps).collect();
             dict.set_item("vjp", self.report_of(py, &parts)?)?;
             dict.set_item("nodes", parts.len())?;
             let saved: Vec<usize> = node.training().saved_bytes();

@@ -19,7 +19,7 @@ const BOUND: f64 = 1_073_741_824.0;
 /// Adding this to a number rounds it to an integer, which then stands in the lowest bits of the sum.
 const ROUNDING: f64 = 6_755_399_441_055_744.0;
 /// (sin(√s)/√s - 1)/s on [0, π²/4], to 6e-9.
-const SINE: &[f64] = &[2.605_590_238_028_572_5e-6, -1.980_952_146_939_458_7e-4, 8.333_065_206_409_397_6e-3, -1.666_665_951_314_861_1e-1];
+const SINE: &[f64] = &[2.605_590_238_028_572_5e-6, -1.980_952_146_939_458_7e-4, 8.333_065_206_409_397e-3, -1.666_665_951_314_861e-1];
 
 /// Arguments in `f64`, the lanes that have none, and what results become.
 struct Angle<'a> {

@@ -158,7 +158,7 @@ impl Boundary<'_, '_> {
         let numbers = self.numbers(&given);
         let before = self.exit.num_operands();
         let strides: Vec<Vec<Dim>> = self.strides_of_results();
-        self.describe_tangents(&numbers, &strides);
+        self.describe_tangents(numbers.as_deref(), &strides);
         // As before where there is one node: by argument.
         given.sort_by_key(|given| (numbers.as_ref().map(|numbers| numbers[given.class]), given.of));
         let (function, exit, ctx) = (self.function, self.exit, self.function.ctx());
@@ -214,7 +214,7 @@ impl Boundary<'_, '_> {
     }
 
     /// Says of each tangent whose it is, and that it is laid out as that.
-    fn describe_tangents(&self, numbers: &Option<Vec<usize>>, strides: &[Vec<Dim>]) {
+    fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>]) {
         let (function, ctx) = (self.function, self.function.ctx());
         let mut attrs = dictionaries(function, func::ARG_ATTRS, self.block.args().len() - self.walk.tangents.len());
         for tangent in self.walk.tangents_in_order() {
@@ -223,7 +223,7 @@ impl Boundary<'_, '_> {
                 ops::OFFSET.with(ctx, 0),
                 ops::TANGENT.with(ctx, number(tangent.result)),
             ];
-            said.extend(numbers.as_ref().map(|numbers| ops::NODE.with(ctx, number(numbers[tangent.class]))));
+            said.extend(numbers.map(|numbers| ops::NODE.with(ctx, number(numbers[tangent.class]))));
             attrs.push(Attr::dict(ctx, &said));
         }
         function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));

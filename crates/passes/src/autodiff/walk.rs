@@ -177,7 +177,9 @@ impl<'s> Walk<'s> {
                 set.insert(seen[0]);
             } else if let Some(sums) = self.sums.get(&result) {
                 is_reached = true;
-                sums.keys().for_each(|class| set.extend(self.nodes.set(*class)));
+                for class in sums.keys() {
+                    set.extend(self.nodes.set(*class));
+                }
             }
         }
         let class = if is_reached { self.nodes.of(set) } else { 0 };

@@ -54,7 +54,7 @@ pub fn write(joint: &Joint, cut: &Cut) -> PassResult {
     if recomputed > 0 {
         ops::RECOMPUTED.set(main, recomputed as i64);
     }
-    let results = main.body().and_then(Block::terminator).map_or(0, |exit| exit.num_operands());
+    let results = main.body().and_then(Block::terminator).map_or(0, Op::num_operands);
     for part in &parts {
         part.write(joint, cut, &saved, (kept_sizes, results));
     }

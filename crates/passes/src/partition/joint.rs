@@ -292,8 +292,16 @@ fn nodes(function: Op, tangents: &[usize], gradients: &[usize]) -> Vec<Node> {
     let last = tangents.iter().map(|&at| of_tangent(at)).chain(gradients.iter().map(|&at| of_gradient(at))).max().unwrap_or_default();
     // More than there can be are a mistake in the text.
     let mut nodes = vec![Node::default(); last.min(tangents.len() + gradients.len()) + 1];
-    tangents.iter().for_each(|&at| _ = nodes.get_mut(of_tangent(at)).map(|node| node.tangents.push(at)));
-    gradients.iter().for_each(|&at| _ = nodes.get_mut(of_gradient(at)).map(|node| node.gradients.push(at)));
+    for &at in tangents {
+        if let Some(node) = nodes.get_mut(of_tangent(at)) {
+            node.tangents.push(at);
+        }
+    }
+    for &at in gradients {
+        if let Some(node) = nodes.get_mut(of_gradient(at)) {
+            node.gradients.push(at);
+        }
+    }
     nodes
 }
 

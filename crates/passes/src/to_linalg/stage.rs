@@ -4,6 +4,7 @@
 //! softmax, would fetch every line several times for each of them.
 
 use dynamlir_dialect::ir::{DYNAMIC, Type};
+use dynamlir_shapes::Dim;
 
 use super::kernel::Kernel;
 use crate::transpose_tiles;
@@ -26,7 +27,7 @@ pub(super) fn pays(kernel: &Kernel, memory: Type) -> bool {
     if !memory.is_memref() || kernel.reduced != [innermost] || memory.shape().contains(&DYNAMIC) || memory.rank() != innermost + 1 {
         return false;
     }
-    let known = kernel.domain.iter().map(|size| size.known()).collect::<Option<Vec<_>>>();
+    let known = kernel.domain.iter().map(Dim::known).collect::<Option<Vec<_>>>();
     let access: Vec<_> = (0..=innermost).collect();
     let bytes = i64::from(memory.element().width().div_ceil(8));
     let row = memory.shape()[innermost];

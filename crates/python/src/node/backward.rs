@@ -115,13 +115,15 @@ impl Backward {
         let mut rows = Vec::with_capacity(slices.len());
         for slice in slices {
             let given: Vec<Bound<'py, PyAny>> = slice.cast::<PyTuple>()?.iter().collect();
-            rows.push(match any_is_strange(&calls, &given)? {
-                false => self.compute(&mut calls, ctx, (&given, given.len()))?,
-                true => match self.batch(py, &given)? {
-                    Some(inner) => self.run_in_batch(ctx, &inner)?,
-                    None => return Err(PyRuntimeError::new_err("a gradient of a compiled graph is of a kind that it cannot be given")),
-                },
-            });
+            if !any_is_strange(&calls, &given)? {
+                rows.push(self.compute(&mut calls, ctx, (&given, given.len()))?);
+                continue;
+            }
+            // A batch in a batch.
+            let inner = self.batch(py, &given)?;
+            let inner =
+                inner.ok_or_else(|| PyRuntimeError::new_err("a gradient of a compiled graph is of a kind that it cannot be given"))?;
+            rows.push(self.run_in_batch(ctx, &inner)?);
         }
         torch::untraced(py, || batch.call_method1("join", (rows,))?.cast_into::<PyTuple>().map_err(PyErr::from))
     }
