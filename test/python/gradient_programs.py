@@ -283,6 +283,8 @@ def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
                 told.append("a loss")
     except Exception as error:
         told.append((type(error).__name__, str(error).split("\n")[0][:60]))
+        # How far a walk has come that fails depends on how many nodes there are.
+        return told
     told += [None if leaf.grad is None else shown(leaf.grad) for leaf in leaves.values()]
     return told
 

@@ -78,6 +78,8 @@ struct Shape {
     gradients: Vec<Option<usize>>,
     /// For each result of the backward graph, the tangents that reach it.
     reached: Vec<Vec<usize>>,
+    /// Whether it is used up by one walk though it keeps nothing.
+    once: bool,
     /// Which of the inputs is at each place where torch takes them.
     placed: Vec<usize>,
     /// The inputs of the graph that gradients are made of, and that are not saved.
@@ -129,6 +131,12 @@ impl Derived {
     #[must_use]
     pub fn inputs(&self) -> &[NodeInput] {
         &self.shape.inputs
+    }
+
+    /// Whether a walk uses it up though it keeps nothing: eager keeps something for it, and says of a second walk that this is gone.
+    #[must_use]
+    pub fn once(&self) -> bool {
+        self.shape.once
     }
 
     /// Which of its inputs torch is given at each place, so that gradients arrive in the order in which they are computed.
@@ -243,7 +251,7 @@ impl Shape {
             return error("it is not a graph and its gradients".to_owned());
         };
         let Training { vjps, saved: all_saved, primals, keys, crossing } = training;
-        let Derivative { tangents, gradients, reached, kept } = derivative;
+        let Derivative { tangents, gradients, reached, kept, once } = derivative;
         let vjp = format!("@{}", vjps.get(node).map_or("", |name| name));
         if forward.device != backward.device {
             return error(format!("{vjp} is for {}, its graph for {}", backward.device, forward.device));
@@ -327,6 +335,7 @@ impl Shape {
         let mut arriving: Vec<usize> = (0..inputs.len()).rev().collect();
         arriving.sort_by_key(|input| step_of(*input));
         Ok(Self {
+            once: *once && saved.is_empty(),
             placed: arrival::placed(inputs.len()).into_iter().map(|number| arriving[number]).collect(),
             lent,
             lost,

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use dynamlir_torch_abi::{BelowAutograd, OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{BelowAutograd, DType, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
 use crate::derived::Derived;
 use crate::effects::draws_keys;
@@ -119,6 +119,12 @@ impl Differentiable {
         let training = self.forward().plan().training.as_ref();
         let bytes = |saved: &Saved| self.nodes.iter().find_map(|node| node.bytes_of(*saved)).unwrap_or_default();
         training.map(|training| training.saved.iter().map(bytes).collect()).unwrap_or_default()
+    }
+
+    /// A tensor without elements, for nodes that are used up by one walk though they keep nothing.
+    pub fn nothing(&self) -> Result<OwnedTensor, TorchError> {
+        let _below = BelowAutograd::enter(self.abi);
+        self.abi.empty_strided(&[0], &[1], DType::U8)
     }
 
     /// How many values nodes alone see.

@@ -70,7 +70,8 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let gradients = gradients.ok_or_else(|| at(main, "it takes tangents, but not all of its results are gradients"))?;
         let reached = (0..plan.results.len()).map(|result| ops::REACHED.of_result(main, result).map(places)).collect();
         let kept = ops::KEPT.of(main).map(places);
-        plan.derivative = Some(Derivative { tangents, gradients, reached, kept });
+        let once = (0..plan.results.len()).any(|result| ops::ONCE.of_result(main, result).is_some());
+        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, once });
     }
     Ok(())
 }

@@ -249,6 +249,9 @@ impl Boundary<'_, '_> {
             let reached: Vec<i64> = gradient.sum.reached.iter().map(|&result| number(result)).collect();
             said.push(ops::REACHED.with(ctx, &reached));
         }
+        if self.walk.once.contains(&gradient.class) {
+            said.push(ops::ONCE.with(ctx, ()));
+        }
         Attr::dict(ctx, &said)
     }
 }

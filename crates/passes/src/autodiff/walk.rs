@@ -47,6 +47,8 @@ pub struct Walk<'s> {
     pub tangents: Vec<Tangent>,
     /// Gradients of what nodes take from other nodes.
     given: Vec<Given>,
+    /// The classes for whose gradients eager keeps something that these are not made of.
+    pub once: BTreeSet<Class>,
     /// Values that nodes alone see. They come after all results that there are.
     pub hidden: Vec<Value>,
     /// Where a rule has given something that is no gradient of its operand.
@@ -71,6 +73,7 @@ impl<'s> Walk<'s> {
             nodes: Nodes::default(),
             tangents: Vec::new(),
             given: Vec::new(),
+            once: BTreeSet::new(),
             hidden: Vec::new(),
             wrong: None,
         }
@@ -269,6 +272,9 @@ impl<'s> Walk<'s> {
         if !op.operands().into_iter().any(|operand| self.needs(operand)) {
             return Ok(());
         }
+        if keeps_a_number(op) {
+            self.once.insert(self.class);
+        }
         let emit = self.emit(op.loc());
         let done = match DynamoOp::of(op) {
             Some(DynamoOp::Aten(call)) if call.vjp().is_some() => return vjp::apply(self, call, emit),
@@ -300,6 +306,13 @@ impl<'s> Walk<'s> {
 /// The output that a result of an operation is, where that is a view.
 pub fn shown(op: Op, result: usize) -> Option<usize> {
     usize::try_from(*ops::SHOWN.of(op)?.get(result)?).ok()
+}
+
+/// Returns true for a product or a quotient with a number, which eager keeps as a tensor: whoever walks back a second time is told that
+/// it is gone.
+fn keeps_a_number(op: Op) -> bool {
+    let of_numbers = ["aten.mul.Tensor", "aten.div.Tensor"];
+    op.num_operands() == 1 && AtenOp::cast(op).is_some_and(|call| of_numbers.contains(&&call.schema()[..]))
 }
 
 /// How an operation is called in messages.

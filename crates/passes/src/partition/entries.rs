@@ -217,7 +217,9 @@ impl<'a> Part<'a> {
         let (new, block) = Builder::before(old).func(&self.name, &types, &[], &[]);
         let mut copies = Copies::new(block, inputs.iter().copied());
         let saved_values: HashSet<usize> = cut.saved.iter().copied().collect();
-        let renumbered = |attrs: Attr| renumbered(joint, attrs, results_of_forward);
+        // What is kept is given up once, and torch says so.
+        let said = |attrs: Attr| if kept.is_empty() { attrs } else { without(attrs, ops::ONCE.name()) };
+        let renumbered = |attrs: Attr| said(renumbered(joint, attrs, results_of_forward));
         let results: Vec<(Value, Attr)> =
             self.node.gradients.iter().map(|&at| (joint.exit.operand(at), renumbered(result_attrs(old, at)))).collect();
         let needed = needed_beside(joint, results.iter().map(|(value, _)| joint.number(*value)), |value| saved_values.contains(&value));
@@ -255,12 +257,13 @@ impl<'a> Part<'a> {
 /// What is said of a tangent or a gradient, where what nodes alone see counts on after the results of the forward, of which it is none.
 /// Which node it is of is said by the function that it is in.
 fn renumbered(joint: &Joint, attrs: Attr, results: usize) -> Attr {
-    let (Some(&first), ctx) = (joint.hidden.first(), joint.function.ctx()) else { return without_node(attrs) };
+    let attrs = without(attrs, ops::NODE.name());
+    let (Some(&first), ctx) = (joint.hidden.first(), joint.function.ctx()) else { return attrs };
     let number = |result: i64| match usize::try_from(result).ok().and_then(|result| result.checked_sub(first)) {
         Some(hidden) if hidden < joint.hidden.len() => (results + hidden) as i64,
         _ => result,
     };
-    let said = without_node(attrs).entries();
+    let said = attrs.entries();
     let one = |(name, attr): &(String, Attr)| match (name, attr.as_i64(), attr.as_i64s()) {
         (name, Some(result), _) if [ops::TANGENT.name(), ops::GRADIENT_OF.name()].contains(&&name[..]) => Attr::i64(ctx, number(result)),
         (name, _, Some(all)) if name == ops::REACHED.name() => Attr::i64s(ctx, &all.into_iter().map(number).collect::<Vec<_>>()),
@@ -270,12 +273,13 @@ fn renumbered(joint: &Joint, attrs: Attr, results: usize) -> Attr {
     Attr::dict(ctx, &said)
 }
 
-fn without_node(attrs: Attr) -> Attr {
+/// What is said, without the attribute of this name.
+fn without(attrs: Attr, name: &str) -> Attr {
     let said = attrs.entries();
-    if said.iter().all(|(name, _)| name != ops::NODE.name()) {
+    if said.iter().all(|(other, _)| other != name) {
         return attrs;
     }
-    let said: Vec<(&str, Attr)> = said.iter().filter(|(name, _)| name != ops::NODE.name()).map(|(name, attr)| (&name[..], *attr)).collect();
+    let said: Vec<(&str, Attr)> = said.iter().filter(|(other, _)| other != name).map(|(name, attr)| (&name[..], *attr)).collect();
     Attr::dict(attrs.ctx(), &said)
 }
 

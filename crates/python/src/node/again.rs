@@ -160,8 +160,11 @@ type Known<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyAny>>, Vec<i64>);
 fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, PyAny>]) -> PyResult<Known<'py>> {
     let py = ctx.py();
     let found = PyDict::new(py);
-    let kept =
-        if node.saved().is_empty() { PyTuple::empty(py) } else { ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()? };
+    let kept = if node.saved().is_empty() && !node.once() {
+        PyTuple::empty(py)
+    } else {
+        ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
+    };
     let sizes = sizes(node, &kept, tangents)?;
     if !node.saved().is_empty() {
         for (at, (saved, object)) in node.saved().iter().zip(kept).enumerate() {

@@ -69,9 +69,12 @@ impl Backward {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (py, node) = (calls.py, self.node());
         // A node that keeps nothing is never used up.
-        let kept =
-            if node.saved().is_empty() { PyTuple::empty(py) } else { ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()? };
-        let kept: SmallVec<[Bound<'py, PyAny>; 16]> = kept.iter().collect();
+        let kept = if node.saved().is_empty() && !node.once() {
+            PyTuple::empty(py)
+        } else {
+            ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
+        };
+        let kept: SmallVec<[Bound<'py, PyAny>; 16]> = kept.iter().take(node.saved().len()).collect();
         let mut saved: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(kept.len());
         for object in &kept {
             saved.push(tensor(calls, object, "a saved tensor")?);

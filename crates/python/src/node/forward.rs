@@ -87,6 +87,10 @@ impl Forward {
                 },
             });
         }
+        if node.once() {
+            // Anything that torch gives up; a tensor without memory costs least.
+            kept.push(calls.wrap_owned(self.training.nothing().map_err(failed)?)?);
+        }
         if !kept.is_empty() {
             ctx.setattr(intern!(py, "to_save"), PyTuple::new(py, kept)?)?;
         }

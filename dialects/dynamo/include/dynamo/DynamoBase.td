@@ -80,7 +80,8 @@ def Dynamo_Dialect : Dialect {
     // result, or the output that is a view, whose gradient it is, and the results whose tangents reach it, where those are not all. Of a
     // result of a joint function: that nodes alone see it. Of an operation: for each result the output that it is, which is a view, or -1.
     "::mlir::IntegerAttr":$node, "::mlir::IntegerAttr":$gradient_of, "::mlir::IntegerAttr":$gradient_of_output,
-    "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
+    // And: that eager keeps something for it, so that it is there once.
+    "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$once, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
     // Of a graph function: the functions that compute the gradients of its nodes, in order, and the types of what nodes alone see; of
     // these functions: which of the kept values they take; of one that is differentiated several times: which node, each time.
     "::mlir::ArrayAttr":$vjps, "::mlir::ArrayAttr":$crossing, "::mlir::DenseI64ArrayAttr":$kept, "::mlir::DenseI64ArrayAttr":$path,
