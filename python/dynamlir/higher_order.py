@@ -105,8 +105,9 @@ class Gradients:
         state: torch.Tensor | None = None,
         values: Sequence[int] = (),
         taken: Sequence[torch.Tensor] = (),
-    ) -> list[torch.Tensor | None]:
-        """The gradients that are wanted, None for others. ``inputs`` by their places among those of the graph,
+    ) -> list[torch.Tensor | None] | str:
+        """The gradients that are wanted, None for others; where only the node can compute them, why they cannot be
+        differentiated. ``inputs`` by their places among those of the graph,
         ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
         symbols, where sizes vary, ``taken`` what the node takes from others."""
         if self._first.varying is not None:
@@ -140,7 +141,9 @@ class Gradients:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
             if not self._whole:
-                raise RuntimeError(f"{_SEVERAL_NODES} ({event})")
+                # The node computes them; that they cannot be differentiated is said to whoever does that.
+                once = any(op.once for op in self._recording.ops)
+                return _ONCE if once else f"{_SEVERAL_NODES} ({event})"
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
             with _drawing_from(state):
@@ -205,6 +208,29 @@ class Gradients:
         return next((schema for schema in called if schema not in innocent and draws(schema)), None)
 
 
+class _Refused(torch.autograd.Function):
+    """Gradients with a history that cannot be walked back."""
+
+    @staticmethod
+    def forward(ctx: Any, why: str, gradients: list[torch.Tensor], *_: torch.Tensor) -> Any:
+        ctx.why = why
+        return tuple(gradient.view_as(gradient) for gradient in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor | None) -> Any:
+        raise RuntimeError(ctx.why)
+
+
+def refuse(
+    why: str, gradients: Sequence[torch.Tensor | None], made_of: Sequence[torch.Tensor | None]
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients that a node has computed, so that whoever differentiates them is told that this cannot be done."""
+    present = [gradient for gradient in gradients if gradient is not None]
+    requiring = [tensor for tensor in made_of if tensor is not None and tensor.requires_grad]
+    with_history = iter(_Refused.apply(why, present, *requiring) if present else ())
+    return tuple(None if gradient is None else next(with_history) for gradient in gradients)
+
+
 def _draws_by_torch(made: report.CompileReport) -> bool:
     """Whether a graph calls operators that draw random numbers, but for the one that draws all keys."""
     calls = [call for call in made.externs if draws(call.schema)]
@@ -245,6 +271,8 @@ def _with_history(
         gradient if any(given[at] for at in own) else gradient.detach() for gradient, own in zip(gradients, sources)
     ]
 
+
+_ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
 
 _SEVERAL_NODES = (
     "trying to differentiate twice a compiled graph of several results, whose second gradients cannot be compiled: "

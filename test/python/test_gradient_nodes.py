@@ -138,6 +138,18 @@ def test_second_derivatives_between_results(door: Callable[..., Any], program: P
     check(door, program, look)
 
 
+@pytest.mark.parametrize("program", [heads, diamond, lambda x, w: ((x * w[0]).softmax(1).exp(), (x * w[0]).sin())])
+def test_third_derivatives(door: Callable[..., Any], program: Program) -> None:
+    def look(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
+        total: Any = sum(result.square().sum() for result in results)
+        for _ in range(2):
+            found = torch.autograd.grad(total, inputs, create_graph=True)
+            total = total + sum(one.square().sum() for one in found) * 1e-3
+        return torch.autograd.grad(total, inputs)
+
+    check(door, program, look)
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_hooks_run_when_eagers_do(door: Callable[..., Any], program: Program) -> None:
     def look(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
@@ -369,3 +381,56 @@ def test_of_several_results_one_is_used(door: Callable[..., Any], function: Any)
         call(x).backward()
         found.append(x.grad)
     torch.testing.assert_close(found[1], found[0])
+
+
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient * ctx.saved_tensors[0].exp()
+
+
+def test_what_cannot_be_differentiated_twice_has_first_gradients(door: Callable[..., Any]) -> None:
+    def program(x: Tensor, w: Tensor) -> Sequence[Tensor]:
+        h = Once.apply(x @ w)
+        return h, h.sin().sum()
+
+    compiled = door(program)
+    found = []
+    for function in (program, compiled, compiled):
+        x, w = leaves()
+        h, loss = function(x, w)
+        first = torch.autograd.grad(loss, [h, x], create_graph=True)
+        # In other words: a node does not know by which way eager would have come.
+        found.append((first, isinstance(attempt(lambda first=first, x=x: torch.autograd.grad(first[1].sum(), x)), str)))
+    assert_same(found[1], found[0])
+    assert_same(found[2], found[0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * 2,
+        lambda x: (x / 3).t() + 1,
+        lambda x: x.t() + x,
+        lambda x: x.sum(0),
+        lambda x: (x + x.t())[:2] * 0.5,
+    ],
+)
+def test_a_second_walk_is_refused_where_eager_refuses_it(door: Callable[..., Any], function: Any) -> None:
+    found = []
+    for call in (function, door(function)):
+        x = leaf(4, 4)
+        y = call(x)
+        y.sum().backward()
+        found.append((attempt(y.sum().backward), x.grad))
+        y = call(x)
+        y.sum().backward(retain_graph=True)
+        y.sum().backward()
+        found.append(x.grad)
+    assert_same(found[2:], found[:2])

@@ -189,7 +189,9 @@ fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool),
     let after = first + (0..).zip(tangents).count() as i64;
     let of_others = (after..).zip(&part.taken).map(|(number, taken)| {
         let strides = ops::STRIDES.dims().with(ctx, &part.strides(*taken));
-        Attr::dict(ctx, &[strides, ops::OFFSET.with(ctx, 0), ops::PRIMAL.with(ctx, number), ops::REQUIRES_GRAD.with(ctx, ())])
+        let stands_in = part.is_hidden(part.value(taken.0)).then(|| ops::HIDDEN.with(ctx, ()));
+        let said = [strides, ops::OFFSET.with(ctx, 0), ops::PRIMAL.with(ctx, number), ops::REQUIRES_GRAD.with(ctx, ())];
+        Attr::dict(ctx, &said.into_iter().chain(stands_in).collect::<Vec<_>>())
     });
     let described: Vec<Attr> = of_function.chain(of_others).chain(keys).collect();
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &described));

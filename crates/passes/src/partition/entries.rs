@@ -307,12 +307,15 @@ fn outputs(function: Op, results: usize) -> Result<Vec<Output>, PassError> {
 }
 
 /// The arguments but tangents that gradients are made of, in whatever way. Before decomposition there are more: formulas name some
-/// that they do not use.
+/// that they do not use. What stands for a value that nodes alone see is among them: the value is computed of others, its history is this.
 fn primals(joint: &Joint) -> Vec<i64> {
     let gradients: Vec<usize> = joint.gradients.iter().map(|&at| joint.number(joint.exit.operand(at))).collect();
     let needed = needed(joint, gradients.iter().copied(), |_| false);
     let used = needed.iter().flat_map(|&at| joint.uses[at].iter().copied()).chain(gradients);
-    let mut found: Vec<usize> = used.filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at)).collect();
+    let arguments = joint.function.body().map(Block::args).unwrap_or_default().len();
+    let stand_ins = (0..arguments).filter(|&at| ops::HIDDEN.of_arg(joint.function, at).is_some());
+    let used = used.filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at));
+    let mut found: Vec<usize> = used.chain(stand_ins).collect();
     found.sort_unstable();
     found.dedup();
     found.into_iter().filter_map(|at| i64::try_from(at).ok()).collect()

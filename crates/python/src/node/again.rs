@@ -14,7 +14,7 @@ use pyo3::{
     exceptions::PyRuntimeError,
     intern,
     prelude::*,
-    types::{PyDict, PyList, PyTuple},
+    types::{PyDict, PyList, PyString, PyTuple},
 };
 use smallvec::SmallVec;
 
@@ -117,14 +117,14 @@ impl Again {
         if keeps.bind(py).call0()?.is_truthy()? { Ok(()) } else { ctx.setattr(intern!(py, LENT), py.None()) }
     }
 
-    /// Computes the gradients of a node's inputs so that they have a history.
+    /// Computes the gradients of a node's inputs so that they have a history; a refusal where the node alone can compute them.
     pub fn gradients<'py>(
         &self,
         ctx: &Bound<'py, PyAny>,
         node: &Derived,
         tangents: &[Bound<'py, PyAny>],
         wanted: &[Option<usize>],
-    ) -> PyResult<Bound<'py, PyTuple>> {
+    ) -> PyResult<Result<Bound<'py, PyTuple>, Refusal<'py>>> {
         let py = ctx.py();
         let Some(function) = self.function.get() else {
             return Err(PyRuntimeError::new_err(
@@ -136,17 +136,24 @@ impl Again {
         if wanted.iter().any(Option::is_some) {
             let (inputs, taken, sizes) = inputs(ctx, node, tangents)?;
             let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
+            let made_of: Vec<Bound<'py, PyAny>> = inputs.values().iter().chain(taken.iter().cloned()).chain(tangents.to_vec()).collect();
             let tangents = PyList::new(py, tangents)?;
             let state = ctx.getattr_opt(intern!(py, STATE))?;
             let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes, taken)))?;
+            if found.is_instance_of::<PyString>() {
+                return Ok(Err((found, made_of)));
+            }
             let found = found.try_iter()?.collect::<PyResult<Vec<_>>>()?;
             for (place, input) in gradients.iter_mut().zip(node.placed()) {
                 *place = found.get(*input).cloned().unwrap_or_else(|| py.None().into_bound(py));
             }
         }
-        PyTuple::new(py, gradients)
+        PyTuple::new(py, gradients).map(Ok)
     }
 }
+
+/// Why gradients cannot be differentiated, and what they are made of.
+pub type Refusal<'py> = (Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>);
 
 /// How many values a node holds for the time when its gradients are differentiated.
 fn lends(node: &Derived) -> usize {

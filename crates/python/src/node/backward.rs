@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dynamlir_runtime::{Derived, Differentiable, Failure, RunError};
-use dynamlir_torch_abi::TensorRef;
+use dynamlir_torch_abi::{NoGrad, TensorRef};
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     intern,
@@ -133,12 +133,22 @@ impl Backward {
 
     /// Runs it so that its results can be differentiated in turn (`create_graph=True`).
     fn run_differentiably<'py>(&self, ctx: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
-        let calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
+        static REFUSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let mut calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
         let tangents: SmallVec<[Bound<'py, PyAny>; 4]> =
             args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
         let needed = needed(ctx, self.node())?;
         let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
-        self.again.gradients(ctx, self.node(), &tangents, &wanted)
+        let (why, made_of) = match self.again.gradients(ctx, self.node(), &tangents, &wanted)? {
+            Ok(gradients) => return Ok(gradients),
+            Err(refusal) => refusal,
+        };
+        let gradients = {
+            let _mode = NoGrad::enter(calls.abi).map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))?;
+            self.compute(&mut calls, ctx, (&tangents, tangents.len()))?
+        };
+        let refuse = dynamlir_cpython_abi::import_once(calls.py, &REFUSE, "dynamlir.higher_order", "refuse")?;
+        torch::untraced(calls.py, || refuse.call1((why, gradients, made_of))?.cast_into::<PyTuple>().map_err(PyErr::from))
     }
 }
 
