@@ -273,7 +273,7 @@ def as_plain_function(text: str) -> str:
 
 def joint(program: Program, *, again: bool = False) -> Joint:
     """The joint function of a program."""
-    passes = ["--dynamo-functionalize", "--dynamo-verify-functional", "--dynamo-autodiff"]
+    passes = ["--dynamo-functionalize", "--dynamo-verify-functional", "--dynamo-autodiff=one-node=true"]
     passes += ["--dynamo-autodiff=again=true"] if again else []
     return Joint(opt(program.text, *passes, "--dynamo-verify-functional"))
 

@@ -61,7 +61,7 @@ class Scaled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient * state.scale * state.table["by"] * sum(factors) * 3.0**power + shift()
+        return gradient * state.scale * state.table["by"] * sum(factors) * 3.0**power * shift()
 
 
 def region(x):

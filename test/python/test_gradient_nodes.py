@@ -434,3 +434,14 @@ def test_a_second_walk_is_refused_where_eager_refuses_it(door: Callable[..., Any
         y.sum().backward()
         found.append(x.grad)
     assert_same(found[2:], found[:2])
+
+
+def test_a_view_of_a_whole_result(door: Callable[..., Any]) -> None:
+    def program(x: Tensor, w: Tensor) -> Sequence[Tensor]:
+        whole = (x @ w).view(3, 4)
+        return whole, whole.sin(), (w * 2).view(4, 4)
+
+    def look(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
+        return [gradients(result, inputs, retain_graph=True) for result in results]
+
+    check(door, program, look)

@@ -68,11 +68,12 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     most = _MOST_BYTES
     if not follows:
         # Fakes know the layout but for what strides leave open.
-        if not any(map(_is_open, operands)) or _is_view(func):
+        # Of sizes that vary it would have to be asked which of them are one.
+        if varies or not any(map(_is_open, operands)) or _is_view(func):
             return out
         most = _MOST_BYTES_OF_OTHERS
     elif not (strided or (varies and by_both) or _any_open(operands, out)):
-        if isinstance(out, torch.Tensor) and layout is None and _meets_one(func, operands, out):
+        if isinstance(out, torch.Tensor) and layout is None and not varies and _meets_one(func, operands, out):
             return _looped(operands, out)
         return out
     if varies:

@@ -207,9 +207,10 @@ impl<'s> Walk<'s> {
         is_reached
     }
 
-    /// The output that a value is, where that is a view: the gradients of what is made of it go by way of the output.
+    /// The output that a value is, where that is a view: the gradients of what is made of it go by way of the output. A view of a whole
+    /// result is the result's value, which has a tangent.
     fn shown(&self, op: Op, result: Value) -> Option<usize> {
-        if self.as_one_node { None } else { shown(op, result.result_index()?) }
+        if self.as_one_node || self.visible.contains_key(&result) { None } else { shown(op, result.result_index()?) }
     }
 
     /// The gradient of what users see as these results: their tangents. What others have given goes to the result itself.

@@ -21,9 +21,9 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_xlogy.default", |c| x_times_log(c, Emit::log)),
     ("aten.special_xlogy.other_scalar", |c| x_times_log(c, Emit::log)),
     ("aten.special_xlogy.self_scalar", |c| x_times_log(c, Emit::log)),
-    ("aten.special_xlog1py.default", |c| x_times_log(c, Emit::log1p)),
-    ("aten.special_xlog1py.other_scalar", |c| x_times_log(c, Emit::log1p)),
-    ("aten.special_xlog1py.self_scalar", |c| x_times_log(c, Emit::log1p)),
+    ("aten.special_xlog1py.default", |c| x_times_log(c, exact_log1p)),
+    ("aten.special_xlog1py.other_scalar", |c| x_times_log(c, exact_log1p)),
+    ("aten.special_xlog1py.self_scalar", |c| x_times_log(c, exact_log1p)),
     ("aten.special_entr.default", |c| {
         let d = Domain::float_of(c, &[0])?;
         d.done(entropy(&d, d.get(0)?))
@@ -52,6 +52,11 @@ fn logit(call: &Call) -> Option<Vec<Value>> {
         x = d.e.select(d.e.lt(x, low), low, d.e.select(d.e.gt(x, high), high, x));
     }
     d.done(d.e.log(d.e.div(x, d.e.sub(one, x))))
+}
+
+/// ln(1 + x), which is x where that is next to nothing: vectors lose what is subnormal.
+fn exact_log1p(e: &Emit, x: Value) -> Value {
+    e.select(e.lt(e.abs(x), e.full_like(x, 1e-17)), x, e.log1p(x))
 }
 
 /// x·log(y), 0 where x is 0, NaN where y is. A 16-bit logarithm is rounded before the product.

@@ -101,7 +101,7 @@ impl Rewriter {
                 made_anew.and_then(Base::read).is_none()
             };
             if let Some(tensor) = tensor.filter(|_| is_natural(position)) {
-                self.note_shown(tensor, position);
+                self.note_shown(tensor, position, &results.values);
             }
         }
         Ok(results.values)
@@ -109,11 +109,12 @@ impl Rewriter {
 
     /// Says of the operation that makes a view that an output is it, for those who make gradients: what is made of that goes by way of the
     /// output. Of memory that is written the view shows something else in the end.
-    fn note_shown(&self, tensor: Value, position: i64) {
+    fn note_shown(&self, tensor: Value, position: i64, results: &[Value]) {
         if self.aliasing.storages[self.aliasing.storage(tensor)].is_tracked() {
             return;
         }
-        let Some(value) = self.values.get(&tensor) else { return };
+        // A view of a whole result is the same value.
+        let Some(value) = self.values.get(&tensor).filter(|value| !results.contains(value)) else { return };
         if let (Some(op), Some(index)) = (value.def(), value.result_index()) {
             let mut shown = ops::SHOWN.of(op).unwrap_or_else(|| vec![-1; op.results().len()]);
             shown[index] = position;
