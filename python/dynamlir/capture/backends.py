@@ -23,7 +23,7 @@ from .. import functions, graphs_of_torch, interruptions, logs, report, segmente
 from ..options import Options
 from ..reasons import Fallback
 from ..thread_state import ThreadState
-from . import fx, instances, naming, transforms, uncut
+from . import fx, instances, naming, uncut
 from .session import Session
 from .surroundings import as_in_torch_compile
 
@@ -262,6 +262,8 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
 
 def _is_differentiable_gradient(node: fx.GraphNode) -> bool:
     """Returns true for a call of the program's of `torch.autograd.grad` with ``create_graph=True``."""
+    from . import transforms  # which most programs do not need
+
     if node.object is not torch.autograd.grad or any(file == transforms.__file__ for file, _, _ in node.location):
         return False
     positional = node.args[4] if len(node.args) > 4 else False

@@ -41,7 +41,7 @@ from ..recording import Base, Recording
 from ..repeat import Span, repeat
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import errors_of_numpy, gradients, regions, tensor_writes, transforms, uncut
+from . import errors_of_numpy, gradients, regions, tensor_writes, uncut
 from .functions import Application
 
 INSTRUCTIONS_OF_OPERATION = 1000
@@ -368,6 +368,8 @@ class Session:
 
     def is_differentiated_by(self, fake: torch.Tensor) -> bool:
         """Whether a transform of `torch.func` differentiates with respect to a tensor."""
+        from . import transforms  # which most programs do not need
+
         return transforms.is_leaf(fake)
 
     def level(self, begins: bool) -> None:
