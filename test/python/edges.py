@@ -25,7 +25,6 @@ GROUP = 24
 LOOSE: dict[str, tuple[float, str]] = {
     "nn.functional.tanhshrink": (math.inf, "x - tanh(x) is what is left of one unit in the last place"),
     "gelu_backward.tanh": (1e4, "1 - tanh² cancels"),
-    "gelu.tanh": (math.inf, "far below zero 1 + tanh is what is left of one unit in the last place"),
     "logaddexp2": (math.inf, "zero is a matter of the last bit"),
     "special.zeta": (64, "a sum"),
     "polygamma": (math.inf, "below zero terms of opposite sign cancel"),

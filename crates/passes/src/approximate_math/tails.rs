@@ -23,12 +23,12 @@ const TAIL: &[f64] = &[
 ];
 
 impl Arithmetic {
-    /// `(1 - e) / (1 + e)` with `e = exp(-2t)`; near 0 an odd polynomial.
+    /// `1 - 2e / (1 + e)` with `e = exp(-2t)`, so that what is left of 1 is as exact as the last subtraction; near 0 an odd polynomial.
     pub(super) fn tanh(&self, x: Value) -> Value {
         // From 9.1 on the result is 1.
         let (t, one) = (self.at_most(self.absf(x), 9.5), self.real(1.0));
         let e = self.exp_within(self.mulf(t, self.real(-2.0)));
-        let far = self.divf(self.subf(one, e), self.addf(one, e));
+        let far = self.subf(one, self.divf(self.addf(e, e), self.addf(one, e)));
         let square = self.mulf(t, t);
         let near = self.fma(self.mulf(t, square), self.polynomial(square, TANGENT), t);
         let is_far = self.cmpf(CmpF::Ogt, t, self.real(0.625));
