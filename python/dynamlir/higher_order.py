@@ -13,8 +13,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,23 +36,13 @@ _MOST = 16
 """For so many sizes the gradients that are differentiated are kept."""
 
 
-def attach(
-    executable: Any,
-    recording: Recording,
-    settings: Options,
-    name: str,
-    numbers: Sequence[int | None] | None = None,
-    tangents: Sequence[tuple[int, ...]] = (),
-    first: report.CompileReport | None = None,
-    whole: bool = True,
-) -> None:
-    """Let the gradients of a compiled graph be differentiated in turn, those of each of its nodes; for the rest see
-    `Gradients`."""
+def attach(executable: Any, gradients: Callable[..., Gradients], whole: bool = True) -> None:
+    """Let the gradients of a compiled graph be differentiated in turn, those of each of its nodes.
+
+    ``gradients`` makes a `Gradients` from a ``node`` and from ``whole``, which is false where there are others.
+    """
     for node in range(executable.nodes):
-        following = Gradients(
-            recording, settings, name, numbers, tangents, first, node, whole and executable.nodes == 1
-        )
-        executable.differentiate_again(node, following)
+        executable.differentiate_again(node, gradients(node=node, whole=whole and executable.nodes == 1))
 
 
 class Gradients:
@@ -196,9 +187,10 @@ class Gradients:
         report.add(made)
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
-        attach(
-            executable, self._recording, self._settings, self._name, numbers, [*self._tangents, own], whole=self._whole
+        following = functools.partial(
+            Gradients, self._recording, self._settings, self._name, numbers, [*self._tangents, own]
         )
+        attach(executable, following, self._whole)
         return executable
 
     def _drawing(self, made: report.CompileReport) -> str | None:

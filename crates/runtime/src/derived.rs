@@ -78,7 +78,7 @@ struct Shape {
     gradients: Vec<Option<usize>>,
     /// For each result of the backward graph, the tangents that reach it.
     reached: Vec<Vec<usize>>,
-    /// Whether it is used up by one walk though it keeps nothing.
+    /// True if one walk uses it up though it keeps nothing.
     once: bool,
     /// Which of the inputs is at each place where torch takes them.
     placed: Vec<usize>,
@@ -133,7 +133,7 @@ impl Derived {
         &self.shape.inputs
     }
 
-    /// Whether a walk uses it up though it keeps nothing: eager keeps something for it, and says of a second walk that this is gone.
+    /// Returns true if a walk uses it up though it keeps nothing: eager keeps something for it, and says of a second walk that this is gone.
     #[must_use]
     pub fn once(&self) -> bool {
         self.shape.once

@@ -143,7 +143,7 @@ impl Part<'_> {
         self.joint.hidden.iter().any(|&at| self.joint.exit.operand(at) == value)
     }
 
-    /// What gradients need, in order, beside what is given.
+    /// The operations that the gradients need, in order, except those whose results are given.
     fn operations(&self) -> Vec<usize> {
         let joint = self.joint;
         let seen = self.taken.iter().map(|(taken, _)| self.value(*taken)).filter(|value| !self.is_hidden(*value));
