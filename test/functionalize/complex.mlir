@@ -46,3 +46,47 @@ func.func @main(%x: !dynamo.tensor<2x3xcomplex<f64>, [1, 2]> {dynamo.name = "x"}
     : (!dynamo.tensor<2x3xcomplex<f64>, [3, 1]>, !dynamo.tensor<2x3xcomplex<f64>, [1, 2]>) -> !dynamo.tensor<2x3xcomplex<f64>, [3, 1]>
   return %1 : !dynamo.tensor<2x3xcomplex<f64>, [3, 1]>
 }
+
+// -----
+
+// What a result shows as real numbers is a view of a result of real numbers, if nobody sees the complex ones.
+
+// CHECK-LABEL: func.func @main(%arg0: tensor<3xcomplex<f32>>
+// CHECK-SAME: dynamo.outputs = [#dynamo.output<result_view 0, [6], [1], 0>]
+// CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Tensor"(%arg0, %arg0)
+// CHECK: %[[R:.*]] = dynamo.aten "aten.view_as_real.default"(%[[Y]]) args [#dynamo.operand<0>]
+// CHECK-SAME: operand_strides = [array<i64: 1>], result_strides = [array<i64: 2, 1>]
+// CHECK-NEXT: return %[[R]] : tensor<3x2xf32>
+func.func @main(%x: !dynamo.tensor<3xcomplex<f32>, [1]> {dynamo.name = "x"})
+    -> !dynamo.tensor<6xf32, [1]> attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+  %y = dynamo.aten "aten.mul.Tensor"(%x, %x) args [#dynamo.operand<0>, #dynamo.operand<1>] {aliases = array<i64: -1>}
+    : (!dynamo.tensor<3xcomplex<f32>, [1]>, !dynamo.tensor<3xcomplex<f32>, [1]>) -> !dynamo.tensor<3xcomplex<f32>, [1]>
+  %0 = dynamo.aten "aten.view_as_real.default"(%y) args [#dynamo.operand<0>] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<3xcomplex<f32>, [1]>) -> !dynamo.tensor<3x2xf32, [2, 1]>
+  %1 = dynamo.aten "aten.view.default"(%0) args [#dynamo.operand<0>, [6]] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<3x2xf32, [2, 1]>) -> !dynamo.tensor<6xf32, [1]>
+  return %1 : !dynamo.tensor<6xf32, [1]>
+}
+
+// -----
+
+// A storage that is written and shown in both types is of real numbers.
+
+// CHECK-LABEL: func.func @main(%arg0: tensor<3xcomplex<f32>>
+// CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Tensor"(%arg0, %arg0)
+// CHECK: %[[BASE:.*]] = dynamo.aten "aten.view_as_real.default"(%[[Y]])
+// CHECK: %[[WRITTEN:.*]] = dynamo.as_strided_scatter %[[BASE]]
+// CHECK: %[[R:.*]] = dynamo.aten "aten.view_as_complex.default"(%[[WRITTEN]])
+// CHECK: return %[[R]] : tensor<3xcomplex<f32>>
+func.func @main(%x: !dynamo.tensor<3xcomplex<f32>, [1]> {dynamo.name = "x"})
+    -> !dynamo.tensor<3xcomplex<f32>, [1]> attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+  %y = dynamo.aten "aten.mul.Tensor"(%x, %x) args [#dynamo.operand<0>, #dynamo.operand<1>] {aliases = array<i64: -1>}
+    : (!dynamo.tensor<3xcomplex<f32>, [1]>, !dynamo.tensor<3xcomplex<f32>, [1]>) -> !dynamo.tensor<3xcomplex<f32>, [1]>
+  %0 = dynamo.aten "aten.view_as_real.default"(%y) args [#dynamo.operand<0>] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<3xcomplex<f32>, [1]>) -> !dynamo.tensor<3x2xf32, [2, 1]>
+  %1 = dynamo.aten "aten.select.int"(%0) args [#dynamo.operand<0>, 1, 1] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<3x2xf32, [2, 1]>) -> !dynamo.tensor<3xf32, [2], 1>
+  %2 = dynamo.aten "aten.zero_.default"(%1) args [#dynamo.operand<0>] {aliases = array<i64: 0>, mutates = array<i64: 0>}
+    : (!dynamo.tensor<3xf32, [2], 1>) -> !dynamo.tensor<3xf32, [2], 1>
+  return %y : !dynamo.tensor<3xcomplex<f32>, [1]>
+}

@@ -140,7 +140,7 @@ def test_a_module_with_complex_parameters() -> None:
         (lambda x: (x * 1j).imag, "complex"),
         (lambda x: torch.fft.fft(x).conj() * 2, "lazy-bit"),
         (lambda x: torch.fft.fft(x).to(torch.complex32), "complex"),
-        (lambda x: torch.fft.rfft(x).mul_(2).real.add_(1), "aliasing"),
+        (lambda x: torch.view_as_complex(x.view(2, 3, 8, 2)), "aliasing"),
         (argument_written, "complex"),
     ],
 )

@@ -51,21 +51,22 @@ class Differentiator:
         used = _used(recording) if order == 1 else None
         with _disable_current_modes(), quiet_fakes():
             for op in recording.ops:
-                if op.vjp is None and self.wants(op, all_of_them, varies):
+                if op.vjp is None and self.wants(op, recording, all_of_them, varies):
                     some = None if used is None else _some(op, used)
                     find = self._vary if varies else self._find
                     op.vjp = find(op, recording, mode, order, some)
                 if op.vjp is not None and order > 1:
                     self.attach(op.vjp, mode, order - 1, all_of_them)
 
-    def wants(self, op: OpRecord, all_of_them: bool = False, varies: bool = False) -> bool:
-        """Whether the compiler may have to differentiate this operation and knows no rule for it, or where sizes are
-        numbers, none that serves as well as a recording."""
+    def wants(self, op: OpRecord, of: Recording, all_of_them: bool = False, varies: bool = False) -> bool:
+        """Whether the compiler may have to differentiate this operation of a recording and knows no rule for it, or
+        where sizes are numbers, none that serves as well as a recording. Its rules are for real numbers."""
         if not op.needs_grad or op.raw is None or op.schema == "aten.detach.default":
             return False
         # What draws numbers into an operand has a formula that takes them from there, and not from the new value.
         rules = self.all_rules if varies else self.rules
-        return (all_of_them or (op.functional or op.schema) not in rules) and not (op.random and op.functional)
+        known = (op.functional or op.schema) in rules and not _has_complex(op, of)
+        return (all_of_them or not known) and not (op.random and op.functional)
 
     def _vary(
         self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int, some: frozenset[int] | None
@@ -111,6 +112,10 @@ class Differentiator:
         return found
 
 
+def _has_complex(op: OpRecord, of: Recording) -> bool:
+    return any(of.metas[value].dtype.startswith("complex") for value in (*op.operands, *op.result_ids))
+
+
 def _used(recording: Recording) -> set[int]:
     """The values that something is made of, or that are returned, and what they are views of."""
     roots = recording.roots()
@@ -147,6 +152,7 @@ def record_vjp(
     recording = Recording(f"vjp of {overload}", device=of.device)
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker)
+    recorder.has_plain_bits = True
     recorder.memo.varies, recorder.memo.assumes = of.varying is not None, False
     wanted = {op.operands[at] for at in op.needs_grad}
     operands = Operands(recorder, faker, of, lambda fake, value: fake.requires_grad_(value in wanted))

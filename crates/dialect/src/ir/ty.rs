@@ -174,6 +174,14 @@ impl Type {
     pub fn is_complex(self) -> bool {
         unsafe { mlirTypeIsAComplex(self.0) }
     }
+    /// Whether autograd differentiates with respect to elements of this type: floats and complex numbers.
+    pub fn is_differentiable(self) -> bool {
+        self.is_float() || self.is_complex()
+    }
+    /// The type of the two real numbers of which a complex one consists; None of other types.
+    pub fn part(self) -> Option<Self> {
+        self.is_complex().then(|| Self(unsafe { mlirComplexTypeGetElementType(self.0) }))
+    }
     /// Whether this is an integer type, bool included.
     pub fn is_int(self) -> bool {
         unsafe { mlirTypeIsAInteger(self.0) }

@@ -25,13 +25,14 @@ pub struct At<'a, 's> {
 }
 
 impl<'a, 's> At<'a, 's> {
-    /// Looks at an operation. None where a gradient is one of complex numbers.
-    pub fn new(walk: &'a mut Walk<'s>, op: Op, a: Aten<'s>) -> Option<Self> {
+    /// Looks at an operation.
+    pub fn new(walk: &'a mut Walk<'s>, op: Op, a: Aten<'s>) -> Self {
+        Self { walk, op, call: Call::new(op, World::default(), Rc::clone(a.scope)), a }
+    }
+    /// Returns true if it takes or gives complex numbers, whose conjugates few rules know of.
+    pub fn has_complex(&self) -> bool {
         let is_complex = |value: &Value| value.ty().element().is_complex();
-        if op.operands().iter().chain(&op.results()).any(is_complex) {
-            return None;
-        }
-        Some(Self { walk, op, call: Call::new(op, World::default(), Rc::clone(a.scope)), a })
+        self.op.operands().iter().chain(&self.op.results()).any(is_complex)
     }
     /// The arguments of an `ATen` operator.
     pub fn c(&self) -> Option<&Call> {

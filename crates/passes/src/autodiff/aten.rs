@@ -192,6 +192,10 @@ impl<'s> Aten<'s> {
 
     /// Zeros of the type of a value.
     pub fn zeros(&self, value: Value) -> Value {
+        if value.ty().element().is_complex() {
+            let same = [Arg::None, Arg::None, Arg::None, Arg::None, Arg::None];
+            return self.like("aten.zeros_like.default", &[&[Arg::from(value)][..], &same].concat(), value);
+        }
         self.e.full_like(value, 0.0)
     }
 

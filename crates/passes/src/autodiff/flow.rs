@@ -48,9 +48,7 @@ fn follow<T: Clone>(
         let Some(mut all) = given.next().cloned() else { continue };
         given.for_each(|more| unite(&mut all, more));
         for (index, result) in op.results().into_iter().enumerate() {
-            let element = result.ty().element();
-            let is_number = element.is_float() || element.is_complex();
-            if is_number && differentiable.as_ref().is_none_or(|known| known.contains(&index)) {
+            if result.ty().element().is_differentiable() && differentiable.as_ref().is_none_or(|known| known.contains(&index)) {
                 found.insert(result, all.clone());
             }
         }

@@ -181,7 +181,7 @@ fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool),
         let mut attrs: Vec<(&str, Attr)> =
             said.iter().map(|(name, attr)| (&name[..], *attr)).filter(|(name, _)| !is_over.contains(name)).collect();
         attrs.push(ops::PRIMAL.with(ctx, number(at)));
-        if tangents.contains(&at) && joint.values[at].ty().element().is_float() {
+        if tangents.contains(&at) && joint.values[at].ty().element().is_differentiable() {
             attrs.push(ops::REQUIRES_GRAD.with(ctx, ()));
         }
         Attr::dict(ctx, &attrs)

@@ -75,7 +75,7 @@ pub fn by_name(functions: &[Op]) -> HashMap<String, Op> {
 
 /// Whether an argument is differentiated: one that says so, and a tangent, of which the gradient is a linear function.
 pub fn wants_gradient(function: Op, index: usize, value: Value) -> bool {
-    value.ty().element().is_float()
+    value.ty().element().is_differentiable()
         && (ops::REQUIRES_GRAD.of_arg(function, index).is_some() || ops::TANGENT.of_arg(function, index).is_some())
 }
 
@@ -110,8 +110,8 @@ fn outputs(function: Op, exit: Op, histories: &HashSet<Value>) -> Result<Vec<usi
         }
         let Some(Output::Result(result) | Output::ResultView(result, _)) = output else { continue };
         let value = exit.operand(*result);
-        if !value.ty().element().is_float() {
-            return Err(PassError::refusal(function, AUTOGRAD, format!("output {position} is differentiable, and has no real numbers")));
+        if !value.ty().element().is_differentiable() {
+            return Err(PassError::refusal(function, AUTOGRAD, format!("output {position} is differentiable, and has no numbers")));
         }
         if !histories.contains(&value) {
             let message = format!("output {position} requires a gradient in eager, and nothing that it is made of does");

@@ -280,7 +280,7 @@ impl<'s> Walk<'s> {
         let done = match DynamoOp::of(op) {
             Some(DynamoOp::Aten(call)) if call.vjp().is_some() => return vjp::apply(self, call, emit),
             Some(DynamoOp::Aten(call)) => self.by_rule(call, emit),
-            Some(primitive) => At::new(self, op, emit).and_then(|mut at| primitives::differentiate(primitive, &mut at)),
+            Some(primitive) => primitives::differentiate(primitive, &mut At::new(self, op, emit)),
             None => None,
         };
         if let Some(wrong) = self.wrong.take() {
@@ -297,9 +297,9 @@ impl<'s> Walk<'s> {
     }
 
     fn by_rule(&mut self, call: AtenOp, emit: Aten<'s>) -> Option<()> {
-        let row = rules::find(&call.schema())?;
-        let mut at = At::new(self, call.op(), emit)?;
-        let done = (row.rule)(&mut at);
+        let mut at = At::new(self, call.op(), emit);
+        let rule = if at.has_complex() { rules::of_complex(&call.schema())? } else { rules::find(&call.schema())?.rule };
+        let done = rule(&mut at);
         done.filter(|()| !at.c().is_some_and(Call::is_misread))
     }
 }

@@ -1,12 +1,13 @@
 //! The base value of a storage: its current contents, which views read and writes replace.
 //!
 //! It looks like a root of the storage where one root shows everything that is ever shown. Else it is one-dimensional
-//! and covers the memory from the first to the last root, with zeros where no root looks.
+//! and covers the memory from the first to the last root, with zeros where no root looks. What is shown as complex and as real
+//! numbers is real.
 
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Builder, Value},
+    ir::{Builder, Type, Value},
     ops::HistoryOp,
 };
 use dynamlir_shapes::Scope;
@@ -14,6 +15,7 @@ use dynamlir_shapes::Scope;
 use super::{
     access,
     coordinates::{Coordinates, Window, canonical, shown},
+    pairs::{as_elements, as_reals, in_reals, reals_of},
     storage::Storage,
 };
 use crate::emit::Emit;
@@ -22,8 +24,10 @@ use crate::emit::Emit;
 pub struct Base {
     value: Value,
     coordinates: Coordinates,
-    /// What has been read since the last write.
-    seen: HashMap<Window, Value>,
+    /// What has been read since the last write, by its window and its element type.
+    seen: HashMap<(Window, Type), Value>,
+    /// The value is of real numbers, and what is shown may be complex.
+    is_paired: bool,
     /// The roots that show everything there is to show, as indices into the storage's.
     pub covering: Vec<usize>,
 }
@@ -31,43 +35,54 @@ pub struct Base {
 impl Base {
     /// The contents at the start, when `values` are those of the roots; else why that cannot be.
     pub fn new(b: &Builder, storage: &Storage, values: &[Value], scope: &Scope) -> Result<Self, String> {
-        if storage.mixed {
+        let is_paired = reals_of(&storage.elements).is_some();
+        if storage.elements.len() > 1 && !is_paired {
             return Err("a storage that is written is shown in two element types".into());
         }
-        let roots: Vec<_> = storage.roots.iter().map(|root| shown(root.ty())).collect();
-        let sees_all = |coordinates: &Coordinates| storage.windows.iter().all(|w| coordinates.locate(w, scope).is_some());
+        let in_units = |window: &Window, element: Type| if is_paired { in_reals(window, element) } else { Some(window.clone()) };
+        let roots = storage.roots.iter().map(|root| in_units(&shown(root.ty()), root.ty().element())).collect::<Option<Vec<_>>>();
+        let windows = storage.windows.iter().map(|(window, element)| in_units(window, *element)).collect::<Option<Vec<_>>>();
+        let (roots, windows) = roots.zip(windows).ok_or("sizes cannot be counted")?;
+        let made: Vec<Value>;
+        let values = if is_paired {
+            made = values.iter().map(|&value| as_reals(b, value, scope)).collect();
+            &made
+        } else {
+            values
+        };
+        let like = |value: Value, coordinates: Coordinates, root: usize| {
+            Ok(Self { value, coordinates, seen: HashMap::new(), is_paired, covering: vec![root] })
+        };
+        let sees_all = |coordinates: &Coordinates| windows.iter().all(|w| coordinates.locate(w, scope).is_some());
         let stretch = |root: &Window| Some(Coordinates::Stretch { offset: root.offset.clone(), len: root.element_count().ok()? });
         // In this order the fewest primitives are needed.
         for (i, root) in roots.iter().enumerate() {
             if root.is_contiguous_in(scope).unwrap_or(false)
                 && let Some(coordinates) = stretch(root).filter(&sees_all)
             {
-                return Ok(Self::like(values[i], coordinates, i));
+                return like(values[i], coordinates, i);
             }
         }
         for (i, root) in roots.iter().enumerate() {
             let coordinates = Coordinates::Of(canonical(root));
             if !root.may_repeat_in(scope).unwrap_or(true) && sees_all(&coordinates) {
-                return Ok(Self::like(values[i], coordinates, i));
+                return like(values[i], coordinates, i);
             }
         }
         for (i, root) in roots.iter().enumerate() {
             if let (Some(order), Some(coordinates)) = (root.known().and_then(|root| root.memory_order()), stretch(root).filter(&sees_all)) {
-                return Ok(Self::like(access::permute(b, values[i], &order), coordinates, i));
+                return like(access::permute(b, values[i], &order), coordinates, i);
             }
         }
         if storage.absolute {
             return Err("as_strided shows memory that no tensor of the graph shows".into());
         }
-        Self::gathered(b, &roots, values, scope).ok_or_else(|| "unsupported aliasing of inputs".into())
-    }
-
-    fn like(value: Value, coordinates: Coordinates, root: usize) -> Self {
-        Self { value, coordinates, seen: HashMap::new(), covering: vec![root] }
+        let (value, coordinates) = Self::gathered(b, &roots, values, scope).ok_or("unsupported aliasing of inputs")?;
+        Ok(Self { value, coordinates, seen: HashMap::new(), is_paired, covering: (0..roots.len()).collect() })
     }
 
     /// All roots in one stretch of memory. They are windows of numbers.
-    fn gathered(b: &Builder, roots: &[Window], values: &[Value], scope: &Scope) -> Option<Self> {
+    fn gathered(b: &Builder, roots: &[Window], values: &[Value], scope: &Scope) -> Option<(Value, Coordinates)> {
         let roots: Vec<_> = roots.iter().map(Window::known).collect::<Option<_>>()?;
         let offset = roots.iter().map(|root| root.offset).min()?;
         let len = roots.iter().map(dynamlir_shapes::Window::end).max()? - offset;
@@ -81,34 +96,43 @@ impl Base {
             let first = access::read(b, from, &first.into(), scope);
             value = access::write(b, value, &coordinates.locate(&once.into(), scope)?, first, scope);
         }
-        Some(Self { value, coordinates, seen: HashMap::new(), covering: (0..roots.len()).collect() })
+        Some((value, coordinates))
     }
 
-    /// What a window shows now.
-    pub fn read(&mut self, b: &Builder, window: &Window, scope: &Scope) -> Option<Value> {
-        let key = canonical(window);
+    /// What a tensor shows now.
+    pub fn read(&mut self, b: &Builder, tensor: Type, scope: &Scope) -> Option<Value> {
+        let key = (canonical(&shown(tensor)), tensor.element());
         if let Some(&seen) = self.seen.get(&key) {
             return Some(seen);
         }
-        let value = access::read(b, self.value, &self.coordinates.locate(&key, scope)?, scope);
+        let part = access::read(b, self.value, &self.coordinates.locate(&self.in_units(&key.0, key.1)?, scope)?, scope);
+        let value = if self.is_paired { as_elements(b, part, key.1, scope) } else { part };
         self.seen.insert(key, value);
         Some(value)
     }
 
-    /// Replaces what a window shows, with grad mode off: the gradient stays that of what was there before.
-    pub fn write_unrecorded(&mut self, b: &Builder, window: &Window, source: Value, scope: &Scope) -> Option<()> {
+    /// Replaces what a tensor shows, with grad mode off: the gradient stays that of what was there before.
+    pub fn write_unrecorded(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<()> {
         let old = self.value;
-        self.write(b, window, source, scope)?;
+        self.write(b, tensor, source, scope)?;
         self.value = HistoryOp::build(b, self.value, old).result();
         self.seen.clear();
         Some(())
     }
 
-    /// Replaces what a window shows. The window shows no element twice.
-    pub fn write(&mut self, b: &Builder, window: &Window, source: Value, scope: &Scope) -> Option<()> {
-        self.value = access::write(b, self.value, &self.coordinates.locate(window, scope)?, source, scope);
+    /// Replaces what a tensor shows. It shows no element twice.
+    pub fn write(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<()> {
+        let window = shown(tensor);
+        let place = self.coordinates.locate(&self.in_units(&window, tensor.element())?, scope)?;
+        let part = if self.is_paired { as_reals(b, source, scope) } else { source };
+        self.value = access::write(b, self.value, &place, part, scope);
         self.seen.clear();
-        self.seen.insert(canonical(window), source);
+        self.seen.insert((canonical(&window), tensor.element()), source);
         Some(())
+    }
+
+    /// A window of elements of a type in those of the value.
+    fn in_units(&self, window: &Window, element: Type) -> Option<Window> {
+        if self.is_paired { in_reals(window, element) } else { Some(window.clone()) }
     }
 }

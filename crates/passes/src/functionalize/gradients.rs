@@ -127,7 +127,7 @@ impl Gradients {
         for (result, alias) in op.results().into_iter().zip(aliases) {
             let storage = aliasing.storage(result);
             let Ok(operand) = usize::try_from(alias) else {
-                if brings && result.ty().element().is_float() && !is_constant(&call.schema()) {
+                if brings && result.ty().element().is_differentiable() && !is_constant(&call.schema()) {
                     self.carrying.insert(storage, 0);
                 }
                 continue;

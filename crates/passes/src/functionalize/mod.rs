@@ -29,8 +29,8 @@
 //! Each function is built anew beside the old one, which keeps the old aliasing readable while it is translated.
 //!
 //! Refused, so that the caller falls back to eager: writing through a view that shows an element twice (eager
-//! refuses, or the outcome is undefined), written storages with views of several element types, overlapping
-//! arguments that themselves repeat elements, mutation without a functional variant. Where sizes are expressions, so is what may
+//! refuses, or the outcome is undefined), written storages with views of several element types, unless these are complex numbers and
+//! their parts (see [`pairs`]), overlapping arguments that themselves repeat elements, mutation without a functional variant. Where sizes are expressions, so is what may
 //! be one of these for some values of the symbols, and several arguments over memory that is written.
 
 mod access;
@@ -41,6 +41,7 @@ mod coordinates;
 mod dead;
 mod gradients;
 mod outputs;
+mod pairs;
 mod storage;
 pub mod verify;
 
@@ -254,13 +255,13 @@ impl Rewriter {
             let target = op.operand(operand);
             let number = self.aliasing.storage(target);
             let written = self.base(op, number)?;
-            let (b, window) = (self.b, shown(target.ty()));
+            let b = self.b;
             let gradients = self.gradients.as_ref().map(|gradients| gradients.write(old, target, &self.aliasing)).transpose()?;
             if let Some(base) = &mut self.bases[written] {
                 match gradients {
-                    None | Some(Write::Recorded) => base.write(&b, &window, value, &self.scope),
-                    Some(Write::Detached) => base.write(&b, &window, DetachOp::build(&b, value).result(), &self.scope),
-                    Some(Write::Unrecorded) => base.write_unrecorded(&b, &window, value, &self.scope),
+                    None | Some(Write::Recorded) => base.write(&b, target.ty(), value, &self.scope),
+                    Some(Write::Detached) => base.write(&b, target.ty(), DetachOp::build(&b, value).result(), &self.scope),
+                    Some(Write::Unrecorded) => base.write_unrecorded(&b, target.ty(), value, &self.scope),
                 }
                 .ok_or_else(|| outside(op))?;
             }
@@ -296,7 +297,7 @@ impl Rewriter {
         }
         let number = self.base(op, number)?;
         let b = self.b;
-        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, &shown(value.ty()), &self.scope));
+        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, value.ty(), &self.scope));
         let read = read.ok_or_else(|| outside(op))?;
         let detached = self.gradients.as_ref().map(|gradients| gradients.is_detached(op, value, &self.aliasing)).transpose()?;
         Ok(if detached == Some(true) { DetachOp::build(&b, read).result() } else { read })

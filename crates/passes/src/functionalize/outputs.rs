@@ -9,9 +9,14 @@ use dynamlir_dialect::{
     upstream::func,
 };
 use dynamlir_reasons::ALIASING;
-use dynamlir_shapes::Dimension;
+use dynamlir_shapes::{Dim, Dimension, row_major_in};
 
-use super::{Rewriter, bases, by_ref, coordinates::shown, outside};
+use super::{
+    Rewriter, bases, by_ref,
+    coordinates::{Window, shown},
+    outside,
+    pairs::{as_reals, in_reals, paired, reals_of},
+};
 
 /// The results of `@main`, as they are decided on.
 #[derive(Default)]
@@ -20,8 +25,8 @@ struct Results {
     attrs: Vec<Attr>,
     /// The version counters of those that the user gets, which come first.
     versions: Vec<i64>,
-    /// Which result is the root of a storage.
-    of_storage: HashMap<usize, usize>,
+    /// Which result is the root of a storage, and its element type.
+    of_storage: HashMap<usize, (usize, Type)>,
     /// Where a tensor object was an output first.
     first: HashMap<Value, usize>,
 }
@@ -66,7 +71,7 @@ impl Rewriter {
                     };
                     let output = self.output(exit, tensor, position, &mut results)?;
                     let storage = self.aliasing.storage(tensor);
-                    if let Some(&result) = results.of_storage.get(&storage) {
+                    if let Some(&(result, _)) = results.of_storage.get(&storage) {
                         // What shows one storage has one counter.
                         let version = recorded.as_ref().and_then(|versions| versions.get(number).copied());
                         let version = version.unwrap_or(self.aliasing.storages[storage].bumps);
@@ -138,8 +143,10 @@ impl Rewriter {
         let number = self.aliasing.storage(tensor);
         let storage = &self.aliasing.storages[number];
         let root = argument.map_or(storage.roots[0], |arg| self.argument_root(number, arg));
-        if ty.element() != root.ty().element() {
-            return Err(PassError::refusal(maker, ALIASING, "an output shows memory of another element type"));
+        let other = || PassError::refusal(maker, ALIASING, "an output shows memory of another element type");
+        let is_other = ty.element() != root.ty().element();
+        if is_other && (argument.is_some() || reals_of(&[ty.element(), root.ty().element()]).is_none()) {
+            return Err(other());
         }
         if let Some(arg) = argument {
             return Ok(Output::ArgView(arg, shown(ty)));
@@ -148,16 +155,31 @@ impl Rewriter {
         if !whole.offset.is(0) {
             return Err(PassError::refusal(maker, ALIASING, "an output shows fresh memory that does not start at its tensor"));
         }
-        let index = if let Some(&index) = results.of_storage.get(&number) {
-            index
-        } else {
-            let value = self.read(exit, root)?;
-            results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.dims().with(self.b.ctx(), &whole.strides)]));
-            results.versions.push(0);
-            results.of_storage.insert(number, results.values.len() - 1);
-            results.values.len() - 1
+        let index = match results.of_storage.get(&number) {
+            Some((index, element)) if *element == ty.element() => *index,
+            Some(_) => return Err(other()),
+            None => {
+                let value = self.read(exit, root)?;
+                let shown = if is_other { self.in_other_elements(value, &whole, ty.element()) } else { Some((value, whole.strides)) };
+                let (value, strides) = shown.ok_or_else(other)?;
+                results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.dims().with(self.b.ctx(), &strides)]));
+                results.versions.push(0);
+                let index = results.values.len() - 1;
+                results.of_storage.insert(number, (index, ty.element()));
+                index
+            }
         };
         Ok(if object == root { Output::Result(index) } else { Output::ResultView(index, shown(ty)) })
+    }
+
+    /// A root that looks so, in its complex or its real numbers, with its strides.
+    fn in_other_elements(&self, root: Value, whole: &Window, element: Type) -> Option<(Value, Vec<Dim>)> {
+        if root.ty().element().is_complex() {
+            return Some((as_reals(&self.b, root, &self.scope), in_reals(whole, root.ty().element())?.strides));
+        }
+        let value = whole.is_contiguous_in(&self.scope).ok()?.then(|| paired(&self.b, root, element, &self.scope))??;
+        let strides = row_major_in(&value.ty().dims(), &self.scope).ok()?;
+        Some((value, strides))
     }
 
     /// The root of a storage that is this argument.

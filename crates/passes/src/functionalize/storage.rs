@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Op, Value},
+    ir::{Op, Type, Value},
     ops::{self, AtenOp},
     pass::PassError,
 };
@@ -19,22 +19,30 @@ use super::{
 pub struct Storage {
     /// The tensor that came with the memory; several for arguments that overlap.
     pub roots: Vec<Value>,
-    /// Everything that is shown of it.
-    pub windows: HashSet<Window>,
+    /// Everything that is shown of it, each in elements of its type.
+    pub windows: HashSet<(Window, Type)>,
     /// Some operation writes to it.
     pub mutated: bool,
     /// Calls that write to it, which is how often eager bumps its version counter.
     pub bumps: i64,
     /// Some view may show what no root shows, since it counts from the storage's start.
     pub absolute: bool,
-    /// Views differ in element type.
-    pub mixed: bool,
+    /// The element types in which it is shown.
+    pub elements: Vec<Type>,
 }
 
 impl Storage {
     /// Whether its contents are followed through a base value. Otherwise every tensor is a value of its own.
     pub fn is_tracked(&self) -> bool {
         self.mutated || self.absolute
+    }
+
+    /// One more tensor shows it.
+    fn show(&mut self, tensor: Type) {
+        self.windows.insert((canonical(&shown(tensor)), tensor.element()));
+        if !self.elements.contains(&tensor.element()) {
+            self.elements.push(tensor.element());
+        }
     }
 }
 
@@ -86,15 +94,13 @@ impl Aliasing {
         }
         for key in order {
             for part in overlapping(&groups[&key]) {
-                let element = part[0].ty().element();
                 let number = self.storages.len();
                 self.of.extend(part.iter().map(|&arg| (arg, number)));
-                self.storages.push(Storage {
-                    windows: part.iter().map(|arg| canonical(&shown(arg.ty()))).collect(),
-                    mixed: part.iter().any(|arg| arg.ty().element() != element),
-                    roots: part,
-                    ..Storage::default()
-                });
+                let mut storage = Storage { roots: part, ..Storage::default() };
+                for arg in storage.roots.clone() {
+                    storage.show(arg.ty());
+                }
+                self.storages.push(storage);
             }
         }
         Ok(())
@@ -114,10 +120,11 @@ impl Aliasing {
         let absolute = call.schema().starts_with("aten.as_strided.");
         for (result, alias) in op.results().into_iter().zip(aliases) {
             check_known(op, result)?;
-            let window = canonical(&shown(result.ty()));
             let Ok(operand) = usize::try_from(alias) else {
                 self.of.insert(result, self.storages.len());
-                self.storages.push(Storage { roots: vec![result], windows: HashSet::from([window]), ..Storage::default() });
+                let mut storage = Storage { roots: vec![result], ..Storage::default() };
+                storage.show(result.ty());
+                self.storages.push(storage);
                 continue;
             };
             let source = op.operand(operand);
@@ -130,9 +137,8 @@ impl Aliasing {
                 self.object.insert(result, self.object(source));
             }
             let storage = &mut self.storages[number];
-            storage.windows.insert(window);
+            storage.show(result.ty());
             storage.absolute |= absolute;
-            storage.mixed |= result.ty().element() != source.ty().element();
         }
         Ok(())
     }

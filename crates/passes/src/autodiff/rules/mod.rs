@@ -5,6 +5,7 @@
 
 mod activation;
 mod arith;
+mod complex;
 mod condition;
 mod convolution;
 mod index;
@@ -75,7 +76,7 @@ const fn none(schema: &'static str) -> Row {
     Row { schema, results: Results::None, rule: |_| Some(()), is_better_recorded: false }
 }
 
-/// The tables; each schema stands in one.
+/// The tables, for real numbers; each schema stands in one.
 const TABLES: &[&[Row]] = &[
     activation::TABLE,
     arith::TABLE,
@@ -97,6 +98,11 @@ pub fn find(schema: &str) -> Option<Row> {
     static ROWS: OnceLock<HashMap<&str, Row>> = OnceLock::new();
     let rows = ROWS.get_or_init(|| TABLES.iter().flat_map(|table| table.iter().map(|row| (row.schema, *row))).collect());
     rows.get(schema).copied()
+}
+
+/// The rule of an operator that takes or gives complex numbers, where it has one.
+pub fn of_complex(schema: &str) -> Option<Rule> {
+    complex::TABLE.iter().find(|(known, _)| *known == schema).map(|(_, rule)| *rule)
 }
 
 /// Whether an operator gives something that has no gradient, whatever it is given.
