@@ -37,11 +37,6 @@ from .recording import (
     tensors_of,
 )
 
-_BY_A_BIT = {
-    torch.ops.aten._conj.default: torch.ops.aten._conj_physical.default,
-    torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
-}
-
 
 class OpRecorder(TorchDispatchMode):
     """Notes what is dispatched while it is active. Tensors it meets for the first time are inputs, or refused."""
@@ -83,9 +78,6 @@ class OpRecorder(TorchDispatchMode):
         self.histories = histories.State()
         self.blamed: set[str] = set()
         """Where the floats come from that were taken for numbers, and whose values Python needs."""
-        self.has_plain_bits = False
-        """Whether numbers that torch conjugates or negates by a bit are computed: nobody sees the tensors, or writes to
-        them."""
         self.reshaped = 0
         """How many tensors have become views of themselves in place."""
         self.reshaped_with_history: set[int] = set()
@@ -382,8 +374,6 @@ class OpRecorder(TorchDispatchMode):
             with self:
                 return schema.by_aten(func)(*args, **kwargs)
         known = schema.info(func)
-        if self.has_plain_bits and func in _BY_A_BIT:
-            return self._dispatch(_BY_A_BIT[func], args, kwargs)
         if known.facts.refused is not None:
             raise Fallback(known.facts.refused, str(func))
         if known.facts.instead is not None:

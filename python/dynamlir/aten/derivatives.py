@@ -25,6 +25,18 @@ from ..recording import NO_RESULT, InputRecord, OpRecord, OutputRecord, Recordin
 from . import custom, schema
 from .replaying import Operands, fake_like, freeze, split_arguments
 
+_BY_A_BIT = {
+    torch.ops.aten._conj.default: torch.ops.aten._conj_physical.default,
+    torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
+}
+
+
+class _FormulaRecorder(OpRecorder):
+    """Computes what torch conjugates or negates by a bit: nobody sees the tensors of a formula, or writes to them."""
+
+    def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super()._dispatch(_BY_A_BIT.get(func, func), args, kwargs)
+
 
 class _NoFormula(Exception):
     """An operation that torch does not differentiate, or not as a function of what is known of it."""
@@ -151,8 +163,7 @@ def record_vjp(
     """
     recording = Recording(f"vjp of {overload}", device=of.device)
     faker = Faker(mode)
-    recorder = OpRecorder(recording, faker)
-    recorder.has_plain_bits = True
+    recorder = _FormulaRecorder(recording, faker)
     recorder.memo.varies, recorder.memo.assumes = of.varying is not None, False
     wanted = {op.operands[at] for at in op.needs_grad}
     operands = Operands(recorder, faker, of, lambda fake, value: fake.requires_grad_(value in wanted))
