@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 Met = tuple[OpRecord, list[torch.Tensor], list[torch.Tensor | None]]
 """An operator that was recorded with grad mode off, its operands, of which some require a gradient, its results."""
 
+_CREATIONS = {
+    torch._C._autograd.CreationMeta.NO_GRAD_MODE: "no_grad",
+    torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE: "one_of_several",
+}
+
 _GENERATED = "GeneratedBackwardFor_"
 """How torch names the histories that it makes for them."""
 _OURS = "_HistoryBackward"
@@ -43,6 +48,14 @@ def settle(met: list[Met], fakes: Iterable[torch.Tensor]) -> None:
         name = _name(fake)
         if name and not name.startswith((_GENERATED, _OURS)):
             raise Fallback("autograd", f"{name}, the history of a torch.autograd.Function")
+
+
+def creation(fake: torch.Tensor) -> str | None:
+    """How a fake was made, as far as torch's rules for later writes depend on it: as a view with grad mode off
+    (``no_grad``), or as ``one_of_several`` views of an operation such as ``unbind``; else None."""
+    made = _CREATIONS.get(torch._C._autograd._get_creation_meta(fake)) if fake._is_view() else None
+    # A view of what was made with grad mode off has a history again, which leads to that.
+    return None if made == "no_grad" and fake.grad_fn is not None else made
 
 
 def _name(tensor: torch.Tensor) -> str:

@@ -234,17 +234,13 @@ class OpRecorder(TorchDispatchMode):
                 found.append(Base("hidden", hidden.setdefault(id(base), at)))
         return found
 
-    def without_grad(self, leaves: Sequence[Any]) -> list[bool]:
-        """Which of the graph's outputs are views that were made with grad mode off, where the call began with it on."""
+    def creations(self, leaves: Sequence[Any]) -> list[str | None]:
+        """How each of the graph's outputs was made (`histories.creation`), where the call began with grad mode on."""
         if not self.grad_enabled:
-            return [False] * len(leaves)
-        makers = {value: op for op in self.recording.ops for value in op.result_ids}
-
-        def is_one(leaf: Any) -> bool:
-            maker = makers.get(self._ids[id(leaf)]) if isinstance(leaf, torch.Tensor) else None
-            return maker is not None and not maker.grad_enabled and leaf._is_view()
-
-        return [is_one(leaf) for leaf in leaves]
+            return [None] * len(leaves)
+        made = {value for op in self.recording.ops for value in op.result_ids}
+        known = [isinstance(leaf, torch.Tensor) and self._ids[id(leaf)] in made for leaf in leaves]
+        return [histories.creation(leaf) if is_made else None for leaf, is_made in zip(leaves, known)]
 
     def _check_counters(self, leaves: Sequence[Any]) -> None:
         """Refuse outputs that show another's memory but count versions by themselves, as ``.data`` does: what a graph

@@ -160,8 +160,8 @@ class OutputRecord:
     base: Base | None = None
     """What it is a view of; None for what is not a view."""
     requires_grad: bool = False
-    without_grad: bool = False
-    """Whether it was made with grad mode off."""
+    creation: str | None = None
+    """How it was made, if it is a view: with grad mode off (``no_grad``), or as ``one_of_several`` of an operation."""
     gradient: int | None = None
     """Of a derivative: the operand whose gradient it is."""
     const: Any = None
@@ -330,7 +330,7 @@ class Recording:
             )
         for output in self.outputs:
             if output.kind == "value":
-                returned = (output.version, output.base, output.requires_grad, output.without_grad, output.gradient)
+                returned = (output.version, output.base, output.requires_grad, output.creation, output.gradient)
                 builder.output("value", output.id, *returned)
             elif output.kind == "const":
                 # A size is computed beside the graph.

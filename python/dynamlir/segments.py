@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from . import histories
 from .aten.unbacked import Birth
 from .reasons import Fallback
 from .recording import Base, InputRecord, OpRecord, OutputRecord, Recording
@@ -268,13 +269,12 @@ class _Cutter:
         )
         if final is not None:
             return dataclasses.replace(final, base=base, version=max(final.version - later, 0))
-        maker = self.makers[value]
-        without = self.grad_enabled and not maker.grad_enabled and is_view
+        creation = histories.creation(fake) if self.grad_enabled and is_view else None
         if fake.requires_grad and fake.is_leaf:
             raise self._refused("a tensor that is made to require a gradient is needed after a size has become known")
         # What is made may have a version; a tensor that is detached at once has not the counter that is written.
         version = max(fake._version - earlier - later, 0) + earlier
-        return OutputRecord("value", value, version, base, requires_grad=fake.requires_grad, without_grad=without)
+        return OutputRecord("value", value, version, base, requires_grad=fake.requires_grad, creation=creation)
 
 
 def _symbols_of(recording: Recording) -> set[int]:

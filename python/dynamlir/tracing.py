@@ -173,9 +173,9 @@ def record(
         leaves, recording.out_spec = pytree.tree_flatten(result)
         leaves = [recorder.known_fake(leaf) if is_stranger(leaf) else leaf for leaf in leaves]
         recording.outputs = [output_record(leaf, recorder) for leaf in leaves]
-        facts = zip(recording.outputs, recorder.bases(leaves), recorder.without_grad(leaves))
-        for output, base, without_grad in facts:
-            output.base, output.without_grad = base, without_grad
+        facts = zip(recording.outputs, recorder.bases(leaves), recorder.creations(leaves))
+        for output, base, creation in facts:
+            output.base, output.creation = base, creation
         recorder.note_bumps()
         replaced.check(recording)
         if runner.calls is not None and runner.calls.births:

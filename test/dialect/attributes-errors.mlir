@@ -336,6 +336,20 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dy
 
 // -----
 
+// expected-error@+1 {{'dynamo.one_of_several' must be increasing positions of the 1 outputs, got array<i64: 1>}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.one_of_several = array<i64: 1>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'dynamo.made_from' must say for each of the 1 outputs which other one it is made from, or -1, got array<i64: 0>}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.made_from = array<i64: 0>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry} {
   // expected-error@+1 {{'dynamo.recompute' must be an i64 from 0 to below 2147483647, got -1 : i64}}
   %0 = dynamo.exp %x {dynamo.recompute = -1} : tensor<4xf32>

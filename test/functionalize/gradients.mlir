@@ -113,3 +113,29 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
     : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
   return %0 : !dynamo.tensor<4xf32, [1]>
 }
+
+// -----
+
+// v = x[1:]; w = v.view_as(v); return v, w, w.sin(): w is made as a view of the output v, not of x alone, so that there is a gradient
+// between the two. It has the values of v, and is an operation all the same, which says that it is output 1: the gradient of the sine
+// goes by way of it.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: dynamo.made_from = array<i64: -1, 0, -1>
+// CHECK: %[[V:.*]] = dynamo.aten "aten.slice.Tensor"(%arg0)
+// CHECK-SAME: dynamo.shown = array<i64: 0>
+// CHECK: %[[W:.*]] = dynamo.aten "aten.alias.default"(%[[V]])
+// CHECK-SAME: dynamo.shown = array<i64: 1>
+// CHECK: dynamo.aten "aten.sin.default"(%[[W]])
+func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad})
+    -> (!dynamo.tensor<3xf32, [1], 1>, !dynamo.tensor<3xf32, [1], 1>, !dynamo.tensor<3xf32, [1]>)
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>, #dynamo.output<result 2>],
+                dynamo.differentiable = array<i64: 0, 1, 2>} {
+  %v = dynamo.aten "aten.slice.Tensor"(%x) args [#dynamo.operand<0>, 0, 1, 4, 1] {aliases = array<i64: 0>, grad_enabled}
+    : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<3xf32, [1], 1>
+  %w = dynamo.aten "aten.alias.default"(%v) args [#dynamo.operand<0>] {aliases = array<i64: 0>, grad_enabled}
+    : (!dynamo.tensor<3xf32, [1], 1>) -> !dynamo.tensor<3xf32, [1], 1>
+  %s = dynamo.aten "aten.sin.default"(%w) args [#dynamo.operand<0>] {aliases = array<i64: -1>, grad_enabled}
+    : (!dynamo.tensor<3xf32, [1], 1>) -> !dynamo.tensor<3xf32, [1]>
+  return %v, %w, %s : !dynamo.tensor<3xf32, [1], 1>, !dynamo.tensor<3xf32, [1], 1>, !dynamo.tensor<3xf32, [1]>
+}

@@ -12,7 +12,7 @@ use dynamlir_dialect::{
 use dynamlir_shapes::{Dim, Window};
 use dynamlir_torch_abi::DType;
 
-use crate::{Arg, Base, Error, Frame, Input, OpCall, Output, TensorType, Trace};
+use crate::{Arg, Base, Creation, Error, Frame, Input, OpCall, Output, TensorType, Trace};
 
 impl Trace {
     /// Appends `func.func @main`, and the decompositions it names, to a module's body.
@@ -51,7 +51,8 @@ impl<'t> Writer<'t> {
         let mut returned = Vec::new();
         let mut versions = Vec::new();
         let mut bases = Vec::new();
-        let (mut differentiable, mut without_grad, mut gradients) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut differentiable, mut gradients) = (Vec::new(), Vec::new());
+        let (mut without_grad, mut one_of_several) = (Vec::new(), Vec::new());
         for (position, output) in (0_i64..).zip(&trace.outputs) {
             let mut base = Base::None;
             let output = match output {
@@ -63,7 +64,8 @@ impl<'t> Writer<'t> {
                     versions.push(output.version);
                     base = output.base;
                     differentiable.extend(output.requires_grad.then_some(position));
-                    without_grad.extend(output.without_grad.then_some(position));
+                    without_grad.extend((output.creation == Creation::NoGrad).then_some(position));
+                    one_of_several.extend((output.creation == Creation::OneOfSeveral).then_some(position));
                     let gradient = output.gradient.map(|operand| ops::GRADIENT.with(self.ctx, operand));
                     gradients.push(Attr::dict(self.ctx, &gradient.into_iter().collect::<Vec<_>>()));
                     ir::Output::Result(returned.len() - 1)
@@ -94,7 +96,8 @@ impl<'t> Writer<'t> {
                     ops::PATH.set(func, &trace.path);
                 }
             }
-            for (positions, attribute) in [(differentiable, ops::DIFFERENTIABLE), (without_grad, ops::WITHOUT_GRAD)] {
+            let named = [(differentiable, ops::DIFFERENTIABLE), (without_grad, ops::WITHOUT_GRAD), (one_of_several, ops::ONE_OF_SEVERAL)];
+            for (positions, attribute) in named {
                 if !positions.is_empty() {
                     attribute.set(func, &positions);
                 }

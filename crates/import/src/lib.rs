@@ -9,4 +9,4 @@ mod emit;
 mod trace;
 
 pub use dynamlir_dialect::ir::Base;
-pub use trace::{Arg, Error, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
+pub use trace::{Arg, Creation, Error, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};

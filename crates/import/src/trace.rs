@@ -105,6 +105,18 @@ pub enum Output {
     Int(i64),
 }
 
+/// How a view was made, as far as torch's rules for later writes to it depend on that (its `CreationMeta`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Creation {
+    /// By an operation with one result, with grad mode on.
+    #[default]
+    Default,
+    /// With grad mode off.
+    NoGrad,
+    /// As one of several views that an operation returned.
+    OneOfSeveral,
+}
+
 /// A tensor that is returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returned {
@@ -116,8 +128,8 @@ pub struct Returned {
     pub base: Base,
     /// Whether it requires a gradient.
     pub requires_grad: bool,
-    /// Whether it was made with grad mode off.
-    pub without_grad: bool,
+    /// How it was made, if it is a view.
+    pub creation: Creation,
     /// Of a derivative: the operand whose gradient it is.
     pub gradient: Option<i64>,
 }
@@ -126,7 +138,7 @@ impl Returned {
     /// A tensor that nothing is to be said of.
     #[must_use]
     pub fn of(value: ValueId) -> Self {
-        Self { value, version: 0, base: Base::None, requires_grad: false, without_grad: false, gradient: None }
+        Self { value, version: 0, base: Base::None, requires_grad: false, creation: Creation::Default, gradient: None }
     }
 }
 

@@ -136,7 +136,7 @@ impl Executable {
         &self.inner
     }
 
-    fn outputs<'py>(calls: &Calls<'py>, made: Outputs, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+    fn outputs<'py>(calls: &Calls<'py>, several: &[usize], made: Outputs, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = calls.py;
         let list = PyList::empty(py);
         for value in made {
@@ -149,6 +149,7 @@ impl Executable {
             };
             list.append(object)?;
         }
+        calls.mark_one_of_several(several, |at| list.get_item(at).ok())?;
         Ok(list)
     }
 }
@@ -218,7 +219,7 @@ impl Executable {
         }
         // SAFETY: nothing is said to be known.
         guarded(|| match unsafe { self.run(&mut calls, &inputs, false, &|at| objects.get(at).cloned()) } {
-            Ok(made) => Self::outputs(&calls, made, tensors),
+            Ok(made) => Self::outputs(&calls, &self.inner.plan().one_of_several, made, tensors),
             Err(Failed::Refused(error)) => Err(raise_run(&error)),
             Err(Failed::Raised(error)) => Err(error),
         })

@@ -124,7 +124,8 @@ impl NativeGraph {
             };
             results.push(object);
         }
-        Ok(())
+        let several = &self.executable.get().inner().plan().one_of_several;
+        calls.mark_one_of_several(several, |at| results.get(at).cloned()).map_err(Failed::Raise)
     }
 
     /// The handle of an input that is known to be a tensor.

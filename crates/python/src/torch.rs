@@ -8,7 +8,7 @@ use dynamlir_runtime::{ExternArg, ExternCall, PythonCalls, PythonError};
 use dynamlir_torch_abi::{Disturbance, InitArgs, OwnedTensor, PySample, State, TensorRef, TorchAbi};
 use dynamlir_trails::learn_tensors;
 use pyo3::{
-    ffi,
+    ffi, intern,
     prelude::*,
     sync::PyOnceLock,
     types::{PyDict, PyInt, PyList, PyModule, PyTuple, PyType},
@@ -144,6 +144,28 @@ impl<'py> Calls<'py> {
         let raw = self.abi.into_pyobject(tensor).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
         // SAFETY: as in `wrap`.
         Ok(unsafe { Bound::from_owned_ptr(self.py, raw.cast()) })
+    }
+
+    /// Has torch take outputs for one of several views of an operation, which it lets nobody write where gradients are recorded: they
+    /// were made as views one by one. `output` gives them by their positions.
+    ///
+    /// # Errors
+    ///
+    /// What torch raises.
+    pub fn mark_one_of_several(&self, positions: &[usize], output: impl Fn(usize) -> Option<Bound<'py, PyAny>>) -> PyResult<()> {
+        static SET: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
+        for object in positions.iter().filter_map(|at| output(*at)) {
+            let (set, kind) = SET.get_or_try_init(self.py, || {
+                let autograd = dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?;
+                let kind = autograd.getattr("CreationMeta")?.getattr("MULTI_OUTPUT_NODE")?;
+                PyResult::Ok((autograd.getattr("_set_creation_meta")?.unbind(), kind.unbind()))
+            })?;
+            // Inference tensors keep no bases.
+            if object.call_method0(intern!(self.py, "_is_view"))?.is_truthy()? {
+                set.bind(self.py).call1((&object, kind))?;
+            }
+        }
+        Ok(())
     }
 
     /// The handle of a Python tensor, borrowed as long as the object lives.

@@ -8,7 +8,7 @@ use dynamlir_dialect::{
     context::module_op,
     ir::sizes::{Place, SizeSymbol},
 };
-use dynamlir_import::{Arg, Base, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
+use dynamlir_import::{Arg, Base, Creation, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
 use dynamlir_shapes::{Dim, Symbol};
 use pyo3::{
@@ -186,9 +186,9 @@ impl TraceBuilder {
     fn output(&mut self, kind: &str, payload: &Bound<'_, PyTuple>) -> PyResult<()> {
         let output = match kind {
             "value" => {
-                let (number, version, of, requires_grad, without_grad, gradient): ReturnedTuple = payload.extract()?;
+                let (number, version, of, requires_grad, made, gradient): ReturnedTuple = payload.extract()?;
                 let value = value_of(number, &self.values)?;
-                Output::Value(Returned { value, version, base: base(of)?, requires_grad, without_grad, gradient })
+                Output::Value(Returned { value, version, base: base(of)?, requires_grad, creation: creation(made.as_deref())?, gradient })
             }
             "none" => Output::None,
             "const" => {
@@ -218,9 +218,19 @@ fn value_of(number: i64, values: &HashMap<i64, ValueId>) -> PyResult<ValueId> {
     values.get(&number).copied().ok_or_else(|| PyValueError::new_err(format!("value {number} is used before it is given")))
 }
 
-/// A returned tensor: value, version, base, whether it requires a gradient, whether it was made without grad mode, and of a
+/// A returned tensor: value, version, base, whether it requires a gradient, how it was made if it is a view, and of a
 /// derivative the operand whose gradient it is.
-type ReturnedTuple = (i64, i64, Option<(String, usize)>, bool, bool, Option<i64>);
+type ReturnedTuple = (i64, i64, Option<(String, usize)>, bool, Option<String>, Option<i64>);
+
+/// How a view was made: None, or `"no_grad"` or `"one_of_several"`.
+fn creation(of: Option<&str>) -> PyResult<Creation> {
+    Ok(match of {
+        None => Creation::Default,
+        Some("no_grad") => Creation::NoGrad,
+        Some("one_of_several") => Creation::OneOfSeveral,
+        Some(other) => return Err(PyValueError::new_err(format!("unknown way of making a view '{other}'"))),
+    })
+}
 
 /// What an output is a view of: None, or `("arg" | "output" | "hidden", number)`.
 fn base(of: Option<(String, usize)>) -> PyResult<Base> {

@@ -45,6 +45,18 @@ impl NodeInput {
             },
         }
     }
+
+    /// The input of the graph that it is or shows.
+    fn argument(self, plan: &Plan) -> Option<usize> {
+        match self {
+            Self::Input(input) => Some(input),
+            Self::Result(_) => None,
+            Self::Output(output) => match plan.outputs.get(output) {
+                Some(Output::ArgView { arg, .. }) => Some(*arg),
+                _ => None,
+            },
+        }
+    }
 }
 
 impl From<GradientOf> for NodeInput {
@@ -145,9 +157,9 @@ impl Derived {
         &self.shape.placed
     }
 
-    /// The inputs of the graph among its inputs.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = usize> {
-        self.shape.inputs.iter().filter_map(|input| if let NodeInput::Input(at) = input { Some(*at) } else { None })
+    /// The inputs of the graph with this plan that it has gradients of, some of them by way of an output that shows one.
+    pub(crate) fn arguments(&self, plan: &Plan) -> impl Iterator<Item = usize> {
+        self.shape.inputs.iter().filter_map(|input| input.argument(plan))
     }
 
     /// The results of the graph that are its outputs, in order. What counts on after the results of the graph are stand-ins

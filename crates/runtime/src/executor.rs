@@ -12,7 +12,7 @@ use crate::effects::{self, Around};
 use crate::externs::{self, ExternReport, Prepared, PythonCalls, PythonError};
 use crate::layout::Layout;
 use crate::lower::{ExternStep, Op, PlanError, Program, lower, lower_again};
-use crate::outputs::{self, Outputs, Results};
+use crate::outputs::{self, Outputs, Results, Views};
 use crate::plan::{InputSpec, Plan};
 use crate::profile::{self, About, Timed, Unwatched, Watch};
 use crate::reuse::{Facts, Spent};
@@ -225,24 +225,34 @@ impl Executable {
 
     /// The outputs of a run that gave these results, made under the thread's own grad mode.
     /// Some `views` may have been made before ([`Executable::view`]), by the positions of their outputs.
-    pub fn outputs(&self, results: Results, views: &[(usize, OwnedTensor)], inputs: &[TensorRef<'_>]) -> Result<Outputs, RunError> {
+    pub fn outputs(&self, results: Results, views: Views, inputs: &[TensorRef<'_>]) -> Result<Outputs, RunError> {
         outputs::build(self.abi, &self.plan, &self.program, (results, views), inputs).map_err(|error| RunError::AfterCommit(error.into()))
     }
 
-    /// The view that an output is, of a run that gave these results; None of one that is no view. It is made under the thread's own grad
-    /// mode.
-    pub fn view(&self, output: usize, results: &Results, inputs: &[TensorRef<'_>]) -> Result<Option<OwnedTensor>, TorchError> {
+    /// The view that an output is, of a run that gave these results: it is made under the thread's own grad mode, unless it is among the
+    /// `views` already.
+    ///
+    /// # Errors
+    ///
+    /// What torch says; that the output is not a view.
+    pub fn view<'a>(
+        &self,
+        output: usize,
+        results: &Results,
+        inputs: &[TensorRef<'_>],
+        views: &'a mut Views,
+    ) -> Result<TensorRef<'a>, TorchError> {
         if output >= self.plan.outputs.len() {
-            return Ok(None);
+            return Err(TorchError::new("there is no such output"));
         }
-        outputs::view(self.abi, &self.plan, &self.program, output, (results, inputs))
+        outputs::view(self.abi, &self.plan, &self.program, output, (results, inputs, views))
     }
 
     fn finish(&self, workspace: &mut Workspace, inputs: &[TensorRef<'_>]) -> Result<Outputs, TorchError> {
         if self.program.plain_outputs {
             return outputs::plain(&self.plan, &self.program, workspace);
         }
-        outputs::build(self.abi, &self.plan, &self.program, (self.results(workspace, inputs)?, &[]), inputs)
+        outputs::build(self.abi, &self.plan, &self.program, (self.results(workspace, inputs)?, Views::new()), inputs)
     }
 
     fn results(&self, workspace: &mut Workspace, _: &[TensorRef<'_>]) -> Result<Results, TorchError> {

@@ -40,7 +40,7 @@ pub use jit::{Jit, JitError, Kernel, PackedFn, WeakKernel};
 pub use layout::Layout;
 pub use lower::PlanError;
 pub use open::{Number, Open, OpenPlan, Part, Varying};
-pub use outputs::{OutputValue, Outputs, Results};
+pub use outputs::{OutputValue, Outputs, Results, Views};
 pub use plan::{Base, Const, Derivative, ExternCall, GradientOf, InputSpec, KernelSpec, Output, Plan, Reg, Saved, Step, Training};
 pub use profile::{About, Measured, Profile, Tally, Timed};
 pub use training::{Differentiable, Fitting, Graph, computed_gradient};

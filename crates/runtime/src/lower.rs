@@ -5,7 +5,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::check::Check;
-use crate::outputs::{Making, making};
+use crate::outputs::{Making, check_made_from, making};
 use crate::plan::{Base, Output, Plan, Reg, Step};
 use crate::reuse::{Fact, Facts};
 use crate::verify::Need;
@@ -228,6 +228,7 @@ pub(crate) fn lower_again(plan: &Plan, facts: &Facts, spent: Program) -> Result<
     l.out.slots.truncate(l.slot_spans.len());
     l.out.slot_binds.truncate(l.slot_spans.len());
     l.out.making = making(plan)?;
+    check_made_from(plan)?;
     l.out.rebased = bases::steps(plan)?;
     let mut program = l.out;
     program.device = plan.device;

@@ -83,6 +83,25 @@ pub(crate) fn making(plan: &Plan) -> Result<Vec<Making>, PlanError> {
     Ok(plan.outputs.iter().enumerate().map(one).collect())
 }
 
+/// Checks that views which are made from others show the memory of these, and end somewhere.
+pub(crate) fn check_made_from(plan: &Plan) -> Result<(), PlanError> {
+    let of = |at: usize| plan.made_from.get(at).copied().flatten();
+    let shown = |at: usize| match plan.outputs.get(at) {
+        Some(Output::ArgView { arg, .. }) => Some((true, *arg)),
+        Some(Output::ResultView { result, .. }) => Some((false, *result)),
+        _ => None,
+    };
+    for at in 0..plan.made_from.len() {
+        let mut chain = std::iter::successors(of(at), |other| of(*other));
+        if let Some(other) = chain.clone().next()
+            && (shown(at).is_none() || shown(at) != shown(other) || chain.nth(plan.outputs.len()).is_some())
+        {
+            return Err(PlanError(format!("output {at} is made from output {other}, of which it is not a view")));
+        }
+    }
+    Ok(())
+}
+
 /// Whether an output is a view of what was detached.
 fn is_rebased(plan: &Plan, at: usize) -> bool {
     matches!(plan.bases.get(at), Some(Some(Base::None | Base::Hidden(_) | Base::Output(_))))
@@ -116,23 +135,25 @@ pub(crate) fn results(abi: &'static TorchAbi, plan: &Plan, program: &Program, wo
     Ok(results)
 }
 
+/// The outputs that have been made and are views, by their positions.
+pub type Views = SmallVec<[(usize, OwnedTensor); 2]>;
+
 /// Builds the outputs; call it with the thread's own dispatch keys and grad mode, so that views are real views. Some `views` may have been
-/// made before ([`view`]), by the positions of their outputs.
+/// made before ([`view`]).
 pub(crate) fn build(
     abi: &'static TorchAbi,
     plan: &Plan,
     program: &Program,
-    (mut results, views): (Results, &[(usize, OwnedTensor)]),
+    (mut results, mut views): (Results, Views),
     inputs: &[TensorRef<'_>],
 ) -> Result<Outputs, TorchError> {
     let mut outputs = Vec::with_capacity(plan.outputs.len());
     // Views first: they need their base, which a plain result output then takes away.
     for (at, (output, making)) in plan.outputs.iter().zip(&program.making).enumerate() {
         outputs.push(match output {
-            Output::ArgView { .. } | Output::ResultView { .. } => match views.iter().find(|(made, _)| *made == at) {
-                Some((_, made)) => Some(OutputValue::Tensor(made.as_ref().to_owned()?)),
-                None => view(abi, plan, program, at, (&results, inputs))?.map(OutputValue::Tensor),
-            },
+            Output::ArgView { .. } | Output::ResultView { .. } => {
+                Some(OutputValue::Tensor(view(abi, plan, program, at, (&results, inputs, &mut views))?.to_owned()?))
+            }
             Output::Result(result) if *making == Making::Detached => {
                 let of = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?;
                 Some(OutputValue::Tensor(of.as_ref().detach()?))
@@ -149,26 +170,49 @@ pub(crate) fn build(
     Ok(outputs)
 }
 
-/// The view that an output is; None of one that is no view.
-pub(crate) fn view(
+/// The view that an output is, which is made unless it is among the views already.
+pub(crate) fn view<'a>(
     abi: &'static TorchAbi,
     plan: &Plan,
     program: &Program,
     at: usize,
-    (results, inputs): (&Results, &[TensorRef<'_>]),
-) -> Result<Option<OwnedTensor>, TorchError> {
+    (results, inputs, views): (&Results, &[TensorRef<'_>], &'a mut Views),
+) -> Result<TensorRef<'a>, TorchError> {
+    let place = match views.iter().position(|(made, _)| *made == at) {
+        Some(place) => place,
+        None => {
+            let from = match plan.made_from.get(at).copied().flatten() {
+                Some(other) => Some(view(abi, plan, program, other, (results, inputs, views))?),
+                None => None,
+            };
+            let made = view_of(abi, plan, program, at, (results, inputs, from))?;
+            views.push((at, made));
+            views.len() - 1
+        }
+    };
+    Ok(views[place].1.as_ref())
+}
+
+/// Makes the view that an output is, of another one where it is given.
+fn view_of(
+    abi: &'static TorchAbi,
+    plan: &Plan,
+    program: &Program,
+    at: usize,
+    (results, inputs, from): (&Results, &[TensorRef<'_>], Option<TensorRef<'_>>),
+) -> Result<OwnedTensor, TorchError> {
     let _mode = program.making[at].enter(abi)?;
     match &plan.outputs[at] {
         Output::ArgView { arg, sizes, strides, offset } => {
             let moved = inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset;
-            inputs[*arg].as_strided(sizes, strides, offset.saturating_add(moved)).map(Some)
+            from.unwrap_or(inputs[*arg]).as_strided(sizes, strides, offset.saturating_add(moved))
         }
         Output::ResultView { result, sizes, strides, offset } => {
             let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
             // The result's own offset was 0 when it was traced.
-            base.as_strided(sizes, strides, offset + base.storage_offset()?).map(Some)
+            from.unwrap_or(base).as_strided(sizes, strides, offset + base.storage_offset()?)
         }
-        _ => Ok(None),
+        _ => Err(TorchError::new("an output that is not a view is taken for one")),
     }
 }
 

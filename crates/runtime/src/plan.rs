@@ -208,6 +208,9 @@ pub struct Plan {
     pub outputs: Vec<Output>,
     /// What outputs have to be views of; None, or a missing one, is a view of that which it is made from.
     pub bases: Vec<Option<Base>>,
+    /// For each output, the output that it is a view of, where that is a view itself: gradients go to it by way of that one. Empty where
+    /// there is none.
+    pub made_from: Vec<Option<usize>>,
     /// It draws random numbers: a run that fails before the commit puts the generator back.
     pub random: bool,
     /// The inputs that require a gradient.
@@ -216,6 +219,9 @@ pub struct Plan {
     pub differentiable: Vec<usize>,
     /// The positions of the outputs that were made with grad mode off, which views show later on.
     pub without_grad: Vec<usize>,
+    /// The positions of the outputs that are one of several views which an operation returned: torch refuses writes to them where
+    /// gradients are recorded.
+    pub one_of_several: Vec<usize>,
     /// Of a graph that computes the gradients of another, what each of its inputs is: one of the other's, counted first, or one of the
     /// tangents, counted on. None for other graphs.
     pub primals: Vec<Option<usize>>,

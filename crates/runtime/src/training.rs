@@ -69,7 +69,7 @@ impl Differentiable {
         let plan = forward.first.plan();
         let nodes =
             backward.into_iter().enumerate().map(|(at, graph)| Derived::new(abi, plan, graph, at)).collect::<Result<Vec<_>, _>>()?;
-        let mut inputs: Vec<usize> = nodes.iter().flat_map(Derived::arguments).collect();
+        let mut inputs: Vec<usize> = nodes.iter().flat_map(|node| node.arguments(plan)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         // Who takes something of another comes after it.

@@ -201,6 +201,16 @@ static LogicalResult checkPositions(FunctionOpInterface function, StringRef name
   return success();
 }
 
+/// For each output the one that it is made from, or -1.
+static LogicalResult checkMadeFrom(FunctionOpInterface function, Attribute value, int64_t count) {
+  auto others = dyn_cast<DenseI64ArrayAttr>(value);
+  auto isOther = [&](auto entry) { return entry.value() >= -1 && entry.value() < count && entry.value() != static_cast<int64_t>(entry.index()); };
+  if (!others || others.size() > count || !llvm::all_of(llvm::enumerate(others.asArrayRef()), isOther))
+    return function.emitOpError() << "'dynamo.made_from' must say for each of the " << count
+                                  << " outputs which other one it is made from, or -1, got " << value;
+  return success();
+}
+
 /// A function that computes gradients of another takes what that keeps for it, and then tangents.
 static LogicalResult checkDerivative(FunctionOpInterface function, StringRef name, Attribute value, bool takesAll) {
   auto symbol = dyn_cast<FlatSymbolRefAttr>(value);
@@ -313,7 +323,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   Attribute value = attribute.getValue();
   bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.bases", "dynamo.versions",
                                         "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
-                                        "dynamo.without_grad", "dynamo.vjp", "dynamo.saved", "dynamo.order",
+                                        "dynamo.without_grad", "dynamo.one_of_several", "dynamo.made_from", "dynamo.vjp", "dynamo.saved", "dynamo.order",
                                         "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed", "dynamo.vjps",
                                         "dynamo.crossing", "dynamo.kept", "dynamo.path"},
                                        name);
@@ -355,8 +365,10 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     auto outputs = function->getAttrOfType<ArrayAttr>("dynamo.outputs");
     return outputs ? static_cast<int64_t>(outputs.size()) : countResults(function);
   };
-  if (name == "dynamo.differentiable" || name == "dynamo.without_grad")
+  if (name == "dynamo.differentiable" || name == "dynamo.without_grad" || name == "dynamo.one_of_several")
     return checkPositions(function, name, value, countOutputs(), "outputs");
+  if (name == "dynamo.made_from")
+    return checkMadeFrom(function, value, countOutputs());
   if (name == "dynamo.primals")
     return checkPositions(function, name, value, function.getNumArguments(), "arguments");
   if (name == "dynamo.order")

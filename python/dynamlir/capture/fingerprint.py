@@ -90,7 +90,7 @@ class _Words:
     def _output(self, output: OutputRecord) -> str:
         value = self._value(output.id) if output.kind == "value" else output.kind
         constant = self._argument(output.const)
-        facts = (output.version, output.base, output.requires_grad, output.without_grad, output.gradient)
+        facts = (output.version, output.base, output.requires_grad, output.creation, output.gradient)
         return f"return {value} {constant} {facts}"
 
     def _argument(self, value: Any) -> str:

@@ -518,10 +518,10 @@ class Session:
         fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
         self.recording.captures = [fetchers[at] for at in kept if at in fetchers]
-        without_grad = self.recorder.without_grad(outputs)
-        for output, base, off in zip(self.recording.outputs, bases, without_grad, strict=True):
+        creations = self.recorder.creations(outputs)
+        for output, base, creation in zip(self.recording.outputs, bases, creations, strict=True):
             output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
-            output.without_grad = off
+            output.creation = creation
         if self.births and self.uncut:
             uncut.refuse(self)
         elif self.births:

@@ -105,10 +105,16 @@ impl Base {
         if let Some(&seen) = self.seen.get(&key) {
             return Some(seen);
         }
-        let part = access::read(b, self.value, &self.coordinates.locate(&self.in_units(&key.0, key.1)?, scope)?, scope);
-        let value = if self.is_paired { as_elements(b, part, key.1, scope) } else { part };
+        let value = self.read_anew(b, tensor, scope)?;
         self.seen.insert(key, value);
         Some(value)
+    }
+
+    /// As [`Base::read`], by an operation of its own, even where it is known what the tensor shows.
+    pub fn read_anew(&self, b: &Builder, tensor: Type, scope: &Scope) -> Option<Value> {
+        let window = self.in_units(&canonical(&shown(tensor)), tensor.element())?;
+        let part = access::read(b, self.value, &self.coordinates.locate(&window, scope)?, scope);
+        Some(if self.is_paired { as_elements(b, part, tensor.element(), scope) } else { part })
     }
 
     /// Replaces what a tensor shows, with grad mode off: the gradient stays that of what was there before.

@@ -161,7 +161,7 @@ impl Gradients {
         self.family.get(&value).copied().unwrap_or(0)
     }
 
-    fn writes(&self, storage: usize) -> usize {
+    pub fn writes(&self, storage: usize) -> usize {
         self.writes.get(&storage).copied().unwrap_or(0)
     }
 }

@@ -44,6 +44,7 @@ mod outputs;
 mod pairs;
 mod storage;
 pub mod verify;
+mod views;
 
 use std::collections::HashMap;
 
@@ -62,6 +63,7 @@ use self::{
     coordinates::shown,
     gradients::{Gradients, Write, is_detach, is_function},
     storage::Aliasing,
+    views::Shown,
 };
 
 /// The pass.
@@ -112,6 +114,7 @@ fn translate(old: Op) -> Result<usize, PassError> {
     let gradients = Gradients::of(old, &args, &aliasing)?;
     let inputs: Vec<_> = args.iter().map(|arg| as_value(arg.ty())).collect();
     let (new, block) = Builder::before(old).func(&name, &inputs, &[], &[]);
+    let shown = Shown::of(exit, &aliasing);
     let mut rewriter = Rewriter {
         gradients,
         bases: aliasing.storages.iter().map(|_| None).collect(),
@@ -119,6 +122,7 @@ fn translate(old: Op) -> Result<usize, PassError> {
         values: args.iter().copied().zip(block.args()).collect(),
         b: Builder::at_end(block, old.loc()),
         entry: ops::ENTRY.is_on(old),
+        shown,
         scope: sizes::scope(old),
         views: Vec::new(),
     };
@@ -146,6 +150,8 @@ struct Rewriter {
     gradients: Option<Gradients>,
     /// Whether the arguments are the caller's tensors. Those of a decomposition are not to be written.
     entry: bool,
+    /// The outputs that are views, by way of which gradients go.
+    shown: Shown,
     /// What is known of symbols.
     scope: Scope,
     /// The ops that compute nothing: all they return are views.
@@ -178,6 +184,7 @@ impl Rewriter {
                 "what a function with a derivative of its own returns shows memory that is written",
             ));
         }
+        self.note_made(op);
         if op.num_results() > 0 && tracked_view.iter().all(|&view| view) {
             return Ok(());
         }
@@ -185,6 +192,7 @@ impl Rewriter {
             && let Ok(alias) = usize::try_from(*alias)
             && result.ty() == op.operand(alias).ty()
             && !is_function(call)
+            && !self.is_shown_view(call, *result)
         {
             // detach, alias, a view in the same shape: the same value. A derivative of its own makes it another for gradients.
             let mut same = self.read(op, op.operand(alias))?;
@@ -295,12 +303,17 @@ impl Rewriter {
         if !self.aliasing.storages[number].is_tracked() {
             return Ok(self.values[&value]);
         }
-        let number = self.base(op, number)?;
-        let b = self.b;
-        let read = self.bases[number].as_mut().and_then(|base| base.read(&b, value.ty(), &self.scope));
-        let read = read.ok_or_else(|| outside(op))?;
+        let read = match self.read_shown(op, value)? {
+            Some(read) => read,
+            None => {
+                let number = self.base(op, number)?;
+                let b = self.b;
+                let read = self.bases[number].as_mut().and_then(|base| base.read(&b, value.ty(), &self.scope));
+                read.ok_or_else(|| outside(op))?
+            }
+        };
         let detached = self.gradients.as_ref().map(|gradients| gradients.is_detached(op, value, &self.aliasing)).transpose()?;
-        Ok(if detached == Some(true) { DetachOp::build(&b, read).result() } else { read })
+        Ok(if detached == Some(true) { DetachOp::build(&self.b, read).result() } else { read })
     }
 }
 

@@ -98,6 +98,7 @@ impl Rewriter {
         if let Some(bases) = &bases {
             ops::BASES.set(new, bases);
         }
+        let mut views = Vec::new();
         for position in ops::DIFFERENTIABLE.of(old).unwrap_or_default() {
             let tensor =
                 usize::try_from(position).ok().and_then(|at| tensor_of(&entries, &made, at)).and_then(|at| tensors.get(at).copied());
@@ -107,24 +108,14 @@ impl Rewriter {
             };
             if let Some(tensor) = tensor.filter(|_| is_natural(position)) {
                 self.note_shown(tensor, position, &results.values);
+                views.extend(usize::try_from(position).ok().map(|at| (tensor, at)));
             }
         }
+        let made_from = self.made_from(&views, made.len());
+        if made_from.iter().any(|other| *other >= 0) {
+            ops::MADE_FROM.set(new, &made_from);
+        }
         Ok(results.values)
-    }
-
-    /// Says of the operation that makes a view that an output is it, for those who make gradients: what is made of that goes by way of the
-    /// output. Of memory that is written the view shows something else in the end.
-    fn note_shown(&self, tensor: Value, position: i64, results: &[Value]) {
-        if self.aliasing.storages[self.aliasing.storage(tensor)].is_tracked() {
-            return;
-        }
-        // A view of a whole result is the same value.
-        let Some(value) = self.values.get(&tensor).filter(|value| !results.contains(value)) else { return };
-        if let (Some(op), Some(index)) = (value.def(), value.result_index()) {
-            let mut shown = ops::SHOWN.of(op).unwrap_or_else(|| vec![-1; op.results().len()]);
-            shown[index] = position;
-            ops::SHOWN.set(op, &shown);
-        }
     }
 
     /// How one tensor output is made; adds the function result it needs.

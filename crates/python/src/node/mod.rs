@@ -21,8 +21,8 @@ use std::{
     },
 };
 
-use dynamlir_runtime::{Differentiable, Executable, NodeInput, Outputs, Results, RunError};
-use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi, TorchError};
+use dynamlir_runtime::{Differentiable, Executable, NodeInput, Outputs, Results, RunError, Views};
+use dynamlir_torch_abi::{TensorRef, TorchAbi, TorchError};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -132,7 +132,7 @@ impl Node {
             known,
             outcome: None,
             made: SmallVec::from_elem(None, handed_on),
-            views: Vec::new(),
+            views: Views::new(),
             copies: Vec::new(),
             state: None,
         };
@@ -154,7 +154,7 @@ impl Node {
             }
         }
         let results = run.outcome.take().ok_or_else(|| Failed::Raised(NativeError::new_err("a graph has no node")))?;
-        forward.outputs(results.map_err(Failed::Refused)?, &run.views, tensors).map_err(Failed::Refused)
+        forward.outputs(results.map_err(Failed::Refused)?, run.views, tensors).map_err(Failed::Refused)
     }
 }
 
@@ -192,7 +192,7 @@ struct Run<'a, 'py> {
     /// The state of torch's generator before the graph ran, where its numbers are drawn again.
     state: Option<Bound<'py, PyAny>>,
     /// The outputs that have been made for nodes that take them.
-    views: Vec<(usize, OwnedTensor)>,
+    views: Views,
 }
 
 impl<'py> Run<'_, 'py> {
@@ -205,17 +205,13 @@ impl<'py> Run<'_, 'py> {
             }
             NodeInput::Result(at) => self.made.get(at).cloned().flatten().ok_or_else(|| native("a node takes what was not made")),
             NodeInput::Output(at) => {
-                if !self.views.iter().any(|(made, _)| *made == at) {
-                    let results = match &self.outcome {
-                        Some(Ok(results)) => results,
-                        // The graph runs with the first node, and shows inputs before that.
-                        _ => &Results::new(),
-                    };
-                    let view = self.forward.view(at, results, self.tensors).map_err(|error| native(error.message()))?;
-                    self.views.push((at, view.ok_or_else(|| native("a node takes an output that is no view"))?));
-                }
-                let view = self.views.iter().find(|(made, _)| *made == at).ok_or_else(|| native("a view was not made"))?;
-                calls.wrap(view.1.as_ref()).map_err(Failed::Raised)
+                let results = match &self.outcome {
+                    Some(Ok(results)) => results,
+                    // The graph runs with the first node, and shows inputs before that.
+                    _ => &Results::new(),
+                };
+                let view = self.forward.view(at, results, self.tensors, &mut self.views);
+                calls.wrap(view.map_err(|error| native(error.message()))?).map_err(Failed::Raised)
             }
         }
     }

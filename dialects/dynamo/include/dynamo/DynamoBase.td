@@ -55,9 +55,11 @@ def Dynamo_Dialect : Dialect {
     // Of a graph function: what the user gets, of what it is a view, how often results were written, whether numbers are drawn.
     "::mlir::UnitAttr":$entry, "::mlir::ArrayAttr":$outputs, "::mlir::ArrayAttr":$bases,
     "::mlir::DenseI64ArrayAttr":$versions, "::mlir::UnitAttr":$random,
-    // Which outputs require a gradient, which were made with grad mode off, the function that computes gradients, and how many
-    // of the last outputs are kept for it.
-    "::mlir::DenseI64ArrayAttr":$differentiable, "::mlir::DenseI64ArrayAttr":$without_grad,
+    // Which outputs require a gradient, which are views that were made with grad mode off or that are one of several views of an
+    // operation, the function that computes gradients, and how many of the last outputs are kept for it.
+    "::mlir::DenseI64ArrayAttr":$differentiable, "::mlir::DenseI64ArrayAttr":$without_grad, "::mlir::DenseI64ArrayAttr":$one_of_several,
+    // For each output, the output that it is a view of where that is a view itself, or -1.
+    "::mlir::DenseI64ArrayAttr":$made_from,
     "::mlir::FlatSymbolRefAttr":$vjp, "::mlir::IntegerAttr":$saved,
     // How many of its operations that function computes again.
     "::mlir::IntegerAttr":$recomputed,
