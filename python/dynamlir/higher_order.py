@@ -120,15 +120,10 @@ class Gradients:
         if self._draws_again(state) and self._event is None:
             self._event = reasons.note("random-state", "its gradients are differentiated, and torch draws its numbers")
         executable = self._compiled(own) if foreign is None else None
-        if executable is not None:
-            arguments = [_argument(known, *described) for described in executable.arguments()]
-            gradients = _with_history(executable, arguments, executable(*arguments))
-            tensors = {number: tensor for number, tensor in known.items() if number is not None}
-            if self._whole:
-                self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own])
-        elif self._recording.has_random and not self._draws_again(state):
+        gradients = None if executable is None else self._computed(executable, known, wanted, own)
+        if gradients is None and self._recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
-        else:
+        if gradients is None:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
             if not self._whole:
@@ -142,6 +137,30 @@ class Gradients:
         if len(gradients) != len(wanted):
             raise RuntimeError(f"dynamlir: {len(gradients)} gradients of {len(wanted)} inputs")
         return [gradient if asked else None for gradient, asked in zip(gradients, wanted)]
+
+    def _computed(
+        self,
+        executable: Any,
+        known: dict[int | None, torch.Tensor],
+        wanted: list[bool],
+        own: tuple[int, ...],
+    ) -> list[torch.Tensor] | None:
+        """What the graph computes, with the histories of eager's gradients; None where these are not known, from then
+        on."""
+        arguments = [_argument(known, *described) for described in executable.arguments()]
+        gradients = _with_history(executable, arguments, executable(*arguments))
+        if not self._whole:
+            return gradients
+        tensors = {number: tensor for number, tensor in known.items() if number is not None}
+        try:
+            self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own])
+        except reached.Unknown as why:
+            with self._lock:
+                if self._event is None:
+                    self._event = reasons.note("autograd", f"what gradients are made of is not known: {why}")
+                self._executable = None
+            return None
+        return gradients
 
     def _at(self, values: tuple[int, ...]) -> Gradients:
         """The gradients for given sizes: a graph that computes them takes numbers."""

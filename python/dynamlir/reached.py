@@ -22,12 +22,16 @@ Reached = dict[int, bool]
 """Inputs and tangents by their numbers, and of each whether zeros come back, and not nothing."""
 
 
+class Unknown(Exception):
+    """Fakes refuse to say what the gradients lead to; carries why."""
+
+
 class Reaching:
     """What the gradients of a recording lead to, by what requires a gradient."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._found: dict[tuple[int, ...], list[Reached]] = {}
+        self._found: dict[tuple[int, ...], list[Reached] | str] = {}
         self._lock = threading.Lock()
 
     def complete(
@@ -38,7 +42,7 @@ class Reaching:
         orders: Sequence[Sequence[int]],
     ) -> None:
         """Give those gradients the history that they have in eager which have none. ``known`` are the inputs and
-        tangents, of which ``orders`` names the latter."""
+        tangents, of which ``orders`` names the latter. Raises `Unknown` where that cannot be told."""
         without = [at for at, gradient in enumerate(gradients) if wanted[at] and not gradient.requires_grad]
         requiring = tuple(sorted(number for number, tensor in known.items() if tensor.requires_grad))
         if not without or not requiring or self._recording.device not in (None, torch.device("cpu")):
@@ -47,22 +51,27 @@ class Reaching:
             found = self._found.get(requiring)
             if found is None:
                 found = self._found[requiring] = _find(self._recording, known, orders)
+        if isinstance(found, str):
+            raise Unknown(found)
         for at in without:
             if at < len(found) and found[at]:
                 numbers = list(found[at])
                 _Leads.apply([gradients[at]], [found[at][number] for number in numbers], *map(known.get, numbers))
 
 
-def _find(recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]) -> list[Reached]:
+def _find(
+    recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]
+) -> list[Reached] | str:
+    """What each gradient leads to; why that is not known, where fakes refuse to compute them."""
     try:
         with quiet_fakes(), fresh_fake_mode():
             fakes = {number: _fake(tensor) for number, tensor in known.items()}
             leaves = {number: fake for number, fake in fakes.items() if fake.requires_grad}
             gradients = replay.gradients(recording, fakes, orders)
             return [_leads_to(gradient, leaves) for gradient in gradients]
-    except Exception as error:  # what the fakes refuse is not known: as if there were nothing
+    except Exception as error:
         interruptions.pass_on(error)
-        return []
+        return f"{type(error).__name__}: {error}"
 
 
 def _fake(tensor: torch.Tensor) -> torch.Tensor:

@@ -48,6 +48,33 @@ def test_penalty_on_what_is_frozen(name: str, door: str) -> None:
     assert isinstance(found[0][1], Tensor) == isinstance(found[1][1], Tensor)
 
 
+def test_what_a_history_leads_to_is_not_known(monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
+    """Where fakes refuse to compute gradients, those of eager are taken, with the history that they have, and that is
+    counted once."""
+
+    def refuse(*_: Any) -> Any:
+        raise NotImplementedError("no fakes of this")
+
+    monkeypatch.setattr("dynamlir.reached._fake", refuse)
+    layer = torch.nn.Conv1d(2, 3, 3).requires_grad_(False)
+    compiled = dynamlir.compile(layer)
+    for _ in range(2):
+        x = torch.randn(1, 2, 6, requires_grad=True)
+        found = []
+        for f in (layer, compiled):
+            (g,) = torch.autograd.grad(f(x).square().sum(1).tanh()[0, 0] + f(x).sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(g.square().sum(), x)[0])
+        torch.testing.assert_close(found[1], found[0])
+        x = torch.ones(1, 2, 6, requires_grad=True)
+        (g,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        assert g.requires_grad
+        again = torch.autograd.grad(g.square().sum(), x, allow_unused=True)[0]
+        assert again is None or not again.any()
+    events = [event for event in dynamlir.fallbacks() if event.reason == "autograd"]
+    assert len(events) == 1
+    assert "no fakes of this" in events[0].message
+
+
 def of(backward: Callable[[Any, Tensor], Tensor], forward: Callable[[Tensor], Tensor] = torch.sign) -> Any:
     """A function that keeps what it is given."""
 
