@@ -59,9 +59,7 @@ class Reaching:
                 _Leads.apply([gradients[at]], [found[at][number] for number in numbers], *map(known.get, numbers))
 
 
-def _find(
-    recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]
-) -> list[Reached] | str:
+def _find(recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]) -> list[Reached] | str:
     """What each gradient leads to; why that is not known, where fakes refuse to compute them."""
     try:
         with quiet_fakes(), fresh_fake_mode():

@@ -222,3 +222,98 @@ def test_queries_that_are_no_numbers(keys: int, queries: int) -> None:
         # Where products overflow it is the first that decides, and which that is, is for the sum to say.
         for inputs in ((one, key, value), (query, bad, value), (endless, key, value)):
             torch.testing.assert_close(compiled(*inputs), every(*inputs), equal_nan=True)
+
+
+# -- products, norms and factorizations
+
+
+@pytest.mark.parametrize(
+    "values", [(2, 3, -1, 4, 5, 6), (INF, 3, 2, NAN, 5, -6), (0, 3, 2, 4, INF, 6), (0, 3, NAN, 0, 5, 6)]
+)
+def test_factors_of_products(values: tuple[float, ...]) -> None:
+    """Of a product without zeros eager divides by each factor, of others it multiplies what is on both sides."""
+    functions = [
+        torch.prod, lambda x: x.prod(0), lambda x: x.prod(-1, keepdim=True), lambda x: x.prod(dtype=torch.float64),
+        lambda x: x.prod(1, dtype=torch.float64),
+    ]  # fmt: skip
+    inputs = [leaf(torch.tensor(values).view(2, 3))]
+    agree(functions, inputs)
+    agree(functions, inputs, odd)
+
+
+@pytest.mark.parametrize("values", [(2, 3, -1, 4, 5, 6), (0, 3, 2, 4, 1, 6), (0, 3, 2, 0, 5, 6)])
+def test_factors_of_products_differentiated_again(values: tuple[float, ...]) -> None:
+    def twice(f: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        x = leaf(torch.tensor(values).view(2, 3))
+        (once,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        return once.detach(), torch.autograd.grad((once * torch.arange(6.0).view(2, 3)).sum(), x)[0]
+
+    for f in (torch.prod, lambda x: x.prod(1)):
+        dynamlir.reset()
+        torch.testing.assert_close(twice(dynamlir.compile(f)), twice(f))
+
+
+def test_products_of_nothing() -> None:
+    for shape, dim in itertools.product([(3, 0), (0, 3)], (0, 1)):
+        agree([torch.prod, lambda x, dim=dim: x.prod(dim)], [leaf(torch.zeros(shape))])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=["f32", "f64", "bf16"])
+def test_norms_of_single_numbers(dtype: torch.dtype) -> None:
+    """No power of it is taken: the square of 1e-30, or of 1e30, is none."""
+    orders = (2, 4, 3, 0.5, -2, 1, 0, INF, -INF)
+    functions = [lambda x, p=p: torch.linalg.vector_norm(x, p, 1) for p in orders]
+    functions += [lambda x, p=p: torch.dist(x[0], x[0].new_zeros(1), p) for p in orders[:5]]
+    x = torch.tensor([1e30, -1e-30, NAN, -INF, 0.0, -0.0], dtype=dtype).view(6, 1)
+
+    def every(x: Tensor) -> list[Tensor]:
+        return [f(x) for f in functions]
+
+    torch.testing.assert_close(dynamlir.compile(every)(x), every(x), rtol=0, atol=0, equal_nan=True)
+    assert not dynamlir.fallbacks()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_matrices_without_a_factorization(trained: bool) -> None:
+    """What does not converge is torch's own error, from gradients as well, and where it is for the same matrices."""
+    lost = torch.tensor([[INF, -0.5, 0.1], [0.5, INF, -0.3], [0.2, -0.1, -INF]])
+    zeros = torch.zeros(3, 3)
+    for f in (
+        torch.linalg.eigvalsh, torch.linalg.svdvals, torch.linalg.cond, torch.linalg.cholesky, torch.linalg.inv,
+        lambda x: torch.linalg.matrix_rank(x, hermitian=True), lambda x: torch.linalg.eigh(x)[0],
+        lambda x: torch.linalg.polar(x)[0], torch.linalg.det,
+    ):  # fmt: skip
+        dynamlir.reset()
+        for matrix in (lost, zeros):
+            found = []
+            for each in (f, dynamlir.compile(f)):
+                x = matrix.clone().requires_grad_(trained)
+                try:
+                    result = each(x)
+                    if result.requires_grad:
+                        result.sum().backward()
+                    found.append([result.detach(), x.grad])
+                except RuntimeError as error:
+                    found.append([type(error)])
+            assert len(found[0]) == len(found[1])
+            if len(found[0]) == 1:
+                assert found[0] == found[1]
+            else:
+                torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+def test_values_are_computed_without_vectors() -> None:
+    """As in eager, where no gradient is wanted: they take longer."""
+
+    class Values(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.linalg.eigvalsh(x, UPLO="U"), torch.linalg.svdvals(x)
+
+    matrix = torch.randn(4, 4)
+    with torch.no_grad():
+        program = dynamlir.export(Values(), matrix)
+        torch.testing.assert_close(program(matrix), Values()(matrix))
+    assert program.mlir.count("aten._linalg_eigh.default") == program.mlir.count("aten._linalg_svd.default") == 1
+    # The matrix of eigenvectors, and those on either side of the singular values, are empty.
+    assert '"U", false]' in program.mlir
+    assert program.mlir.count("!dynamo.tensor<0xf32") == 3

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import histories, scalars, warned
 from ..device import device_of
@@ -99,10 +100,27 @@ def _matrix_rank(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
     """Eager writes into the result."""
-    result = target(*args, **kwargs)
+    result = _values(recorder, target, args, kwargs)
     if isinstance(result, torch.Tensor):
         _set_version(result, 1)
     return result
+
+
+class _ValuesAlone(TorchDispatchMode):
+    """Factorizations without the vectors, where no gradient is taken of them."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = _WITH_VECTORS.get(function)
+        if name is not None and not (torch.is_grad_enabled() and args[0].requires_grad):
+            args, kwargs = args[:2], {**(kwargs or {}), name: False}
+        return function(*args, **(kwargs or {}))
+
+
+def _values(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Of fakes torch also computes the vectors, by another algorithm, which takes longer and succeeds for other
+    matrices."""
+    with _ValuesAlone():
+        return target(*args, **kwargs)
 
 
 def _quantile(
@@ -156,6 +174,9 @@ def _set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
+_WITH_VECTORS = {torch.ops.aten._linalg_eigh.default: "compute_v", torch.ops.aten._linalg_svd.default: "compute_uv"}
+"""The argument, the third of each, that says whether vectors are computed."""
+
 _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch._C._nn.one_hot, _one_hot),
     (torch.ops.aten.one_hot, _one_hot),
@@ -166,6 +187,9 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch.ops.aten.max_pool1d, _max_pool1d),
     (torch.ops.aten.max_pool1d.default, _max_pool1d),
     (torch.linalg.matrix_rank, _matrix_rank),
+    (torch.linalg.eigvalsh, _values),
+    (torch.linalg.svdvals, _values),
+    (torch.linalg.cond, _values),
     (torch._shape_as_tensor, _shape_as_tensor),
 ]
 # By name, which methods of tensors have as well.

@@ -22,7 +22,7 @@ from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback
 from ..recorder import OpRecorder
 from ..recording import NO_RESULT, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
-from . import custom, schema
+from . import custom, formulas, schema
 from .replaying import Operands, fake_like, freeze, split_arguments
 
 _BY_A_BIT = {
@@ -184,7 +184,12 @@ def record_vjp(
         tangents = [_tangent(recorder, faker, results[at], at).requires_grad_(again) for at in differentiable]
         leaves = [fake for fake in operands.fakes.values() if fake.requires_grad]
         outputs = [results[at] for at in differentiable]
-        gradients = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True, create_graph=again)
+        formula = formulas.find(overload)
+        if formula is None or len(leaves) != 1 or leaves[0].is_complex():
+            gradients = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True, create_graph=again)
+        else:
+            with torch.set_grad_enabled(again):
+                gradients = (formula(outputs[0], tangents[0], arguments),)
         recorder.note_histories()
     if recorder.failure is not None:
         raise recorder.failure

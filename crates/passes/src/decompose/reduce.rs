@@ -272,6 +272,8 @@ fn vector_norm(call: &Call, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Op
     if p < 0.0 || p.is_infinite() {
         is_of_some(call, x, dims).then_some(())?;
     }
+    // Of a single number eager takes no power and no root, in which it would be lost.
+    let is_one = count(x, dims)?.is(1);
     Some(if p == f64::INFINITY {
         e.reduce("max", e.abs(x), dims, keepdim)
     } else if p == f64::NEG_INFINITY {
@@ -279,7 +281,7 @@ fn vector_norm(call: &Call, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Op
     } else if p == 0.0 {
         let nonzero = e.ne(x, e.full_like(x, 0.0));
         e.sum(e.convert(nonzero, x.ty().element()), dims, keepdim)
-    } else if p == 1.0 {
+    } else if p == 1.0 || is_one {
         e.sum(e.abs(x), dims, keepdim)
     } else if p == 2.0 {
         e.sqrt(e.sum(e.mul(x, x), dims, keepdim))

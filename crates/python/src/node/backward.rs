@@ -220,6 +220,8 @@ fn raise(py: Python<'_>, error: RunError) -> PyErr {
         }
         RunError::Failed(failure) | RunError::AfterCommit(failure) => failure,
     };
+    // Such as a factorization of what has none.
+    let is_algebra = schema.as_deref().is_some_and(|schema| schema.contains("linalg"));
     let place = schema.map(|schema| format!("in {schema}{}", location.map_or(String::new(), |location| format!(" at {location}"))));
     match payload.and_then(|payload| payload.downcast::<PyErr>().ok()) {
         Some(error) => {
@@ -229,6 +231,15 @@ fn raise(py: Python<'_>, error: RunError) -> PyErr {
             }
             *error
         }
-        None => PyRuntimeError::new_err(place.map_or_else(|| message.clone(), |place| format!("{message} ({place})"))),
+        None => {
+            let text = place.map_or_else(|| message.clone(), |place| format!("{message} ({place})"));
+            is_algebra.then(|| algebra_error(py, &text)).and_then(Result::ok).unwrap_or_else(|| PyRuntimeError::new_err(text))
+        }
     }
+}
+
+/// The exception of torch's linear algebra: of an operator's error the text alone comes through.
+fn algebra_error(py: Python<'_>, text: &str) -> PyResult<PyErr> {
+    let class = py.import("torch.linalg")?.getattr("LinAlgError")?;
+    Ok(PyErr::from_value(class.call1((text,))?))
 }
