@@ -133,3 +133,25 @@ func.func @huge_within(%y: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 :
   %1 = dynamo.exp %y : tensor<?xf32, #dynamo.sizes<s0>>
   return %1 : tensor<?xf32, #dynamo.sizes<s0>>
 }
+
+// -----
+
+// Eager's formula leaves out what has no gradient. Zeros would do in its place, if it divided by nothing.
+
+func.func private @values_vjp(%x: tensor<4xf32>, %a: tensor<4xf32>, %b: tensor<4xf32>,
+                              %ta: tensor<4xf32> {dynamo.tangent = 0 : i64}, %tb: tensor<4xf32> {dynamo.tangent = 1 : i64})
+    -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) {
+  %0 = dynamo.aten "aten.div.Tensor"(%tb, %a) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {operand_strides = [array<i64: 1>, array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %1 = dynamo.add %ta, %0 : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>], dynamo.differentiable = array<i64: 0, 1>} {
+  // expected-error @+1 {{some results of aten.values.default may have a gradient where others have none}}
+  %0:2 = dynamo.aten "aten.values.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, vjp = @values_vjp, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>, array<i64: 1>]}
+    : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %0#0, %0#1 : tensor<4xf32>, tensor<4xf32>
+}

@@ -344,6 +344,14 @@ DOORS: dict[str, Callable[..., Any]] = {
 }
 
 
+def unwritten(text: str, seed: int, how: dict[str, Any]) -> Any:
+    """What a program gives if writes through ``.data`` reach nothing that is saved; None for one without such writes.
+    Eager does not see them, and takes what is there: its gradient is not that of what was computed. Which values are
+    saved by a piece before a graph break is a compiler's choice."""
+    other = re.sub(r"(\w+)\.data\.mul_\((.*)\)", r"\1 = \1 + (\2 - 1) * \1.detach()", text)
+    return None if other == text else use(made(other, seed), how)
+
+
 def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) -> str | None:
     """What differs for the program of a seed, in words; None if nothing does."""
     grammar = Grammar(seed, several)
@@ -354,6 +362,6 @@ def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) ->
     compiled = DOORS[door](made(text, seed))
     for call in range(CALLS):
         found = use(compiled, how)
-        if not alike(expected, found):
+        if not alike(expected, found) and not alike(unwritten(text, seed, how), found):
             return f"{text}{how}\ncall {call} through {door}\neager {expected}\nours  {found}"
     return None

@@ -445,3 +445,31 @@ def test_a_view_of_a_whole_result(door: Callable[..., Any]) -> None:
         return [gradients(result, inputs, retain_graph=True) for result in results]
 
     check(door, program, look)
+
+
+SEVERAL_RESULTS: dict[str, Program] = {
+    "eigh": lambda a: torch.linalg.eigh(a + a.mT),
+    "eigh used twice": lambda a: [part.sin() for part in torch.linalg.eigh(a + a.mT)],
+    "svd": lambda a: torch.linalg.svd(a),
+    "std_mean": lambda a: [part.sin() for part in torch.std_mean(a, 1)],
+    "var_mean": lambda a: torch.var_mean(a, 1),
+    "both in one loss": lambda a: [((a - (found := torch.std_mean(a, 1, keepdim=True))[1]) / (found[0] + 1)).sum()],
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_RESULTS)
+@pytest.mark.parametrize(
+    "matrix", [torch.eye(3), torch.ones(3, 3), torch.arange(9.0).view(3, 3).cos()], ids=["eye", "ones", "any"]
+)
+def test_a_result_without_a_gradient_gives_none_of_it(name: str, matrix: Tensor, door: Callable[..., Any]) -> None:
+    """Of equal eigenvalues the formula divides by zero what comes from vectors: zeros are not nothing."""
+    function = SEVERAL_RESULTS[name]
+    compiled = door(function)
+    for at in range(len(function(matrix))):
+        found = []
+        for each in (function, compiled):
+            a = matrix.clone().requires_grad_()
+            result = each(a)[at]
+            found.append(torch.autograd.grad(result.sum(), a)[0] if result.requires_grad else None)
+        if found[0] is not None:
+            torch.testing.assert_close(found[1], found[0], equal_nan=True)

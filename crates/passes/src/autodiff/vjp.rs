@@ -17,6 +17,7 @@ use dynamlir_dialect::{
     ops::{self, AtenOp},
     pass::{PassError, PassResult},
 };
+use dynamlir_reasons::AUTOGRAD;
 
 /// Adds the gradients of the operands of a call by the function that it names.
 pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResult {
@@ -50,6 +51,10 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
     if !reached {
         return Ok(());
     }
+    if walk.may_be_partial(op) && call.schema().starts_with("aten.") && body.ops().into_iter().any(may_be_infinite) {
+        let message = format!("some results of {} may have a gradient where others have none", call.schema());
+        return Err(PassError::refusal(op, AUTOGRAD, message));
+    }
     copy(body, exit, emit, &mut values);
     for (index, gradient) in exit.operands().into_iter().enumerate() {
         let operand = ops::GRADIENT.of_result(function, index).and_then(|operand| usize::try_from(operand).ok());
@@ -62,6 +67,27 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
         walk.add(operand, gradient);
     }
     Ok(())
+}
+
+/// Returns true for an operation whose results may be infinite for finite operands. Eager's formulas leave out the gradients that are not
+/// there; here they are zeros, and zero times infinity is not a number.
+fn may_be_infinite(op: Op) -> bool {
+    const NAMES: [&str; 12] = [
+        "div",
+        "reciprocal",
+        "rsqrt",
+        "pow",
+        "log",
+        "tan",
+        "inverse",
+        "linalg_inv_ex",
+        "linalg_solve_ex",
+        "linalg_solve_triangular",
+        "linalg_lu_solve",
+        "cholesky_inverse",
+    ];
+    let schema = AtenOp::cast(op).map(AtenOp::schema).unwrap_or_default();
+    schema.strip_prefix("aten.").and_then(|rest| rest.split('.').next()).is_some_and(|name| NAMES.contains(&name))
 }
 
 fn copy(body: Block, exit: Op, emit: Aten, values: &mut HashMap<Value, Value>) {

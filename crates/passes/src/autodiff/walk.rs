@@ -107,6 +107,13 @@ impl<'s> Walk<'s> {
         self.known.get(&value).map(|sum| sum.value)
     }
 
+    /// Returns true for an operation of several results of which some may have a gradient in a walk in which others have none.
+    pub fn may_be_partial(&self, op: Op) -> bool {
+        let reached: Vec<&BTreeSet<usize>> =
+            op.results().iter().filter_map(|result| self.known.get(result)).map(|sum| &sum.reached).collect();
+        !self.as_one_node && reached.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
     /// One more gradient of a value: what it is good for is added up.
     pub fn add(&mut self, value: Value, gradient: Value) {
         if !self.needs(value) {
