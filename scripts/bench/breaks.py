@@ -120,6 +120,32 @@ def deep(x: torch.Tensor) -> torch.Tensor:
     return middle(x + 1) - 2
 
 
+class Layer(torch.nn.Module):
+    """One that is told from others by what it holds."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * self.number
+        act()
+        return y + 1
+
+
+class Layers(torch.nn.Module):
+    """Many of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(map(Layer, range(12)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 class Talks(torch.nn.Module):
     """A module that Python has to run a part of."""
 
@@ -132,13 +158,20 @@ class Talks(torch.nn.Module):
 MODEL = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh(), Talks(), torch.nn.ReLU())
 
 
+LAYERS = Layers()
+
+
 def nested(x: torch.Tensor) -> torch.Tensor:
     return MODEL(x)
 
 
+def layers(x: torch.Tensor) -> torch.Tensor:
+    return LAYERS(x)
+
+
 PROGRAMS = [
     *(no_break, one_break, two_breaks, four_breaks, toy_example),
-    *(loop, item, caught, written, deep, nested),
+    *(loop, item, caught, written, deep, nested, layers),
 ]
 
 

@@ -125,7 +125,13 @@ impl<'py> Capture<'py> {
         match self.source_of(object) {
             Some(source) => {
                 self.pin_type(object, source)?;
-                self.wrap(value, self.guards.source(Source::GetAttr(source, name.into())))
+                let part = match name {
+                    // Where methods keep them: a walk to there can be remembered.
+                    "__func__" if kind::is_method(object) => Source::MethodFunction(source),
+                    "__self__" if kind::is_method(object) => Source::MethodSelf(source),
+                    _ => Source::GetAttr(source, name.into()),
+                };
+                self.wrap(value, self.guards.source(part))
             }
             None => self.wrap_untracked(value),
         }

@@ -128,12 +128,23 @@ pub struct Entry {
     pub replay: Option<Box<dyn Replay>>,
     /// Whether a later entry takes all calls that this one does: then it is there to be faster, and does not count.
     covered: AtomicBool,
+    /// The place of the entry that fitted after this one the last time.
+    next: AtomicUsize,
 }
 
 impl Entry {
     /// An entry.
     pub fn new(key: u64, kind: Kind, guards: GuardSet, run: Run) -> Self {
-        Self { key, kind, guards, run, written: OnceLock::new(), replay: None, covered: AtomicBool::new(false) }
+        Self {
+            key,
+            kind,
+            guards,
+            run,
+            written: OnceLock::new(),
+            replay: None,
+            covered: AtomicBool::new(false),
+            next: AtomicUsize::new(usize::MAX),
+        }
     }
 
     /// The same, with what audits need.
@@ -154,7 +165,7 @@ type Entries = Arc<Vec<Arc<Entry>>>;
 #[derive(Default)]
 pub struct Cache {
     entries: Mutex<Entries>,
-    /// The entry that fitted last, which is asked first.
+    /// The entry that fitted last.
     recent: AtomicUsize,
     /// What is known of floats, by the keys of the entries.
     floats: Mutex<HashMap<u64, Arc<Floats>>>,
@@ -291,12 +302,15 @@ impl Cache {
         self.floats.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
     }
 
-    /// The order in which to ask entries: the one that fitted last, then the others from the first.
+    /// The order in which to ask entries: the one that came after the last one when that had fitted before, as in a loop over layers, the
+    /// last one itself, then the others from the first.
     #[inline]
-    pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let recent = self.recent.load(Ordering::Relaxed);
-        let first = (recent < count).then_some(recent);
-        first.into_iter().chain((0..count).filter(move |&at| Some(at) != first))
+    pub(crate) fn order(&self, entries: &[Arc<Entry>]) -> impl Iterator<Item = usize> + use<> {
+        let count = entries.len();
+        let recent = Some(self.recent.load(Ordering::Relaxed)).filter(|&at| at < count);
+        let next = recent.map(|at| entries[at].next.load(Ordering::Relaxed)).filter(|&at| at < count);
+        let last = recent.filter(|_| next != recent);
+        next.into_iter().chain(last).chain((0..count).filter(move |&at| Some(at) != recent && Some(at) != next))
     }
 
     /// The cache of the code's frames that stand as these do.
@@ -326,10 +340,16 @@ impl Cache {
         drop(former);
     }
 
-    /// Remembers which entry fitted.
+    /// Remembers which of the entries fitted.
     #[inline]
-    pub(crate) fn hit(&self, at: usize) {
-        if self.recent.load(Ordering::Relaxed) != at {
+    pub(crate) fn hit(&self, entries: &[Arc<Entry>], at: usize) {
+        let recent = self.recent.load(Ordering::Relaxed);
+        if let Some(before) = entries.get(recent)
+            && before.next.load(Ordering::Relaxed) != at
+        {
+            before.next.store(at, Ordering::Relaxed);
+        }
+        if recent != at {
             self.recent.store(at, Ordering::Relaxed);
         }
     }

@@ -305,7 +305,7 @@ impl Callable {
         let mut inputs = Inputs::default();
         let key = self.key();
         let entries = cache.entries();
-        for at in cache.order(entries.len()) {
+        for at in cache.order(&entries) {
             let entry = &entries[at];
             if entry.key != key {
                 continue;
@@ -315,7 +315,7 @@ impl Callable {
                     if settings::audits() && !is_new && !self.stands(cache, entry, roots, from, &mut inputs)? {
                         continue;
                     }
-                    cache.hit(at);
+                    cache.hit(&entries, at);
                     return self.run(roots.function.py(), entry, &inputs);
                 }
                 Checked::Fail => {}

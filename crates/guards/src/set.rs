@@ -1,6 +1,9 @@
 //! The finished guard set.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use dynamlir_cpython_abi::{Abi, abi};
 use dynamlir_torch_abi::State as TorchState;
@@ -87,6 +90,9 @@ pub struct GuardSet {
     pub(crate) handled: Option<bool>,
     /// What is remembered of checks that passed.
     memos: Mutex<Memos>,
+    /// The place among the tree's locals of the one that did not hold when a check failed the last time. It is asked first: what one layer
+    /// is told from others by is told fast.
+    telling: AtomicUsize,
     /// For people to read.
     pub(crate) texts: Arc<Texts>,
     inputs: usize,
@@ -110,6 +116,7 @@ impl GuardSet {
         let words = registered.texts().map(str::to_owned).collect();
         Ok(Self {
             memos: Mutex::new(Memos::new(tree.segments)),
+            telling: AtomicUsize::new(0),
             inputs: state.collected.len(),
             registered,
             relations,
@@ -206,8 +213,12 @@ impl GuardSet {
         // Taken by another thread, or by this one further up the stack: then nothing is remembered this time.
         let mut kept = if self.tree.remembers() { self.memos.try_lock().ok() } else { None };
         let mut run = Run::new(self, roots.function.py(), kept.as_deref_mut(), inputs);
-        for &(slot, node) in &self.tree.locals {
+        let telling = self.telling.load(Ordering::Relaxed);
+        let locals = self.tree.locals.iter().enumerate();
+        let others = locals.clone().filter(|(at, _)| *at != telling);
+        for (at, &(slot, node)) in locals.skip(telling).take(1).chain(others) {
             if !run.root(node, roots.locals.get(slot).copied().flatten())? {
+                self.telling.store(at, Ordering::Relaxed);
                 return Ok(false);
             }
         }
