@@ -124,6 +124,8 @@ pub enum Special {
     Reading(&'static str, &'static str),
     /// `dynamlir.capture.gradients.reached`
     Reached,
+    /// A function that sets the hooks for saved tensors
+    SavedTensorsHooks,
     /// `ContextVar.get`
     ContextVarGet,
     /// `ContextVar.set`

@@ -4,6 +4,7 @@
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
+    call::PyCallArgs,
     prelude::*,
     types::{PyBool, PyDict, PyList, PyTuple},
 };
@@ -16,6 +17,9 @@ use crate::{
 
 /// What torch calls when a leaf has got a gradient, by the attributes that hold it.
 const HOOKS: &[&str] = &["_backward_hooks", "_post_accumulate_grad_hooks"];
+
+/// Which functions of the program are told of what autograd saves.
+const SAVED_HOOKS: &str = "dynamlir.capture.saved_hooks";
 
 impl<'py> Capture<'py> {
     /// The leaves whose gradients `backward` of these outputs gives: tensors that existed before the frame.
@@ -49,8 +53,22 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(found))
     }
 
+    /// Before an operation within the frame, on these `objects`: what autograd knows of them, and whom it tells, that the graph does not show.
+    pub(crate) fn guard_gradients(
+        &self,
+        operation: &str,
+        objects: &[Bound<'py, PyAny>],
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> Outcome<()> {
+        if operation == "torch.autograd.grad" {
+            self.guard_histories(args, kwargs)?;
+        }
+        self.refuse_hooks_of_the_frame(objects, kwargs)
+    }
+
     /// Before `torch.autograd.grad` within the frame: what the arguments that it is about bring along is not seen in the graph.
-    pub(crate) fn guard_histories(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> Outcome<()> {
+    fn guard_histories(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> Outcome<()> {
         let asked = self.ask("asked", (args, kwargs));
         let (inputs, reached): (Bound<'py, PyList>, Bound<'py, PyAny>) = asked.map_err(|error| self.refused_by_torch(error))?.extract()?;
         let inputs: Vec<_> = inputs.iter().filter_map(|input| self.real_of(&input)).collect();
@@ -76,10 +94,42 @@ impl<'py> Capture<'py> {
 
     /// Guards that nobody is told of what autograd saves.
     fn without_saved_tensors_hooks(&self) -> Outcome<()> {
-        let hooks = dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")?;
+        let hooks = self.saved_tensors_hooks()?;
         let also_while_tracing = Tracked::new(PyBool::new(self.py, true).to_owned().into_any());
         self.ask_again(&hooks, &[also_while_tracing], &Vec::new())?;
         Ok(())
+    }
+
+    /// Torch's function that tells which hooks are set.
+    fn saved_tensors_hooks(&self) -> PyResult<Bound<'py, PyAny>> {
+        dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")
+    }
+
+    /// The frame sets hooks for saved tensors: Python does that, and the hooks are noted as set by a frame.
+    pub(crate) fn sets_saved_tensors_hooks(&self, function: &Tracked<'py>, pack: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        self.saved_hooks("note", (&pack.object,))?;
+        self.stop_at_unknown(&function.object)
+    }
+
+    /// Ends the capture at an operation of which autograd saves something, and tells hooks of it that the frame has set: what they do comes
+    /// before the rest of the frame, which the graph would run ahead of it. Hooks that were set around the frame are called with its graph.
+    fn refuse_hooks_of_the_frame(&self, objects: &[Bound<'py, PyAny>], kwargs: &Bound<'py, PyDict>) -> Outcome<()> {
+        if !self.progress.is_resumed() || !self.saved_hooks("saves", (objects.to_vec(), kwargs))?.is_truthy()? {
+            return Ok(());
+        }
+        if self.saved_tensors_hooks()?.call1((true,))?.is_none() {
+            return self.without_saved_tensors_hooks();
+        }
+        let asked = dynamlir_cpython_abi::import(self.py, SAVED_HOOKS)?.getattr("are_of_a_frame")?;
+        if self.ask_again(&asked, &[], &Vec::new())?.object.is_truthy()? {
+            return self.break_graph(reason::AUTOGRAD, "an operation that calls hooks for saved tensors, which the function has set");
+        }
+        Ok(())
+    }
+
+    /// Calls a function of `dynamlir.capture.saved_hooks`.
+    fn saved_hooks<A: PyCallArgs<'py>>(&self, name: &str, args: A) -> PyResult<Bound<'py, PyAny>> {
+        dynamlir_interpreter::suspended(|| dynamlir_cpython_abi::import(self.py, SAVED_HOOKS)?.call_method1(name, args))
     }
 
     /// Ends the capture within a transform of `torch.func`, torch's or ours, where torch refuses this.

@@ -158,6 +158,7 @@ impl<'py> Capture<'py> {
                 self.call(&Tracked::new(instead), args, kwargs)
             }
             (Special::Region(name), _) => self.region(&callable.object, name, args, kwargs),
+            (Special::SavedTensorsHooks, [pack, _]) => self.sets_saved_tensors_hooks(callable, pack),
             (Special::Loads, []) => {
                 self.outside(|| callable.object.call0())?;
                 Ok(Tracked::new(py.None().into_bound(py)))

@@ -306,9 +306,7 @@ impl<'py> Capture<'py> {
             keywords.set_item(name, object)?;
         }
         let given = PyTuple::new(py, &objects[usize::from(form == Form::Method)..])?;
-        if form == Form::Function && target.qualified == "torch.autograd.grad" {
-            self.guard_histories(&given, &keywords)?;
-        }
+        self.guard_gradients(&target.qualified, &objects, &given, &keywords)?;
         let location = self.location();
         let place = PyList::new(py, location.iter().cloned())?;
         let (ops, told) = (self.op_count(), self.unbacked_count());

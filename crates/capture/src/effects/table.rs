@@ -151,6 +151,7 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("dynamlir.capture.transforms", "begin", Special::Level(true)),
     ("dynamlir.capture.transforms", "end", Special::Level(false)),
     ("torch._functorch.predispatch", "lazy_load_decompositions", Special::Loads),
+    ("torch._C._autograd", "_push_saved_tensors_default_hooks", Special::SavedTensorsHooks),
     ("torch._higher_order_ops.cond", "cond", Special::Region("cond")),
     ("torch._higher_order_ops.while_loop", "while_loop", Special::Region("while_loop")),
     ("torch.autograd", "backward", Special::Gradients("backward")),
