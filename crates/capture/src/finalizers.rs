@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use dynamlir_cpython_abi::object::references;
-use dynamlir_guards::{Facet, Guard, SourceId, is_bookkeeping, is_watched};
+use dynamlir_guards::{Facet, Guard, Source, SourceId, is_bookkeeping, is_watched};
 use dynamlir_interpreter::Activation;
 use pyo3::{
     intern,
@@ -75,25 +75,54 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Such a variable is assigned anew or deleted: Python itself does so where the death of what it holds may be noticed.
+    /// Such a variable, or one that was given what such a frame's stack held, is assigned anew or deleted: Python itself does so where the death of what it holds may be noticed.
     pub(crate) fn lets_go(&self, frame: &Activation<'py>, slot: usize) -> Outcome<()> {
-        if self.progress.standing.borrow().is_empty() {
+        if !self.progress.is_resumed() {
             return Ok(());
         }
         let place = Rc::as_ptr(frame.place()) as usize;
-        let Some(held) = self.progress.standing.borrow_mut().remove(&(place, slot)) else { return Ok(()) };
+        let standing = self.progress.standing.borrow_mut().remove(&(place, slot));
+        let Some(held) = (if standing.is_some() { standing } else { self.held_on_stack(frame, slot)? }) else { return Ok(()) };
         let object = held.object.bind(self.py);
         if held.watched {
             let message = format!("lets go of a {}, and somebody notices when it, or what it holds, is gone", type_name(object));
             return self.break_graph(reason::SIDE_EFFECT, message);
         }
+        let is_plain = self.is_plain(object);
+        self.progress.let_go.set(self.progress.let_go.get() || !is_plain);
         // Another call may hold something else there, or what it holds may be noticed by then.
-        if object.is_none() || self.torch.is_primitive(object) || self.torch.is_tensor(object) {
+        if is_plain || self.torch.is_tensor(object) {
             return self.pin_type(object, held.source);
         }
         self.guards.demand(held.source, Facet::Unwatched);
         self.guards.add(held.source, Guard::Unwatched);
         Ok(())
+    }
+
+    /// What a variable holds that was on the stack of a frame that goes on, or in a tuple or list there, as what a call gives is.
+    fn held_on_stack(&self, frame: &Activation<'py>, slot: usize) -> Outcome<Option<Held>> {
+        let Some(object) = frame.local(slot).object else { return Ok(None) };
+        let (object, source) = match self.real_of(&object) {
+            Some(found) => found,
+            None => match self.source_of(&object) {
+                Some(source) => (object, source),
+                None => return Ok(None),
+            },
+        };
+        let mut root = source;
+        while let Source::Index(of, _) = self.guards.get(root) {
+            root = of;
+        }
+        if !self.progress.stacked.borrow().contains(&root) {
+            return Ok(None);
+        }
+        let watched = self.death_is_noticed(&object)?;
+        Ok(Some(Held { object: object.unbind(), source, watched }))
+    }
+
+    /// Returns true if an object holds nothing that anybody could notice.
+    fn is_plain(&self, object: &Bound<'py, PyAny>) -> bool {
+        object.is_none() || self.torch.is_primitive(object)
     }
 
     /// Returns true if the death of an object, or of what it alone holds as an attribute or as an item of a builtin container, may be
@@ -121,7 +150,7 @@ impl<'py> Capture<'py> {
                         left.push((item?, isize::MAX));
                     }
                 }
-                () if self.torch.is_module(&object) || self.torch.is_tensor(&object) => {}
+                () if self.torch.is_module(&object) => {}
                 () => {
                     let values: Vec<_> = instance_dict(&object).into_iter().flat_map(|dict| dict.values()).collect();
                     left.extend(values.into_iter().map(|value| (value, 2)));

@@ -3,12 +3,19 @@
 use dynamlir_guards::Source;
 use pyo3::prelude::*;
 
-use crate::state::{Capture, Outcome, Tracked};
+use crate::{
+    graph_break::reason,
+    state::{Capture, Outcome, Tracked},
+};
 
 impl<'py> Capture<'py> {
-    /// `reference()` of a `weakref.ref`.
+    /// `reference()` of a `weakref.ref`. What a variable of a frame that goes on has let go of still lives in Python's frame.
     pub(crate) fn referent(&self, reference: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let value = reference.object.call0()?;
+        if self.progress.let_go.get() && !value.is_none() {
+            return self
+                .break_graph(reason::SIDE_EFFECT, "asks whether something lives, after a variable has let go of what may have held it");
+        }
         let Some(source) = self.source(reference) else { return self.wrap_untracked(value) };
         self.pin_type(&reference.object, source)?;
         let at = self.guards.source(Source::Referent(source));

@@ -146,6 +146,9 @@ impl<'py> Capture<'py> {
                 return self.break_graph(reason::UNGUARDABLE, "a variable that is not a number");
             }
             let source = self.guards.local(around + slot, &name(slot));
+            if slot >= count {
+                self.progress.stacked.borrow_mut().insert(source);
+            }
             if slot.checked_sub(count).is_some_and(|place| standing.made.contains(&place)) {
                 self.progress.loops.borrow_mut().insert(object.as_ptr() as usize);
             }

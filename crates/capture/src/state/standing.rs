@@ -144,6 +144,10 @@ pub struct Progress {
     pub(crate) opaque: Cell<bool>,
     /// What variables of frames that go on have held since, by the frame's place and the slot.
     pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
+    /// What was on the stacks of these frames.
+    pub(crate) stacked: RefCell<FxHashSet<SourceId>>,
+    /// Whether one of them has let go of what may hold more than is looked into, as a tensor may through its history.
+    pub(crate) let_go: Cell<bool>,
     /// The classes of `torch.autograd.Function` whose backward is being recorded, by address, the outermost first.
     pub(crate) differentiated: RefCell<Vec<usize>>,
     /// The answers to code that asks whether it is compiled.
