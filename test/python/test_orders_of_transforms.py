@@ -144,12 +144,22 @@ def test_what_is_refused(name: str, quiet: None) -> None:
         assert str(found.value) == str(expected.value)
 
 
-def test_hooks_for_saved_tensors_are_refused(quiet: None) -> None:
-    compiled = dynamlir.compile(lambda x: grad(energy)(x))
-    torch.testing.assert_close(compiled(X), grad(energy)(X))
+@pytest.mark.parametrize("within", [lambda f: f, torch.func.jacfwd, torch.vmap], ids=("grad", "jacfwd", "vmap"))
+def test_hooks_for_saved_tensors_are_refused(within: Callable[..., Any], quiet: None) -> None:
+    def function(x: Tensor) -> Any:
+        return within(grad(lambda x: energy(x).sum()))(x)
+
+    def with_hooks(x: Tensor) -> Any:
+        with torch.autograd.graph.save_on_cpu():
+            return function(x)
+
+    compiled = dynamlir.compile(function)
+    torch.testing.assert_close(compiled(X), function(X))
     with torch.autograd.graph.save_on_cpu(), pytest.raises(RuntimeError, match="saved tensor hooks"):
         compiled(X)
-    torch.testing.assert_close(compiled(X), grad(energy)(X))
+    torch.testing.assert_close(compiled(X), function(X))
+    with pytest.raises(RuntimeError, match="saved tensor hooks"):
+        dynamlir.compile(with_hooks)(X)
 
 
 ALLOWED: dict[str, Callable[[Tensor], Any]] = {

@@ -141,7 +141,12 @@ def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> 
 
 _grad_and_value_of_torch = inspect.unwrap(eager_transforms.grad_and_value_impl)
 _vjp_of_torch = inspect.unwrap(eager_transforms._vjp_with_argnums)
-"""Without the context in which saved tensors must not have hooks: while capturing there are none."""
+"""Without the context in which saved tensors must not have hooks: see `ask_for_hooks`."""
+
+
+def ask_for_hooks() -> None:
+    """Ends the capture where hooks for saved tensors are set, so that torch itself refuses them."""
+    torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
 def grad_and_value_impl(
@@ -149,6 +154,7 @@ def grad_and_value_impl(
 ) -> tuple[Any, Any]:
     """Beneath `torch.func.grad` and `torch.func.grad_and_value`."""
     if torch._C._are_functorch_transforms_active():
+        ask_for_hooks()
         return _grad_and_value_of_torch(func, argnums, has_aux, args, kwargs)
     begin()
     try:
@@ -188,6 +194,7 @@ def _grad_and_value(
 def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
     """Beneath `torch.func.vjp`."""
     if torch._C._are_functorch_transforms_active():
+        ask_for_hooks()
         return _vjp_of_torch(func, *primals, argnums=argnums, has_aux=has_aux)
     begin()
     try:

@@ -261,6 +261,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
                 "torch",
                 &["get_autocast_dtype", "get_num_threads", "get_num_interop_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"],
             ),
+            ("torch._C._autograd", &["_top_saved_tensors_default_hooks"]),
             ("threading", &["get_ident", "get_native_id"]),
             ("_thread", &["get_ident", "get_native_id"]),
             ("sys", &["getrecursionlimit", "getswitchinterval", "get_int_max_str_digits"]),
