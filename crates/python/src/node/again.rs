@@ -16,13 +16,15 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PyString, PyTuple},
 };
-use smallvec::SmallVec;
 
-use super::Run;
+use super::{
+    Run,
+    lent::{self, Held, Lent},
+};
 use crate::torch::{self, Calls, untraced};
 
-/// What a node has beside torch's own attributes: the inputs of the graph that are lent to it, copies of those that the graph has
-/// written, and what it takes from other nodes; then their versions.
+/// What a node has beside torch's own attributes: the inputs of the graph that are [`Lent`] to it, copies of those that the graph has
+/// written, and what it takes from other nodes and does not save.
 const LENT: &str = "_lent";
 
 /// And the state of torch's generator before the call, where its numbers are drawn again.
@@ -84,37 +86,38 @@ impl Again {
 
     /// Lends the inputs of a call to a node.
     pub(super) fn lend<'py>(&self, ctx: &Bound<'py, PyAny>, node: &Derived, run: &Run<'_, 'py>) -> PyResult<()> {
-        if lends(node) == 0 || self.function.get().is_none() {
+        if lent::count(node) == 0 || self.function.get().is_none() {
             return Ok(());
         }
         let py = ctx.py();
-        let mut held: SmallVec<[Bound<'_, PyAny>; 32]> = SmallVec::with_capacity(2 * lends(node));
-        held.extend(node.lent().iter().filter_map(|at| (run.input)(*at)));
-        held.extend(node.lost().iter().filter_map(|at| run.copies.iter().find(|(known, _)| known == at).map(|(_, copy)| copy.clone())));
         let calls = Calls { py, abi: super::abi(py)? };
-        for input in node.inputs() {
-            match *input {
-                NodeInput::Input(_) => {}
-                NodeInput::Result(at) => held.extend(run.made.get(at).cloned().flatten()),
-                NodeInput::Output(at) => {
-                    if let Some((_, view)) = run.views.iter().find(|(made, _)| *made == at) {
-                        held.push(calls.wrap(view.as_ref())?);
-                    }
-                }
-            }
+        let mut held = Vec::with_capacity(lent::count(node));
+        let mut hold = |tensor: Option<Bound<'py, PyAny>>| PyResult::Ok(held.extend(tensor.map(|it| Held::new(&calls, it)).transpose()?));
+        node.lent().iter().try_for_each(|at| hold((run.input)(*at)))?;
+        node.lost().iter().try_for_each(|at| hold(run.copies.iter().find(|(known, _)| known == at).map(|(_, copy)| copy.clone())))?;
+        for input in lent::taken(node) {
+            hold(match input {
+                NodeInput::Input(_) => None,
+                NodeInput::Result(at) => run.made.get(at).cloned().flatten(),
+                NodeInput::Output(at) => match run.views.iter().find(|(made, _)| *made == at) {
+                    Some((_, view)) => Some(calls.wrap(view.as_ref())?),
+                    None => None,
+                },
+            })?;
         }
-        for at in 0..held.len() {
-            // A tensor of inference mode has no version, and nobody writes to it.
-            held.push(held[at].getattr(intern!(py, "_version")).unwrap_or_else(|_| py.None().into_bound(py)));
-        }
-        ctx.setattr(intern!(py, LENT), PyTuple::new(py, held)?)
+        ctx.setattr(intern!(py, LENT), Bound::new(py, Lent::new(held))?)
     }
 
     /// Lets go of them once gradients are computed, unless the graph is kept.
     pub fn give_back(&self, ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<()> {
-        let Some(keeps) = self.keeps.as_ref().filter(|_| lends(node) > 0 && self.function.get().is_some()) else { return Ok(()) };
+        let Some(keeps) = self.keeps.as_ref().filter(|_| lent::count(node) > 0 && self.function.get().is_some()) else { return Ok(()) };
         let py = ctx.py();
-        if keeps.bind(py).call0()?.is_truthy()? { Ok(()) } else { ctx.setattr(intern!(py, LENT), py.None()) }
+        if !keeps.bind(py).call0()?.is_truthy()?
+            && let Some(lent) = ctx.getattr_opt(intern!(py, LENT))?
+        {
+            lent.cast::<Lent>()?.get().give_back();
+        }
+        Ok(())
     }
 
     /// Computes the gradients of a node's inputs so that they have a history; a refusal where the node alone can compute them.
@@ -155,11 +158,6 @@ impl Again {
 /// Why gradients cannot be differentiated, and what they are made of.
 pub type Refusal<'py> = (Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>);
 
-/// How many values a node holds for the time when its gradients are differentiated.
-fn lends(node: &Derived) -> usize {
-    node.lent().len() + node.lost().len() + node.inputs().iter().filter(|input| !matches!(input, NodeInput::Input(_))).count()
-}
-
 /// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew; what the
 /// node takes from others, in the order of its inputs; and the values of symbols.
 type Known<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyAny>>, Vec<i64>);
@@ -174,7 +172,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     };
     let sizes = sizes(node, &kept, tangents)?;
     if !node.saved().is_empty() {
-        for (at, (saved, object)) in node.saved().iter().zip(kept).enumerate() {
+        for (at, (saved, object)) in node.saved().iter().zip(&kept).enumerate() {
             if node.keys() == Some(at) {
                 found.set_item(py.None(), object)?;
             } else if let Saved::Arg(input) = saved {
@@ -182,38 +180,24 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
             }
         }
     }
-    let lent: SmallVec<[usize; 16]> = node.lent().iter().chain(node.lost()).copied().collect();
-    let count = lends(node);
-    if count == 0 {
-        return Ok((found, Vec::new(), sizes));
+    let of_graph: Vec<usize> = node.lent().iter().chain(node.lost()).copied().collect();
+    let mut held = Vec::new();
+    if lent::count(node) > 0 {
+        let calls = Calls { py, abi: super::abi(py)? };
+        let lent = ctx.getattr(intern!(py, LENT))?.cast_into::<Lent>()?;
+        held = lent.get().tensors(&calls, |at| of_graph.get(at).map_or_else(|| "a result".to_owned(), |input| format!("input {input}")))?;
     }
-    let held = ctx.getattr_opt(intern!(py, LENT))?.filter(|held| !held.is_none());
-    let freed = || {
-        PyRuntimeError::new_err(
-            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). \
-             Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if \
-             you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
-        )
-    };
-    let held = held.ok_or_else(freed)?.cast_into::<PyTuple>()?;
-    let mut taken = Vec::new();
-    for at in 0..count {
-        let (tensor, version) = (held.get_item(at)?, held.get_item(count + at)?);
-        if !version.is_none() && !tensor.getattr(intern!(py, "_version"))?.eq(&version)? {
-            return Err(PyRuntimeError::new_err(format!(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: {} of a compiled graph, a \
-                 tensor of shape {}, is at version {}; expected version {version} instead. The graph computes its \
-                 gradients anew from its inputs, to differentiate them.",
-                lent.get(at).map_or_else(|| "a result".to_owned(), |input| format!("input {input}")),
-                tensor.getattr(intern!(py, "shape"))?,
-                tensor.getattr(intern!(py, "_version"))?,
-            )));
-        }
-        match lent.get(at) {
-            Some(input) => found.set_item(input, tensor)?,
-            None => taken.push(tensor),
-        }
+    let mut held = held.into_iter();
+    for (input, tensor) in of_graph.iter().zip(held.by_ref()) {
+        found.set_item(input, tensor)?;
     }
+    let of_others = node.inputs().iter().filter(|input| !matches!(input, NodeInput::Input(_)));
+    let taken = of_others.map(|input| match lent::saved(node, *input) {
+        Some(at) => kept.get_item(at).ok(),
+        None => held.next(),
+    });
+    let missing = || PyRuntimeError::new_err("what a node takes from another is missing");
+    let taken = taken.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
     Ok((found, taken, sizes))
 }
 

@@ -11,6 +11,7 @@
 mod again;
 mod backward;
 mod forward;
+mod lent;
 
 use std::{
     ffi::c_void,
@@ -136,12 +137,13 @@ impl Node {
             copies: Vec::new(),
             state: None,
         };
+        let call = Bound::new(py, Call { run: AtomicPtr::new(ptr::null_mut()) }).map_err(Failed::Raised)?;
         for (class, node) in self.classes.iter().zip(self.training.nodes()) {
             let mut arguments: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(node.inputs().len() + 1);
             for place in node.placed() {
                 arguments.push(run.taken(calls, node.inputs()[*place])?);
             }
-            let call = Bound::new(py, Call { run: AtomicPtr::new((&raw mut run).cast()) }).map_err(Failed::Raised)?;
+            call.get().run.store((&raw mut run).cast(), Ordering::Relaxed);
             arguments.push(call.clone().into_any());
             let applied = PyTuple::new(py, arguments).and_then(|arguments| class.apply.bind(py).call1(arguments));
             // Whoever holds it from here on holds nothing.
