@@ -138,7 +138,7 @@ class Layers(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = torch.nn.ModuleList(map(Layer, range(12)))
+        self.layers = torch.nn.ModuleList(map(Layer, range(6)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:

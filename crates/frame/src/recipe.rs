@@ -1,16 +1,19 @@
 //! Output recipes: how to make what a function returns from the graph's outputs and from what exists.
 
 use dynamlir_cpython_abi::{
-    abi, cell,
+    abi, cell, import_once,
     number::{BinaryOp, binary},
     object::{attributes_of, set_generic_attribute},
+    types,
 };
 use dynamlir_guards::size_in;
 use dynamlir_shapes::{Algebra, Bindings, Dim, Symbol};
 use pyo3::{
-    exceptions::{PyOverflowError, PyRuntimeError},
+    exceptions::{PyOverflowError, PyRuntimeError, PyStopIteration},
+    intern,
     prelude::*,
-    types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple},
+    sync::PyOnceLock,
+    types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType},
 };
 
 /// How to make a value.
@@ -286,17 +289,17 @@ impl Recipe {
                 new_cell(py, content.as_ref())?
             }
             Self::Method(parts) => {
+                static METHOD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
                 let [function, this] = &**parts;
-                dynamlir_cpython_abi::import(py, "types")?
-                    .getattr("MethodType")?
-                    .call1((function.make(py, supply)?, this.make(py, supply)?))?
+                let class = import_once(py, &METHOD, "types", "MethodType")?;
+                class.call1((function.make(py, supply)?, this.make(py, supply)?))?
             }
             Self::Attribute(owner, name) => owner.make(py, supply)?.getattr(name)?,
             Self::Keep(number, recipe) => {
                 if let Self::Cell(Some(content)) = &**recipe {
                     // What it holds may be a function that closes over it.
                     let made = supply.keep(*number, new_cell(py, None)?);
-                    made.setattr("cell_contents", content.make(py, supply)?)?;
+                    made.setattr(intern!(py, "cell_contents"), content.make(py, supply)?)?;
                     return Ok(made);
                 }
                 let made = recipe.make(py, supply)?;
@@ -317,11 +320,12 @@ impl Made {
         for (name, value) in &self.attributes {
             set_generic_attribute(&made, name.bind(py), Some(&value.make(py, supply)?))?;
         }
-        if let Some(given) = self.iterates.filter(|_| !made.hasattr("__next__").unwrap_or(false)) {
-            made = made.try_iter()?.into_any();
+        if let Some(given) = self.iterates.filter(|_| !types::has_slot(&made.get_type(), types::slots::Py_tp_iternext)) {
+            let mut iterator = made.try_iter()?;
             for _ in 0..given {
-                made.call_method0("__next__")?;
+                iterator.next().ok_or_else(|| PyStopIteration::new_err(()))??;
             }
+            made = iterator.into_any();
         }
         Ok(made)
     }

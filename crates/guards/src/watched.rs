@@ -2,9 +2,10 @@
 //!
 //! A call that puts something in the place of an object does so once its graph has run. Where nobody notices, that is as good as before.
 
-use dynamlir_cpython_abi::{import, types};
+use dynamlir_cpython_abi::{abi, import, types};
 use dynamlir_trails::is_pin;
 use pyo3::{
+    exceptions::PyRuntimeError,
     intern,
     prelude::*,
     sync::PyOnceLock,
@@ -58,10 +59,9 @@ fn is_noticed(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !is_set && class.is_subclass(&found(&TENSOR, py, "torch", "Tensor")?)? {
         return Ok(false);
     }
-    for base in types::mro(&class)? {
-        if types::dict(&base)?.contains(intern!(py, "__del__"))? {
-            return Ok(true);
-        }
+    let abi = abi(py).map_err(|refusal| PyRuntimeError::new_err(refusal.to_string()))?;
+    if types::lookup(abi, &class, intern!(py, "__del__")).is_some() {
+        return Ok(true);
     }
     if found(&COUNT, py, "_weakref", "getweakrefcount")?.call1((object,))?.extract::<usize>()? == 0 {
         return Ok(false);
