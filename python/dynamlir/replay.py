@@ -101,14 +101,13 @@ def _run(recording: Recording, inputs: Sequence[torch.Tensor], results: Iterable
     written = {roots.get(value, value) for op in recording.ops for value in map(op.operands.__getitem__, op.mutates)}
     given = ((record.id, tensor) for record, tensor in zip(recording.inputs, inputs, strict=True))
     values: dict[int, Any] = {value: tensor.clone() if value in written else tensor for value, tensor in given}
-    lost: set[int] = set()
     for at, op in enumerate(recording.ops):
         if at not in needed:
             continue
         if op.raw is None and op.vjp is not None:
             values.update(zip(op.result_ids, _apply(op, [values[value] for value in op.operands])))
             continue
-        if op.raw is None or lost.intersection(roots.get(operand, operand) for operand in op.operands):
+        if op.raw is None:
             raise RuntimeError(f"dynamlir: {op.schema} in {recording.name} cannot be differentiated twice")
         variant, raw = op.raw
         overload = as_called(op.schema, variant) if op.functional else variant
@@ -117,11 +116,21 @@ def _run(recording: Recording, inputs: Sequence[torch.Tensor], results: Iterable
         )
         with torch.set_grad_enabled(op.grad_enabled):
             made = pytree.tree_leaves((overload or variant)(*positional, **keywords))
+            if overload is None:
+                # The variant, which alone takes these arguments, returns what is to be written after all else.
+                targets = [values[op.operands[place]] for place in op.mutates]
+                for target, content in zip(targets, made[len(made) - len(targets) :], strict=True):
+                    target.copy_(content)
+                made = made[: len(made) - len(targets)]
+        if overload is None:
+            fresh = iter(made)
+            values.update(
+                (value, next(fresh) if alias < 0 else values[op.operands[alias]])
+                for value, alias in zip(op.result_ids, op.aliases, strict=True)
+            )
+            continue
         present = [value for value, meta in zip(op.result_ids, op.results) if meta is not NO_RESULT]
         values.update(zip(op.result_ids if len(made) >= len(op.result_ids) else present, made))
-        if overload is None:
-            # The variant, which alone takes these arguments, leaves what would be written as it is: nobody may read it.
-            lost.update(roots.get(op.operands[at], op.operands[at]) for at in op.mutates)
     return values
 
 
