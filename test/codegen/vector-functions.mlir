@@ -18,13 +18,20 @@
 // CHECK: scf.yield %[[COMMON]]
 // CHECK: return %[[R]]
 
+// In `f64` the sine of the rest of a turn, in two parts.
+// CHECK-LABEL: func.func private @dynamlir_sin8(
+// CHECK-SAME: %[[X:.*]]: vector<8xf64>
+// CHECK: math.fma %[[X]]
+// CHECK: scf.if
+// CHECK: func.call @Sleef_sind8_u10avx512f
+
 // CHECK: func.func private @Sleef_sinf8_u10avx2(vector<8xf32>) -> vector<8xf32> attributes {llvm.readnone}
 // CHECK-LABEL: func.func private @dynamlir_sinf16(
 // CHECK: arith.extf %{{.*}} : vector<16xf32> to vector<16xf64>
 // CHECK: scf.if
 // CHECK: func.call @Sleef_sinf16_u10avx512f
 
-// The library knows nothing better for `f64`, and a machine without vectors has no variants.
+// A machine without vectors has no variants.
 // NONE: func.func private @fmodf
 // NONE-NOT: vector<
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import dynamlir
+import mpmath
 import pytest
 import torch
 from torch import Tensor
@@ -93,6 +94,68 @@ def test_functions_at_any_distance(function: Callable[[Tensor], Tensor], dtype: 
         torch.testing.assert_close(ours, wanted, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}")
         zeros = wanted == 0
         assert torch.equal(torch.signbit(ours[zeros]), torch.signbit(wanted[zeros])), name
+
+
+DOUBLES: dict[Callable[[Tensor], Tensor], tuple[float, float, float]] = {
+    torch.exp: (-709.0, 709.7, 1.1),
+    torch.log: (0.0, 5.0, 1.0),
+    torch.log2: (0.0, 5.0, 1.0),
+    torch.log10: (0.0, 5.0, 1.0),
+    torch.sin: (-2000.0, 2000.0, 1.6),
+    torch.cos: (-2000.0, 2000.0, 1.7),
+    torch.atan: (-6.0, 6.0, 1.3),
+    torch.asin: (-1.0, 1.0, 1.3),
+    torch.acos: (-1.0, 1.0, 1.4),
+    torch.erf: (-4.0, 4.0, 1.1),
+    torch.erfinv: (-1.0, 1.0, 3.4),
+}
+"""Of functions of `f64` the arguments that are common, and how many units in the last place results may be off."""
+
+
+@pytest.mark.parametrize("function", DOUBLES, ids=lambda function: function.__name__)
+def test_doubles_within_units_in_the_last_place(function: Callable[[Tensor], Tensor]) -> None:
+    low, high, limit = DOUBLES[function]
+    near = torch.exp(between(torch.float64, -30.0, math.log(min(high, 3.0)))[::11])
+    near = torch.cat([near, -near]) if low < 0 else near
+    x = torch.cat([between(torch.float64, low, high)[1:-1:3], near])
+    exactly = getattr(mpmath, function.__name__, lambda x: mpmath.log(x, 2))
+    with mpmath.workdps(30):
+        wanted = [exactly(mpmath.mpf(number)) for number in x.tolist()]
+        found = dynamlir.compile(function)(x).tolist()
+        off = [float(abs(a - b) / mpmath.mpf(math.ulp(float(b)))) for a, b in zip(found, wanted, strict=True)]
+    assert max(off) <= limit, x[off.index(max(off))].item()
+
+
+@pytest.mark.parametrize("function", DOUBLES, ids=lambda function: function.__name__)
+def test_rare_doubles_among_others(function: Callable[[Tensor], Tensor]) -> None:
+    """Each rare number stands alone among common ones, and in whole vectors."""
+    _, high, _ = DOUBLES[function]
+    tiny = torch.finfo(torch.float64).smallest_normal
+    special = [
+        0.0,
+        1.0,
+        0.5,
+        math.inf,
+        math.nan,
+        tiny,
+        tiny / 8,
+        5e-324,
+        1e300,
+        750.0,
+        30.0,
+        6.1,
+        26.7,
+        1e7,
+        1.0 - 2**-53,
+    ]
+    rare = torch.tensor([*special, *(-number for number in special)], dtype=torch.float64)
+    alone = torch.full((len(rare), 17), min(high, 1.0) / 3, dtype=torch.float64)
+    alone[:, 5] = rare
+    compiled = dynamlir.compile(function)
+    for x in (alone.flatten(), rare.repeat_interleave(16)):
+        ours, wanted = compiled(x), function(x)
+        torch.testing.assert_close(ours, wanted, rtol=1e-15, atol=5e-324, equal_nan=True)
+        assert torch.equal(ours.signbit() & (ours == 0), wanted.signbit() & (wanted == 0))
 
 
 def test_a_remainder_in_the_middle_of_a_kernel() -> None:

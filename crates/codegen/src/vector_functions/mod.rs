@@ -5,6 +5,7 @@
 //! way that holds for every argument, which is the library's if there is none of ours.
 //!
 //! - `sin`, `cos`, `tan` of `f32`: the library's reduce the argument number by number once one of them is beyond 125.
+//! - `exp`, `erf`, `log`, `log2`, `log10`, `sin`, `cos`, `atan`, `asin`, `acos` of `f64`: the library's take twice as long.
 //! - `fmod` (what `arith.remf` becomes), exact, in one step where quotients have no more digits than a mantissa.
 //!
 //! Before: `%1 = arith.remf %0, %cst : f32`
@@ -17,8 +18,12 @@
 //! %1 = func.call @fmodf(%0, %cst) : (f32, f32) -> f32
 //! ```
 
+mod exponential;
+mod inverse;
+mod logarithm;
 mod modulo;
 mod trigonometry;
+mod turns;
 
 use std::{collections::BTreeMap, ops::Deref};
 
@@ -57,21 +62,35 @@ struct Own {
     operation: &'static str,
     /// Its name in the C library.
     symbol: &'static str,
+    real: Real,
     common: Common,
     /// The library's where there is none.
     rare: Option<Rare>,
 }
 
-const fn own(operation: &'static str, symbol: &'static str, common: Common, rare: Option<Rare>) -> Own {
-    Own { operation, symbol, common, rare }
+const fn single(operation: &'static str, symbol: &'static str, common: Common, rare: Option<Rare>) -> Own {
+    Own { operation, symbol, real: Real::F32, common, rare }
+}
+const fn double(operation: &'static str, symbol: &'static str, common: Common, rare: Option<Rare>) -> Own {
+    Own { operation, symbol, real: Real::F64, common, rare }
 }
 
 const FUNCTIONS: &[Own] = &[
-    own(math::COS, "cosf", trigonometry::cos, None),
-    own(math::SIN, "sinf", trigonometry::sin, None),
-    own(math::TAN, "tanf", trigonometry::tan, None),
-    own(arith::REMF, "fmodf", modulo::one_step, Some(modulo::in_double)),
-    own(arith::REMF, "fmod", modulo::one_step, Some(modulo::step_by_step)),
+    single(math::COS, "cosf", trigonometry::cos, None),
+    single(math::SIN, "sinf", trigonometry::sin, None),
+    single(math::TAN, "tanf", trigonometry::tan, None),
+    single(arith::REMF, "fmodf", modulo::one_step, Some(modulo::in_double)),
+    double(arith::REMF, "fmod", modulo::one_step, Some(modulo::step_by_step)),
+    double(math::ACOS, "acos", inverse::acos, None),
+    double(math::ASIN, "asin", inverse::asin, None),
+    double(math::ATAN, "atan", inverse::atan, None),
+    double(math::COS, "cos", turns::cos, None),
+    double(math::ERF, "erf", exponential::erf, None),
+    double(math::EXP, "exp", exponential::exp, None),
+    double(math::LOG, "log", logarithm::ln, None),
+    double(math::LOG10, "log10", logarithm::lg, None),
+    double(math::LOG2, "log2", logarithm::lb, None),
+    double(math::SIN, "sin", turns::sin, None),
 ];
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -79,7 +98,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut remainders = Vec::new();
     module.walk(&mut |op| {
         let Some(ty) = (op.num_results() == 1).then(|| op.result(0).ty()).filter(|ty| ty.is_f32() || ty.is_f64()) else { return };
-        let is_asked = |own: &&Own| op.is(own.operation) && own.symbol.ends_with('f') == ty.is_f32();
+        let is_asked = |own: &&Own| op.is(own.operation) && (own.real == Real::F32) == ty.is_f32();
         asked.extend(FUNCTIONS.iter().find(is_asked).map(|own| (own.symbol, *own)));
         if op.is(arith::REMF) {
             remainders.push(op);
@@ -177,6 +196,18 @@ impl Lanes {
     /// The same lanes of `f64`.
     fn wide(&self) -> Self {
         Self { builder: self.builder, real: self.real.with_element(Type::f64(self.ctx())) }
+    }
+    /// A pattern of bits.
+    fn bits(&self, pattern: i64) -> Value {
+        self.int(self.word(), pattern)
+    }
+    /// The type of the bits of a number.
+    fn word(&self) -> Type {
+        self.real.with_element(Type::int(self.ctx(), self.real.element().width()))
+    }
+    /// The lanes that hold no number.
+    fn is_nan(&self, x: Value) -> Value {
+        self.cmpf(arith::CmpF::Uno, x, x)
     }
     /// A polynomial, highest coefficient first.
     fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {

@@ -1,0 +1,82 @@
+//! `log`, `log2` and `log10` of `f64`: of the exponent, and of a mantissa `1 + f` between √½ and √2, by the series of the area tangent of
+//! `f / (2 + f)`, as in Sun's fdlibm.
+
+use std::f64::consts::{LN_2, LOG2_E, LOG10_2, LOG10_E};
+
+use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
+
+use super::Lanes;
+
+/// ((ln(1 + s) - ln(1 - s))/s - 2)/s² of s² up to 0.1716², to 2e-20.
+const SERIES: &[f64] = &[
+    0.132_474_366_069_183_4,
+    0.132_505_983_871_570_48,
+    0.153_870_665_350_617_64,
+    0.181_817_763_066_491_8,
+    0.222_222_226_373_046_92,
+    0.285_714_285_691_630_4,
+    0.400_000_000_000_059_36,
+    0.666_666_666_666_666_6,
+];
+/// The bits of √½, the smallest mantissa.
+const FIRST: i64 = 0x3fe6_a09e_667f_3bcd;
+/// Where an `f64` has its exponent.
+const EXPONENT: i64 = 52;
+/// The bits of a mantissa.
+const MANTISSA: i64 = (1 << EXPONENT) - 1;
+/// The lowest bits of this number hold an integer, by which it is larger.
+const INTEGER: f64 = 6_755_399_441_055_744.0;
+
+/// A base: the logarithms of e and of 2 to it, in two parts each.
+struct Base {
+    e: [f64; 2],
+    two: [f64; 2],
+}
+
+const NATURAL: Base = Base { e: [1.0, 0.0], two: [LN_2, 2.319_046_813_846_299_6e-17] };
+const BINARY: Base = Base { e: [LOG2_E, 2.035_527_374_093_103_3e-17], two: [1.0, 0.0] };
+const DECIMAL: Base = Base { e: [LOG10_E, 1.098_319_650_216_765e-17], two: [LOG10_2, -2.803_728_127_785_170_4e-18] };
+
+pub(super) fn ln(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    logarithm(lanes, operands[0], &NATURAL)
+}
+pub(super) fn lb(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    logarithm(lanes, operands[0], &BINARY)
+}
+pub(super) fn lg(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    logarithm(lanes, operands[0], &DECIMAL)
+}
+
+fn logarithm(lanes: &Lanes, x: Value, base: &Base) -> (Value, Value) {
+    let word = lanes.word();
+    let bits = lanes.subi(lanes.bitcast(x, word), lanes.bits(FIRST));
+    let integer = lanes.addi(lanes.shrsi(bits, lanes.bits(EXPONENT)), lanes.bits(INTEGER.to_bits().cast_signed()));
+    let exponent = lanes.subf(lanes.bitcast(integer, lanes.real), lanes.number(INTEGER));
+    let mantissa = lanes.addi(lanes.andi(bits, lanes.bits(MANTISSA)), lanes.bits(FIRST));
+    let f = lanes.subf(lanes.bitcast(mantissa, lanes.real), lanes.number(1.0));
+
+    let s = lanes.divf(f, lanes.addf(f, lanes.number(2.0)));
+    let square = lanes.mulf(s, s);
+    let half = lanes.mulf(lanes.mulf(f, f), lanes.number(0.5));
+    // ln(1 + f) is f and a small rest.
+    let rest = lanes.subf(lanes.mulf(s, lanes.fma(square, lanes.polynomial(square, SERIES), half)), half);
+    let (first, rest) = lanes.times(f, rest, base.e);
+    let rest = lanes.fma(exponent, lanes.number(base.two[1]), rest);
+    let value = lanes.fma(exponent, lanes.number(base.two[0]), lanes.addf(first, rest));
+    // What is subnormal has another exponent.
+    let is_common = lanes.andi(lanes.cmpf(CmpF::Oge, x, lanes.number(f64::MIN_POSITIVE)), lanes.cmpf(CmpF::Ole, x, lanes.number(f64::MAX)));
+    (value, lanes.xori(is_common, lanes.int(is_common.ty(), 1)))
+}
+
+impl Lanes {
+    /// `first + rest` times a factor in two parts.
+    fn times(&self, first: Value, rest: Value, factor: [f64; 2]) -> (Value, Value) {
+        if factor[0].to_bits() == 1f64.to_bits() {
+            return (first, rest);
+        }
+        let [high, low] = factor.map(|factor| self.number(factor));
+        let product = self.mulf(first, high);
+        let lost = self.fma(first, high, self.negf(product));
+        (product, self.fma(rest, high, self.fma(first, low, lost)))
+    }
+}

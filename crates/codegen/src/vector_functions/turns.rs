@@ -1,0 +1,63 @@
+//! `sin` and `cos` of `f64`.
+//!
+//! The argument less the nearest multiple of π, in two parts that together have more digits than an `f64`: π is subtracted in one part of 33
+//! bits, whose multiples are exact, and one of 53, as in Sun's fdlibm. What is next to zero there, or large, is the library's.
+
+use std::f64::consts::FRAC_1_PI;
+
+use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
+
+use super::Lanes;
+
+/// π in two parts.
+const PARTS: [f64; 2] = [3.141_592_653_468_251_2, 1.215_420_101_301_238_4e-10];
+/// Arguments from here on are the library's.
+const BOUND: f64 = 1_048_576.0;
+/// What is left of an argument beyond one may be no less.
+const LEAST: f64 = 0.000_244_140_625;
+/// Adding this to a number rounds it to an integer, which then stands in the lowest bits of the sum.
+const ROUNDING: f64 = 6_755_399_441_055_744.0;
+/// (sin(√s)/√s - 1)/s on [0, π²/4], to 2e-19.
+const SINE: &[f64] = &[
+    2.722_258_159_087_994e-15,
+    -7.643_098_017_839_486e-13,
+    1.605_894_395_280_221_1e-10,
+    -2.505_210_696_064_029_4e-8,
+    2.755_731_921_213_703e-6,
+    -0.000_198_412_698_412_153_17,
+    0.008_333_333_333_333_212,
+    -0.166_666_666_666_666_66,
+];
+
+/// The sine of `x - turns · π`, negated where the sum's integer is odd, and the lanes in which that does not hold.
+fn sine(lanes: &Lanes, x: Value, turns: Value, sum: Value) -> (Value, Value) {
+    let [high, low] = PARTS.map(|part| lanes.number(-part));
+    let exact = lanes.fma(turns, high, x);
+    let r = lanes.fma(turns, low, exact);
+    let rest = lanes.fma(turns, low, lanes.subf(exact, r));
+    let square = lanes.mulf(r, r);
+    // The rest counts as much as the cosine says, about 1 - r²/2.
+    let rest = lanes.fma(lanes.mulf(square, lanes.number(-0.5)), rest, rest);
+    let value = lanes.addf(r, lanes.fma(lanes.mulf(r, square), lanes.polynomial(square, SINE), rest));
+    let sign = lanes.shli(lanes.bitcast(sum, lanes.word()), lanes.bits(63));
+    let value = lanes.bitcast(lanes.xori(lanes.bitcast(value, lanes.word()), sign), lanes.real);
+    let size = lanes.absf(x);
+    let is_lost = lanes.andi(lanes.cmpf(CmpF::Olt, lanes.absf(r), lanes.number(LEAST)), lanes.cmpf(CmpF::Ogt, size, lanes.number(1.0)));
+    (value, lanes.ori(lanes.not_below(size, BOUND), is_lost))
+}
+
+pub(super) fn sin(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    let rounding = lanes.number(ROUNDING);
+    let sum = lanes.fma(operands[0], lanes.number(FRAC_1_PI), rounding);
+    let (value, fails) = sine(lanes, operands[0], lanes.subf(sum, rounding), sum);
+    // Of a negative zero the rest is a positive one.
+    let zero = lanes.number(0.0);
+    (lanes.select(lanes.cmpf(CmpF::Oeq, operands[0], zero), operands[0], value), fails)
+}
+
+/// The sine of what is a quarter turn further.
+pub(super) fn cos(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    let (rounding, half) = (lanes.number(ROUNDING), lanes.number(0.5));
+    let sum = lanes.addf(lanes.fma(operands[0], lanes.number(FRAC_1_PI), half), rounding);
+    sine(lanes, operands[0], lanes.subf(lanes.subf(sum, rounding), half), sum)
+}
