@@ -52,7 +52,7 @@ pub struct TensorSample {
 /// How many sizes and strides are kept inside `TensorImpl`; more are in an array of their own, sizes first.
 pub(crate) const INLINE: usize = 5;
 
-/// Words of a `TensorImpl` that may be searched: every supported version is longer.
+/// Words of a `TensorImpl` that are searched, if it has so many.
 const SEARCHED: usize = 24;
 
 /// Places in `TensorImpl`, in words.
@@ -115,8 +115,12 @@ pub(crate) fn layout() -> Option<&'static ImplLayout> {
 /// # Safety
 /// Each `cdata` is the address of a live `TensorImpl`.
 pub unsafe fn learn(samples: &[TensorSample], view_bit: u64, cuda_keys: u64) -> Result<(), TorchError> {
-    // SAFETY: as the caller promises.
-    let mut found = unsafe { find(samples) }?;
+    // Versions differ in how long a `TensorImpl` is, each of which is a block of the heap.
+    // SAFETY: the caller lends live tensors, which `operator new` has made.
+    let length = |sample: &TensorSample| unsafe { libc::malloc_usable_size(sample.cdata as *mut libc::c_void) } / size_of::<u64>();
+    let searched = samples.iter().map(length).min().unwrap_or(0).min(SEARCHED);
+    // SAFETY: as the caller promises; none is shorter than that.
+    let mut found = unsafe { find(samples, searched) }?;
     found.plain_keys |= cuda_keys;
     VIEW_BIT.get_or_init(|| view_bit);
     LAYOUT.get_or_init(|| found);
@@ -124,23 +128,23 @@ pub unsafe fn learn(samples: &[TensorSample], view_bit: u64, cuda_keys: u64) -> 
 }
 
 /// # Safety
-/// As for [`learn`].
-unsafe fn find(samples: &[TensorSample]) -> Result<ImplLayout, TorchError> {
+/// As for [`learn`], and each sample has so many words as are `searched`.
+unsafe fn find(samples: &[TensorSample], searched: usize) -> Result<ImplLayout, TorchError> {
     let none = |what: &str| TorchError::new(format!("the layout of this torch's tensors is unknown: {what}"));
     let inline: Vec<_> = samples.iter().filter(|s| s.sizes.len() <= INLINE).collect();
     if !inline.iter().any(|s| s.sizes.len() >= 2 && s.storage_offset > 0) || inline.len() == samples.len() {
         return Err(none("the samples do not tell fields apart"));
     }
-    // SAFETY: the caller lends live tensors, and a `TensorImpl` is longer than what is searched.
+    // SAFETY: no sample is shorter than what is searched.
     let word = |sample: &TensorSample, at: usize| unsafe { (sample.cdata as *const u64).add(at).read() };
     let one = |what: &str, fits: &dyn Fn(&TensorSample, usize) -> bool| {
-        let mut places = (1..SEARCHED).filter(|&at| samples.iter().all(|s| fits(s, at)));
+        let mut places = (1..searched).filter(|&at| samples.iter().all(|s| fits(s, at)));
         let place = places.next().ok_or_else(|| none(what))?;
         if places.next().is_some() { Err(none(what)) } else { Ok(place) }
     };
     let shape = 1 + 2 * INLINE;
     let dims = one("sizes", &|s, at| {
-        at + shape <= SEARCHED
+        at + shape <= searched
             && word(s, at) == s.sizes.len() as u64
             && (s.sizes.len() > INLINE
                 || (0..s.sizes.len())
@@ -422,7 +426,7 @@ mod tests {
             sample(&mut c, &[2, 2], &[2, 1], &[], Autograd::RequiresGrad),
         ];
         // SAFETY: the fakes are as long as what is searched.
-        let layout = unsafe { find(&samples) }.expect("a layout");
+        let layout = unsafe { find(&samples, SEARCHED) }.expect("a layout");
         let (grad, memory, plain_keys) = (None, None, 0xabcd);
         assert_eq!(
             layout,
@@ -438,6 +442,6 @@ mod tests {
             [sample(&mut a, &[3, 5], &[7, 40], &[], Autograd::Absent), sample(&mut b, &six[..6], &six[6..], &six, Autograd::RequiresGrad)];
         samples[1].keys = 0xabce;
         // SAFETY: as above.
-        assert!(unsafe { find(&samples) }.is_err());
+        assert!(unsafe { find(&samples, SEARCHED) }.is_err());
     }
 }
