@@ -22,6 +22,7 @@ from .recorder import OpRecorder
 from .recording import DETACH, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
 
 SCHEMA = "dynamlir.function.default"
+OPAQUE = "dynamlir.first_gradients.default"
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, torch.Tensor)
 
@@ -270,12 +271,36 @@ def refuse_twice(recording: Recording) -> None:
     """`Fallback` where a function's backward is not to be differentiated, which the compiler would do."""
     for op in recording.ops:
         if is_function(op) and op.vjp is not None:
-            recorded = [inner.grad_enabled for inner in op.vjp.ops]
-            # Of what autograd detaches for itself nothing is left: this is what the user has detached.
-            detaches = any(inner.schema == DETACH and inner.needs_grad for inner in op.vjp.ops)
-            if op.once or detaches or (recorded and not any(recorded)):
+            if _has_first_gradients_alone(op, op.vjp):
                 raise Fallback("autograd", "the backward of a torch.autograd.Function has no derivative", op.location)
             refuse_twice(op.vjp)
+
+
+def with_first_gradients_alone(ops: Sequence[OpRecord]) -> list[OpRecord]:
+    """Operations as they are, but where a function's backward is not to be differentiated it is one operator, of which
+    nobody knows a derivative. So other parts of a graph can be differentiated twice."""
+
+    def opaque(op: OpRecord) -> OpRecord:
+        if not is_function(op) or op.vjp is None:
+            return op
+        vjp = op.vjp
+        if not _has_first_gradients_alone(op, vjp):
+            return dataclasses.replace(op, vjp=dataclasses.replace(vjp, ops=with_first_gradients_alone(vjp.ops)))
+        operands = [record.id for record in vjp.inputs]
+        given = list(dict.fromkeys(output.id for output in vjp.outputs))
+        metas, aliases = [vjp.metas[value] for value in given], [-1] * len(given)
+        args = [[("t", value) for value in operands]]
+        one = OpRecord(OPAQUE, args, operands, metas, given, aliases, [], None, True, op.location)
+        return dataclasses.replace(op, once=False, vjp=dataclasses.replace(vjp, ops=[one]))
+
+    return [opaque(op) for op in ops]
+
+
+def _has_first_gradients_alone(op: OpRecord, vjp: Recording) -> bool:
+    recorded = [inner.grad_enabled for inner in vjp.ops]
+    # Of what autograd detaches for itself nothing is left: this is what the user has detached.
+    detaches = any(inner.schema == DETACH and inner.needs_grad for inner in vjp.ops)
+    return op.once or detaches or (bool(recorded) and not any(recorded))
 
 
 def _requires_grad(value: Any) -> bool:

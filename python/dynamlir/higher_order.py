@@ -69,6 +69,9 @@ class Gradients:
         ``first`` is what became of the recording itself, ``node`` which node, ``whole`` whether there are no others."""
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
+        self._has_once = any(op.once for op in recording.ops)
+        if not whole:
+            again = functions.with_first_gradients_alone(again)
         path = (*recording.path, node)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
         self._reaching = reached.Reaching(self._recording)
@@ -128,8 +131,7 @@ class Gradients:
             assert event is not None
             if not self._whole:
                 # The node computes them; that they cannot be differentiated is said to whoever does that.
-                once = any(op.once for op in self._recording.ops)
-                return _ONCE if once else f"{_SEVERAL_NODES} ({event})"
+                return _ONCE if self._has_once else f"{_SEVERAL_NODES} ({event})"
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
             with _drawing_from(state):

@@ -473,3 +473,32 @@ def test_a_result_without_a_gradient_gives_none_of_it(name: str, matrix: Tensor,
             found.append(torch.autograd.grad(result.sum(), a)[0] if result.requires_grad else None)
         if found[0] is not None:
             torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+class Detached(Once):
+    """Whose gradient has none by what it was made of."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return gradient * a.detach().exp()
+
+
+@pytest.mark.parametrize("kind", [Once, Detached])
+def test_other_nodes_are_differentiated_twice(kind: type[torch.autograd.Function], door: Callable[..., Any]) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        h = x * x * x
+        return kind.apply(h), h.sin(), h
+
+    compiled = door(function)
+    for at in (1, 2):
+        found = []
+        for each in (function, compiled):
+            x = leaf(3)
+            (gradient,) = torch.autograd.grad(each(x)[at].sum(), x, create_graph=True)
+            found.append((gradient, torch.autograd.grad(gradient.sum(), x)[0]))
+        torch.testing.assert_close(found[1], found[0])
+    # Where it is walked back itself, first gradients are there.
+    x, y = leaf(3), leaf(3)
+    (first,) = torch.autograd.grad(compiled(x)[0].sum(), x, create_graph=True)
+    torch.testing.assert_close(first, torch.autograd.grad(function(y)[0].sum(), y)[0])
