@@ -178,17 +178,17 @@ pub(crate) fn view<'a>(
     at: usize,
     (results, inputs, views): (&Results, &[TensorRef<'_>], &'a mut Views),
 ) -> Result<TensorRef<'a>, TorchError> {
-    let place = match views.iter().position(|(made, _)| *made == at) {
-        Some(place) => place,
-        None => {
-            let from = match plan.made_from.get(at).copied().flatten() {
-                Some(other) => Some(view(abi, plan, program, other, (results, inputs, views))?),
-                None => None,
-            };
-            let made = view_of(abi, plan, program, at, (results, inputs, from))?;
-            views.push((at, made));
-            views.len() - 1
-        }
+    let known = views.iter().position(|(made, _)| *made == at);
+    let place = if let Some(place) = known {
+        place
+    } else {
+        let from = match plan.made_from.get(at).copied().flatten() {
+            Some(other) => Some(view(abi, plan, program, other, (results, inputs, views))?),
+            None => None,
+        };
+        let made = view_of(abi, plan, program, at, (results, inputs, from))?;
+        views.push((at, made));
+        views.len() - 1
     };
     Ok(views[place].1.as_ref())
 }

@@ -303,14 +303,13 @@ impl Rewriter {
         if !self.aliasing.storages[number].is_tracked() {
             return Ok(self.values[&value]);
         }
-        let read = match self.read_shown(op, value)? {
-            Some(read) => read,
-            None => {
-                let number = self.base(op, number)?;
-                let b = self.b;
-                let read = self.bases[number].as_mut().and_then(|base| base.read(&b, value.ty(), &self.scope));
-                read.ok_or_else(|| outside(op))?
-            }
+        let read = if let Some(read) = self.read_shown(op, value)? {
+            read
+        } else {
+            let number = self.base(op, number)?;
+            let b = self.b;
+            let read = self.bases[number].as_mut().and_then(|base| base.read(&b, value.ty(), &self.scope));
+            read.ok_or_else(|| outside(op))?
         };
         let detached = self.gradients.as_ref().map(|gradients| gradients.is_detached(op, value, &self.aliasing)).transpose()?;
         Ok(if detached == Some(true) { DetachOp::build(&self.b, read).result() } else { read })

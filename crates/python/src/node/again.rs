@@ -92,7 +92,10 @@ impl Again {
         let py = ctx.py();
         let calls = Calls { py, abi: super::abi(py)? };
         let mut held = Vec::with_capacity(lent::count(node));
-        let mut hold = |tensor: Option<Bound<'py, PyAny>>| PyResult::Ok(held.extend(tensor.map(|it| Held::new(&calls, it)).transpose()?));
+        let mut hold = |tensor: Option<Bound<'py, PyAny>>| -> PyResult<()> {
+            held.extend(tensor.map(|it| Held::new(&calls, it)).transpose()?);
+            Ok(())
+        };
         node.lent().iter().try_for_each(|at| hold((run.input)(*at)))?;
         node.lost().iter().try_for_each(|at| hold(run.copies.iter().find(|(known, _)| known == at).map(|(_, copy)| copy.clone())))?;
         for input in lent::taken(node) {

@@ -223,18 +223,15 @@ fn raise(py: Python<'_>, error: RunError) -> PyErr {
     // Such as a factorization of what has none.
     let is_algebra = schema.as_deref().is_some_and(|schema| schema.contains("linalg"));
     let place = schema.map(|schema| format!("in {schema}{}", location.map_or(String::new(), |location| format!(" at {location}"))));
-    match payload.and_then(|payload| payload.downcast::<PyErr>().ok()) {
-        Some(error) => {
-            if let Some(place) = place {
-                // Where there is no room for a note, the error itself is what counts.
-                let _ = error.value(py).call_method1("add_note", (format!("{place}, for the gradients of a compiled graph"),));
-            }
-            *error
+    if let Some(error) = payload.and_then(|payload| payload.downcast::<PyErr>().ok()) {
+        if let Some(place) = place {
+            // Where there is no room for a note, the error itself is what counts.
+            let _ = error.value(py).call_method1("add_note", (format!("{place}, for the gradients of a compiled graph"),));
         }
-        None => {
-            let text = place.map_or_else(|| message.clone(), |place| format!("{message} ({place})"));
-            is_algebra.then(|| algebra_error(py, &text)).and_then(Result::ok).unwrap_or_else(|| PyRuntimeError::new_err(text))
-        }
+        *error
+    } else {
+        let text = place.map_or_else(|| message.clone(), |place| format!("{message} ({place})"));
+        is_algebra.then(|| algebra_error(py, &text)).and_then(Result::ok).unwrap_or_else(|| PyRuntimeError::new_err(text))
     }
 }
 
