@@ -237,6 +237,6 @@ fn raise(py: Python<'_>, error: RunError) -> PyErr {
 
 /// The exception of torch's linear algebra: of an operator's error the text alone comes through.
 fn algebra_error(py: Python<'_>, text: &str) -> PyResult<PyErr> {
-    let class = py.import("torch.linalg")?.getattr("LinAlgError")?;
+    let class = dynamlir_cpython_abi::import(py, "torch.linalg")?.getattr("LinAlgError")?;
     Ok(PyErr::from_value(class.call1((text,))?))
 }
