@@ -29,7 +29,7 @@ def test_values_have_the_numbers_that_they_are_given_with() -> None:
     made = builder()
     relu(made, 7, [-3], [META], [-1])
     relu(made, -3, [100], [META], [-1])
-    made.output("value", 100, 0, None, True, False, None)
+    made.output("value", 100, 0, None, True, None, None)
     assert made.text().count("aten.relu.default") == 2
     assert "dynamo.differentiable = array<i64: 0>" in made.text()
 
@@ -40,9 +40,9 @@ def test_a_derivative_says_whose_tangents_it_takes_and_whose_gradients_it_gives(
         vjp.input(value, "", META, -1, 0, False, tangent)
     args = [("t", 2), ("t", 1), 0]
     vjp.op("aten.threshold_backward.default", args, [3], [META], [-1], [], None, False, None, None, [])
-    vjp.output("value", 3, 0, None, False, False, 0)
+    vjp.output("value", 3, 0, None, False, None, 0)
     made.op("aten.relu.default", [("t", 7)], [8], [META], [-1], [], None, True, None, vjp, [])
-    made.output("value", 8, 0, None, True, False, None)
+    made.output("value", 8, 0, None, True, None, None)
     text = made.text()
     assert "grad_enabled, vjp = @vjp_0" in text
     assert "{dynamo.tangent = 0 : i64}" in text and "{dynamo.gradient = 0 : i64}" in text
@@ -54,7 +54,7 @@ def test_a_derivative_says_whose_tangents_it_takes_and_whose_gradients_it_gives(
         (lambda made: relu(made, 7, [7], [META], [-1]), "value 7 is given twice"),
         (lambda made: made.input(7, "y", META, 1), "value 7 is given twice"),
         (lambda made: relu(made, 8, [9], [META], [-1]), "value 8 is used before it is given"),
-        (lambda made: made.output("value", 8, 0, None, False, False, None), "value 8 is used before it is given"),
+        (lambda made: made.output("value", 8, 0, None, False, None, None), "value 8 is used before it is given"),
         (lambda made: relu(made, 7, [8, 9], [META], [-1]), "1 results, 2 values and 1 aliases"),
         (lambda made: relu(made, 7, [8], [META], []), "1 results, 1 values and 0 aliases"),
     ],
@@ -74,5 +74,5 @@ def test_element_types_are_the_same_on_both_sides() -> None:
     for name in DTYPES:
         made = native.module().TraceBuilder("main")
         made.input(1, "x", META._replace(dtype=name), 0)
-        made.output("value", 1, 0, None, False, False, None)
+        made.output("value", 1, 0, None, False, None, None)
         assert f"!dynamo.tensor<2x3x{name}," in made.text()

@@ -75,7 +75,7 @@ class Problem:
         value = op(self.schema, self._arguments(tensors), len(tensors))
         if self.followed:
             value = op("aten.relu.default", [("t", value)], value + 1)
-        builder.output("value", value, 0, None, False, False, None)
+        builder.output("value", value, 0, None, False, None, None)
         return builder
 
     def _arguments(self, tensors: list[Any]) -> list[Any]:
