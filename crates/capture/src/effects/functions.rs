@@ -2,7 +2,7 @@
 
 use super::{
     Effect,
-    claim::{ASKS_FOR_CALL, Claim, FOLDS, GUARDED, Keeps, LAZY, NUMBERS, OTHER, SETS, TAKES, TEXTS, WALKS, Writes},
+    claim::{ASKS_FOR_CALL, Claim, FOLDS, GUARDED, GUARDED_BY_FLAG, Keeps, LAZY, NUMBERS, OTHER, SETS, TAKES, TEXTS, WALKS, Writes},
 };
 
 /// Functions by module: name of the module, then of the functions or types.
@@ -191,6 +191,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
         claim: TAKES,
         names: &[("posix", &["fspath"]), ("sys", &["intern"]), ("_bisect", &["bisect_left", "bisect_right"])],
     },
+    Row { effect: Effect::ReadsState, claim: GUARDED_BY_FLAG, names: &[("torch._C._autograd", &["_top_saved_tensors_default_hooks"])] },
     // What the guard of torch's state covers. A transform is seen in the thread's dispatch keys.
     Row {
         effect: Effect::ReadsState,
@@ -261,7 +262,6 @@ pub(super) const FUNCTIONS: &[Row] = &[
                 "torch",
                 &["get_autocast_dtype", "get_num_threads", "get_num_interop_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"],
             ),
-            ("torch._C._autograd", &["_top_saved_tensors_default_hooks"]),
             ("threading", &["get_ident", "get_native_id"]),
             ("_thread", &["get_ident", "get_native_id"]),
             ("sys", &["getrecursionlimit", "getswitchinterval", "get_int_max_str_digits"]),
