@@ -64,6 +64,10 @@ class Call:
         inputs = [argument for argument in self.arguments if _requires_grad(argument)]
         _History.apply(self, [tensor for tensor in raw if id(tensor) in left_out], *inputs)
         self._differentiable = [at for at, tensor in enumerate(raw) if tensor.requires_grad]
+        if not self._differentiable:
+            # They are what forward has computed, and nobody asks for a derivative.
+            self.first = len(recorder.recording.ops)
+            return [None] * len(raw)
         if not materialize and len(self._differentiable) > 1:
             raise Fallback("autograd", "set_materialize_grads(False) of several results", self._location)
         record.operands = [*dict.fromkeys(recorder.id_of(tensor) for tensor in inputs), *values]
@@ -78,6 +82,9 @@ class Call:
     def derivative(self, gradients: Any, once: bool = False) -> None:
         """Take what backward returned for the derivative; ``once`` if it cannot be differentiated itself."""
         recorder, recording, record = self._recorder, self._recorder.recording, self._record
+        if not self._differentiable:
+            recorder.forget_operations(self.first)
+            return
         outputs = self._gradients(gradients if isinstance(gradients, (tuple, list)) else (gradients,))
         recorder.note_histories()
         ops = recording.ops[self.first :]

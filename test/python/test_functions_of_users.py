@@ -551,3 +551,22 @@ def test_other_backends_get_no_such_graph() -> None:
     (found,) = torch.autograd.grad(compiled(x).sum(), x)
     (expected,) = torch.autograd.grad(Exponential.apply(x, 2.0).sum(), x)
     torch.testing.assert_close(found, expected)
+
+
+class Signs(Function):
+    """Whose result has no gradient at all."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        signs = x > 0
+        ctx.mark_non_differentiable(signs)
+        return signs
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return (gradient * 0).double()
+
+
+def test_no_result_is_differentiable() -> None:
+    """Dynamo raises an error of its own for these."""
+    check(dynamlir.compile, lambda x: x.masked_fill(Signs.apply(x), 0.0).sin(), leaf(3, 4))
