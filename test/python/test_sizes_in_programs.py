@@ -235,3 +235,18 @@ def test_a_program_is_right_for_all_sizes(program: Any, dynamic: bool | None) ->
         x = torch.randn(rows, 4)
         found, expected = outcome(compiled, x), outcome(program, x)
         assert agree(found, expected), f"{rows} rows: {found}, expected {expected}"
+
+
+def stores_its_shape(x: torch.Tensor, into: Shape) -> torch.Tensor:
+    into.rows, into.columns = x.shape, (x.shape[0] + 1, "text")
+    return x * 2
+
+
+def test_an_object_is_told_of_sizes_that_vary() -> None:
+    """What a write is called in reports must not make numbers of the sizes."""
+    compiled = dynamlir.compile(stores_its_shape)
+    for rows in SIZES:
+        x, found, expected = torch.randn(rows, 4), Shape(0, 0), Shape(0, 0)
+        assert torch.equal(compiled(x, found), stores_its_shape(x, expected))
+        assert found == expected
+    assert not dynamlir.fallbacks()

@@ -2,7 +2,10 @@
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_graph::Line;
-use pyo3::{prelude::*, types::PyString};
+use pyo3::{
+    prelude::*,
+    types::{PyString, PyTuple},
+};
 
 use crate::{
     sizes::{is_size, node_of},
@@ -93,6 +96,12 @@ impl<'py> Capture<'py> {
         if is_size(&value.object) {
             // Its text would be that of a number, which it would be from then on.
             return node_of(&value.object).map_or_else(|_| type_name(&value.object), |node| node.get().dim(self.py).to_string());
+        }
+        if let Ok(items) = value.object.cast::<PyTuple>()
+            && items.iter().any(|item| is_size(&item))
+        {
+            let items: Vec<String> = items.iter().map(|item| self.value_in_words(&Tracked::new(item))).collect();
+            return format!("({})", items.join(", "));
         }
         let is_short = value.object.len().map_or(true, |length| length < LONGEST);
         if self.torch.is_primitive(&value.object) && is_short {
