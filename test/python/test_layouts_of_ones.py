@@ -8,6 +8,7 @@ import dynamlir
 import pytest
 import torch
 import torch.nn.functional as F
+from dynamlir.aten import layouts
 from torch import Tensor
 
 THREE = torch.ones(3)
@@ -49,3 +50,16 @@ def test_strides_are_those_of_eager(name: str) -> None:
     assert ours.stride() == theirs.stride()
     torch.testing.assert_close(ours, theirs)
     assert not dynamlir.counters()["fallbacks"]
+
+
+def test_a_sequence_of_one_step_that_learns() -> None:
+    """The backward of a recurrent layer takes a workspace, of which fakes do not know the size: to run it for strides is
+    to write past that."""
+    layer = torch.nn.LSTM(3, 4)
+    compiled = dynamlir.compile(lambda x: layer(x)[0].sum())
+    for length in (2, 1):
+        x = torch.ones(10, 7, 3)[:length, 0:1].requires_grad_()
+        (found,) = torch.autograd.grad(compiled(x), x)
+        torch.testing.assert_close(found, torch.autograd.grad(layer(x)[0].sum(), x)[0])
+    with pytest.raises(RuntimeError, match="another kernel has left"):
+        layouts._run(torch.ops.aten.mkldnn_rnn_layer_backward.default, (), {}, "cpu")

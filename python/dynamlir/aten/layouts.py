@@ -304,6 +304,10 @@ def _is_open(tensor: torch.Tensor) -> bool:
     return False
 
 
+_OPAQUE = {"dropout_state", "reserve", "reserveSpace", "reservedSpace", "weight_buf", "workspace"}
+"""How schemas call memory that one kernel of the library leaves to another."""
+
+
 def _run(
     func: OpOverload,
     positional: tuple[Any, ...],
@@ -311,7 +315,10 @@ def _run(
     device: str,
     twins: list[torch.Tensor] | None = None,
 ) -> Any:
-    """What ``func`` gives on zeros laid out like its operands; these are added to ``twins``."""
+    """What ``func`` gives on zeros laid out like its operands; these are added to ``twins``. Raises what it raises, and
+    `RuntimeError` for a kernel that trusts what is handed to it, as far as memory that is not there."""
+    if any(argument.name in _OPAQUE for argument in func._schema.arguments):
+        raise RuntimeError(f"{func} takes what another kernel has left, of a size that fakes do not know")
 
     def twin(tensor: torch.Tensor) -> torch.Tensor:
         shape, strides = iteration.now((tuple(tensor.shape), tensor.stride()))
