@@ -53,8 +53,8 @@ def test_strides_are_those_of_eager(name: str) -> None:
 
 
 def test_a_sequence_of_one_step_that_learns() -> None:
-    """The backward of a recurrent layer takes a workspace, of which fakes do not know the size: to run it for strides is
-    to write past that."""
+    """The backward of a recurrent layer takes a workspace, of which fakes do not know the size: whoever runs it to
+    learn strides writes past that."""
     layer = torch.nn.LSTM(3, 4)
     compiled = dynamlir.compile(lambda x: layer(x)[0].sum())
     for length in (2, 1):

@@ -40,6 +40,13 @@ REFUSED: dict[str, Case] = {
         f"quantile {q}": (torch.quantile, (SHARES, torch.tensor([0.5, q]))) for q in (1.5, -0.5, NAN)
     },
     **{f"nanquantile {q}": (Tensor.nanquantile, (SHARES, torch.tensor([q, 0.5]))) for q in (1.5, -0.5)},
+    **{
+        f"{mode} of {dtype} in {n} dimensions": (
+            lambda x, mode=mode: F.interpolate(x, scale_factor=2, mode=mode),
+            (torch.ones(1, 1, *[2] * n, dtype=dtype),),
+        )
+        for mode, n, dtype in (("nearest", 1, torch.short), ("nearest-exact", 2, torch.int), ("nearest", 3, torch.bool))
+    },
     "a class that there is not": (F.cross_entropy, (SHARES, CLASSES)),
     "a class below zero": (lambda x, y: F.nll_loss(x, y - 1, reduction="none"), (SHARES, CLASSES.clamp(max=3))),
     "margins": (F.multi_margin_loss, (SHARES, CLASSES)),

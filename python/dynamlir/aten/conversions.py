@@ -24,6 +24,8 @@ def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
     facts = schema.info(func).facts
     if facts.refuses_bools and isinstance(result, torch.Tensor) and result.dtype == torch.bool:
         raise Fallback("raised", f"{func} of bools")
+    if facts.floats_or_bytes and not (result.is_floating_point() or result.dtype == torch.uint8):
+        raise Fallback("raised", f"{func} of {result.dtype}")
     for at in _scalars(func):
         if (number := full[at]) is not None and isinstance(result, torch.Tensor):
             _check(func, schema.info(func).arguments[at].name, number, result.dtype)

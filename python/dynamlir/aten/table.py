@@ -104,6 +104,8 @@ class Facts(NamedTuple):
     """Its numbers need not fit a type of ints: one beyond it bounds nothing."""
     refuses_bools: bool = False
     """Has no kernel for bools."""
+    floats_or_bytes: bool = False
+    """Has kernels for floats and `torch.uint8` alone."""
     strictly_unsigned: bool = False
     """Takes no number below zero for a type without a sign, where others wrap it around."""
     in_its_result: bool = False
@@ -130,6 +132,11 @@ ROWS: tuple[Row, ...] = (
     Row("addcdiv_", Facts(casts_back=True)),
     Row("constant_pad_nd", Facts(strictly_unsigned=True)),
     Row("abs abs_ arange", Facts(refuses_bools=True)),
+    Row(
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+        "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d",
+        Facts(floats_or_bytes=True),
+    ),
     Row("clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_", Facts(bounds=True, refuses_bools=True)),
     # -- zeros without memory, which formulas make
     Row("_efficientzerotensor.default", Facts(instead="zeros")),
