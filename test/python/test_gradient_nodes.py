@@ -471,6 +471,7 @@ def test_a_result_without_a_gradient_gives_none_of_it(name: str, matrix: Tensor,
             a = matrix.clone().requires_grad_()
             result = each(a)[at]
             found.append(torch.autograd.grad(result.sum(), a)[0] if result.requires_grad else None)
+        assert (found[1] is None) == (found[0] is None)
         if found[0] is not None:
             torch.testing.assert_close(found[1], found[0], equal_nan=True)
 

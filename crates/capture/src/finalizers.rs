@@ -99,7 +99,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// What a variable holds that was on the stack of a frame that goes on, or in a tuple or list there, as what a call gives is.
+    /// Returns the object in a variable if it was on the stack of a resumed frame, or in a tuple or list there, as the result of a call is.
     fn held_on_stack(&self, frame: &Activation<'py>, slot: usize) -> Outcome<Option<Held>> {
         let Some(object) = frame.local(slot).object else { return Ok(None) };
         let (object, source) = match self.real_of(&object) {

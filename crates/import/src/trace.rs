@@ -105,7 +105,7 @@ pub enum Output {
     Int(i64),
 }
 
-/// How a view was made, as far as torch's rules for later writes to it depend on that (its `CreationMeta`).
+/// Torch's `CreationMeta` of a view: how it was made, which decides whether it may be written in place later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Creation {
     /// By an operation with one result, with grad mode on.
@@ -128,7 +128,7 @@ pub struct Returned {
     pub base: Base,
     /// Whether it requires a gradient.
     pub requires_grad: bool,
-    /// How it was made, if it is a view.
+    /// For a view, how it was made.
     pub creation: Creation,
     /// Of a derivative: the operand whose gradient it is.
     pub gradient: Option<i64>,

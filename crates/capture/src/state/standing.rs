@@ -144,9 +144,9 @@ pub struct Progress {
     pub(crate) opaque: Cell<bool>,
     /// What variables of frames that go on have held since, by the frame's place and the slot.
     pub(crate) standing: RefCell<FxHashMap<(usize, usize), Held>>,
-    /// What was on the stacks of these frames.
+    /// The sources of the values on the stacks of these frames.
     pub(crate) stacked: RefCell<FxHashSet<SourceId>>,
-    /// Whether one of them has let go of what may hold more than is looked into, as a tensor may through its history.
+    /// True if one of them has released an object that may keep others alive which are not looked into, as a tensor does through its history.
     pub(crate) let_go: Cell<bool>,
     /// The classes of `torch.autograd.Function` whose backward is being recorded, by address, the outermost first.
     pub(crate) differentiated: RefCell<Vec<usize>>,

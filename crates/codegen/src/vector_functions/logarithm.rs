@@ -34,7 +34,7 @@ struct Base {
 }
 
 impl Base {
-    /// The logarithm of 2 in two parts, of which the first times an exponent is exact: those have eleven bits.
+    /// The logarithm of 2 as a sum of two numbers. The first has eleven trailing zero bits, so its product with an exponent is exact.
     fn two_in_parts(&self) -> [f64; 2] {
         let high = f64::from_bits(self.two[0].to_bits() & !0x7ff);
         [high, (self.two[0] - high) + self.two[1]]
@@ -77,7 +77,7 @@ fn logarithm(lanes: &Lanes, x: Value, base: &Base) -> (Value, Value) {
     let sum = lanes.addf(of_exponent, of_mantissa);
     let lost = lanes.addf(lost, lanes.subf(of_mantissa, lanes.subf(sum, of_exponent)));
     let value = lanes.addf(sum, lanes.fma(exponent, lanes.number(low), lost));
-    // What is subnormal has another exponent.
+    // Subnormal numbers store no exponent of their own, so they are left to the scalar function.
     let is_common = lanes.andi(lanes.cmpf(CmpF::Oge, x, lanes.number(f64::MIN_POSITIVE)), lanes.cmpf(CmpF::Ole, x, lanes.number(f64::MAX)));
     (value, lanes.xori(is_common, lanes.int(is_common.ty(), 1)))
 }

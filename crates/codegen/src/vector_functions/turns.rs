@@ -13,7 +13,7 @@ use super::Lanes;
 const PARTS: [f64; 2] = [3.141_592_653_468_251_2, 1.215_420_101_301_238_4e-10];
 /// Arguments from here on are the library's.
 const BOUND: f64 = 1_048_576.0;
-/// What is left of an argument beyond one may be no less.
+/// For an argument larger than one, the smallest remainder that is exact enough; smaller ones are left to the library.
 const LEAST: f64 = 0.000_244_140_625;
 /// Adding this to a number rounds it to an integer, which then stands in the lowest bits of the sum.
 const ROUNDING: f64 = 6_755_399_441_055_744.0;

@@ -174,7 +174,7 @@ impl Type {
     pub fn is_complex(self) -> bool {
         unsafe { mlirTypeIsAComplex(self.0) }
     }
-    /// Whether autograd differentiates with respect to elements of this type: floats and complex numbers.
+    /// Returns true if autograd differentiates with respect to elements of this type: floats and complex numbers.
     pub fn is_differentiable(self) -> bool {
         self.is_float() || self.is_complex()
     }

@@ -137,7 +137,7 @@ fn erfinv_single(y: Num) -> Num {
 }
 
 /// Fractions, to 1e-17: what is left of `y·√π/2` over `y³`, of y², and beyond 0.7 what is left of `t = √(-ln((1 - y)/2))`, of t - 1.6
-/// and t - 3.2. Wichura's partition (AS 241), with other functions, of which most of the result is exact.
+/// and t - 3.2. The range is split as in Wichura's AS 241; the functions are others, chosen so that the largest part of the result is exact.
 fn erfinv(y: Num) -> Num {
     let size = y.abs();
     let square = y * y;

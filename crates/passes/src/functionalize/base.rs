@@ -24,9 +24,9 @@ use crate::emit::Emit;
 pub struct Base {
     value: Value,
     coordinates: Coordinates,
-    /// What has been read since the last write, by its window and its element type.
+    /// The values read since the last write, by window and element type.
     seen: HashMap<(Window, Type), Value>,
-    /// The value is of real numbers, and what is shown may be complex.
+    /// True if the value is held as real numbers, in pairs where a tensor that shows it is complex.
     is_paired: bool,
     /// The roots that show everything there is to show, as indices into the storage's.
     pub covering: Vec<usize>,
@@ -99,7 +99,7 @@ impl Base {
         Some((value, coordinates))
     }
 
-    /// What a tensor shows now.
+    /// Returns the current contents of a tensor.
     pub fn read(&mut self, b: &Builder, tensor: Type, scope: &Scope) -> Option<Value> {
         let key = (canonical(&shown(tensor)), tensor.element());
         if let Some(&seen) = self.seen.get(&key) {
