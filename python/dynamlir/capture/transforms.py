@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._functorch import eager_transforms
 from torch._functorch.eager_transforms import assert_non_empty_tensor_output, treespec_pprint
+from torch._functorch.vmap import doesnt_support_saved_tensors_hooks
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .. import histories
@@ -141,12 +142,17 @@ def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> 
 
 _grad_and_value_of_torch = inspect.unwrap(eager_transforms.grad_and_value_impl)
 _vjp_of_torch = inspect.unwrap(eager_transforms._vjp_with_argnums)
-"""Without the context in which saved tensors must not have hooks: see `ask_for_hooks`."""
+"""Without the context in which saved tensors must not have hooks: see `refuse_saved_tensors_hooks`."""
 
 
-def ask_for_hooks() -> None:
-    """Ends the capture where hooks for saved tensors are set, so that torch itself refuses them."""
-    torch._C._autograd._top_saved_tensors_default_hooks(True)
+def refuse_saved_tensors_hooks() -> None:
+    """Raises what torch raises where hooks for saved tensors are set.
+
+    To ask for them ends the capture if there are any; what follows is then the rest of a frame that Python runs, which
+    does not go through torch's own refusal.
+    """
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        doesnt_support_saved_tensors_hooks(tuple)()
 
 
 def grad_and_value_impl(
@@ -154,7 +160,7 @@ def grad_and_value_impl(
 ) -> tuple[Any, Any]:
     """Beneath `torch.func.grad` and `torch.func.grad_and_value`."""
     if torch._C._are_functorch_transforms_active():
-        ask_for_hooks()
+        refuse_saved_tensors_hooks()
         return _grad_and_value_of_torch(func, argnums, has_aux, args, kwargs)
     begin()
     try:
@@ -194,7 +200,7 @@ def _grad_and_value(
 def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
     """Beneath `torch.func.vjp`."""
     if torch._C._are_functorch_transforms_active():
-        ask_for_hooks()
+        refuse_saved_tensors_hooks()
         return _vjp_of_torch(func, *primals, argnums=argnums, has_aux=has_aux)
     begin()
     try:
