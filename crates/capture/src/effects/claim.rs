@@ -180,11 +180,11 @@ pub const LAZY: Claim = Claim {
 /// Answers from settings that are guarded together.
 pub const GUARDED: Claim = Claim { reads: Reads::GuardedState, keeps: Keeps::Nothing, ..TAKES };
 
-/// The same, by a flag that need not be a bool.
-pub const GUARDED_BY_FLAG: Claim = Claim { calls: Calls::Specials(&["__bool__"]), ..GUARDED };
-
 /// Answers from settings that are asked for again.
 pub const OTHER: Claim = Claim { reads: Reads::OtherState, keeps: Keeps::Nothing, ..TAKES };
+
+/// The same, by a flag that need not be a bool.
+pub const OTHER_BY_FLAG: Claim = Claim { calls: Calls::Specials(&["__bool__"]), ..OTHER };
 
 /// Sets state of the thread.
 pub const SETS: Claim = Claim { writes: Writes::State, keeps: Keeps::Nothing, ..TAKES };

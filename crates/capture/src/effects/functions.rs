@@ -2,7 +2,7 @@
 
 use super::{
     Effect,
-    claim::{ASKS_FOR_CALL, Claim, FOLDS, GUARDED, GUARDED_BY_FLAG, Keeps, LAZY, NUMBERS, OTHER, SETS, TAKES, TEXTS, WALKS, Writes},
+    claim::{ASKS_FOR_CALL, Claim, FOLDS, GUARDED, Keeps, LAZY, NUMBERS, OTHER, OTHER_BY_FLAG, SETS, TAKES, TEXTS, WALKS, Writes},
 };
 
 /// Functions by module: name of the module, then of the functions or types.
@@ -191,7 +191,6 @@ pub(super) const FUNCTIONS: &[Row] = &[
         claim: TAKES,
         names: &[("posix", &["fspath"]), ("sys", &["intern"]), ("_bisect", &["bisect_left", "bisect_right"])],
     },
-    Row { effect: Effect::ReadsState, claim: GUARDED_BY_FLAG, names: &[("torch._C._autograd", &["_top_saved_tensors_default_hooks"])] },
     // What the guard of torch's state covers. A transform is seen in the thread's dispatch keys.
     Row {
         effect: Effect::ReadsState,
@@ -268,6 +267,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ("gc", &["isenabled"]),
         ],
     },
+    Row { effect: Effect::Asked, claim: OTHER_BY_FLAG, names: &[("torch._C._autograd", &["_top_saved_tensors_default_hooks"])] },
     // What the frame must set back before it returns.
     Row {
         effect: Effect::SetsState,
