@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import types
 
@@ -157,3 +158,22 @@ def test_nan_of_an_attribute_is_the_one_that_is_returned():
     for value in (NAN, OTHER):
         made = compiled(X, Holder(value))[1]
         assert made[0] is value and made == [value, value]
+
+
+@pytest.mark.parametrize("key", [int, Holder])
+def test_a_key_is_looked_for_among_keys_alone(key):
+    # The two nans, and the tensors in C code's hands, are values: nothing is compared with them.
+    known = {key: (NAN, NAN), str: functools.partial(torch.add, X), "a": [OTHER, OTHER]}
+
+    def function(x, key):
+        return x * 2 if key in known else x * 3
+
+    dynamlir.reset()
+    agree(function, (key,), (bool,), (key,))
+    assert not dynamlir.fallbacks()
+    del known[key]
+    agree(function, (key,), (str,))
+    compiled = dynamlir.compile(function)
+    assert shown(compiled(X, key)) == shown(X * 3)
+    known[key] = None
+    assert shown(compiled(X, key)) == shown(X * 2)

@@ -400,10 +400,12 @@ pub(crate) fn text(name: &Bound<'_, PyString>) -> Outcome<String> {
 
 /// What a class finds under a name along its MRO, unbound.
 pub(crate) fn lookup<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let name = PyString::intern(class.py(), name);
     for base in types::mro(class)? {
+        // Asked first: a miss of `[]` is an exception, which takes longer than all else here.
         let dict = types::dict(&base)?;
-        if let Ok(found) = dict.get_item(name) {
-            return Ok(Some(found));
+        if dict.contains(&name)? {
+            return dict.get_item(&name).map(Some);
         }
     }
     Ok(None)

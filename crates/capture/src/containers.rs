@@ -362,8 +362,11 @@ impl<'py> Capture<'py> {
             self.addressed([item])?;
         }
         self.guard_inside([item], consulted::HASH)?;
-        // A view of a dict hashes, or compares with each value.
-        self.compared([container, item])
+        match container.cast_exact::<PyDict>() {
+            Ok(dict) => self.compared(dict.keys().iter().chain([item.clone()]).collect::<Vec<_>>().iter()),
+            // A view of a dict hashes, or compares with each value.
+            Err(_) => self.compared([container, item]),
+        }
     }
 
     /// Whether a value is true.

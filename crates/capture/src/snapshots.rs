@@ -3,7 +3,8 @@
 use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     prelude::*,
-    types::{PyDict, PyList, PySet, PyTuple},
+    sync::PyOnceLock,
+    types::{PyDict, PyList, PySet, PyTuple, PyType},
 };
 
 use crate::{
@@ -170,7 +171,8 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
 
 /// Whether an object is exactly a `collections.deque`.
 pub(crate) fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(object.get_type().is(dynamlir_cpython_abi::import(object.py(), "collections")?.getattr("deque")?))
+    static DEQUE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    Ok(object.get_type().is(dynamlir_cpython_abi::import_once(object.py(), &DEQUE, "collections", "deque")?))
 }
 
 /// Whether a copy holds the same objects as the original, in the same places.

@@ -38,7 +38,11 @@ pub fn name_of(class: &Bound<'_, PyType>) -> String {
 }
 
 /// What `type` itself has under a name, bound to a class: a metaclass may answer otherwise, with Python code.
-fn of_type<'py>(class: &Bound<'py, PyType>, name: &str, getter: &'static PyOnceLock<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+fn of_type<'py>(
+    class: &Bound<'py, PyType>,
+    name: &Bound<'py, PyString>,
+    getter: &'static PyOnceLock<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let kind = py.get_type::<PyType>();
     if class.get_type().is(&kind) {
@@ -51,14 +55,14 @@ fn of_type<'py>(class: &Bound<'py, PyType>, name: &str, getter: &'static PyOnceL
 /// The classes in which a class looks names up, in order.
 pub fn mro<'py>(class: &Bound<'py, PyType>) -> PyResult<Vec<Bound<'py, PyType>>> {
     static GETTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let classes = of_type(class, "__mro__", &GETTER)?;
+    let classes = of_type(class, intern!(class.py(), "__mro__"), &GETTER)?;
     classes.cast::<PyTuple>()?.iter().map(|class| Ok(class.cast_into::<PyType>()?)).collect()
 }
 
 /// What a class itself holds, as a read-only mapping.
 pub fn dict<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     static GETTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    of_type(class, "__dict__", &GETTER)
+    of_type(class, intern!(class.py(), "__dict__"), &GETTER)
 }
 
 /// The flags of a class.

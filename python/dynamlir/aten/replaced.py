@@ -5,6 +5,7 @@ What torch's own computes is known here, and what others compute is not: a graph
 
 from __future__ import annotations
 
+import functools
 import re
 
 import torch
@@ -16,15 +17,21 @@ _COMPUTING = re.compile(r"(Autograd|Autocast)?(CPU|CUDA)?|Composite\w+|ADInplace
 """The dispatch keys under which kernels run on ordinary tensors."""
 
 
-def names() -> set[str]:
+def names() -> frozenset[str]:
     """The operators whose kernels were replaced, by their names, with the overload where that is not the default."""
+    return _named(frozenset(torch.library._impls))
+
+
+@functools.lru_cache(maxsize=4)
+def _named(entries: frozenset[str]) -> frozenset[str]:
+    """Those that these entries name. Torch has thousands of its own, which seldom change between two graphs."""
     found = set()
-    for entry in torch.library._impls:
+    for entry in entries:
         if entry.startswith("aten/"):
             _, name, key = entry.split("/")
             if _COMPUTING.fullmatch(key) and not key.endswith("CUDA"):
                 found.add(name.removesuffix(".default"))
-    return found
+    return frozenset(found)
 
 
 def check(recording: Recording) -> None:
