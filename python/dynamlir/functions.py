@@ -70,6 +70,7 @@ class Call:
             return [None] * len(raw)
         if not materialize and len(self._differentiable) > 1:
             raise Fallback("autograd", "set_materialize_grads(False) of several results", self._location)
+        record.materialized = materialize
         record.operands = [*dict.fromkeys(recorder.id_of(tensor) for tensor in inputs), *values]
         record.results = metas
         record.aliases = [record.operands.index(value) if is_shared else -1 for value, is_shared in zip(values, shared)]

@@ -17,7 +17,7 @@ import torch
 from . import modes
 from .memory import share_counter
 from .reasons import Fallback
-from .recording import DETACH, OpRecord, Ref, TensorMeta
+from .recording import DETACH, OpRecord, Recording, Ref, TensorMeta
 
 if TYPE_CHECKING:
     from .recorder import OpRecorder
@@ -203,6 +203,8 @@ def check_saved(recorder: OpRecorder, results: Sequence[Any]) -> None:
     tensors = [one for one in results if isinstance(one, torch.Tensor)]
     refuse_hidden_write(recorder, [one for one in tensors if not one.requires_grad])
     wanting = [one for one in tensors if one.requires_grad]
+    if wanting and recorder.versions and _writes_what_is_kept_unseen(recorder.recording):
+        raise Fallback("autograd", "a value that gradients may be made of is written")
     writes = recorder.versions and _writes_what_is_used(recorder)
     if not wanting or not (writes or recorder.histories.refused):
         return
@@ -210,6 +212,31 @@ def check_saved(recorder: OpRecorder, results: Sequence[Any]) -> None:
         for node in nodes(wanting):
             if node in recorder.histories.refused or _is_stale(node):
                 raise Fallback("autograd", "a value that gradients are made of is written or detached in place")
+
+
+_KEEPING_NOTHING = frozenset(["add_", "sub_", "copy_", "fill_", "zero_", "neg_"])
+"""Writes whose gradients are not made of values."""
+
+
+def _writes_what_is_kept_unseen(recording: Recording) -> bool:
+    """Returns true if memory is written that may have been kept where nobody can look: by the node of a write to a
+    view, which stands within another node, or by a checkpoint, which reads again what it has read."""
+    roots, views = recording.roots(), set[int]()
+    kept, made = set[int](), dict[int, int | None]()
+    for op in recording.ops:
+        memory = [roots.get(value, value) for value in op.operands]
+        into_view = any(op.operands[at] in views for at in op.mutates)
+        if op.needs_grad and into_view and op.schema.split(".")[1] not in _KEEPING_NOTHING:
+            kept.update(root for at, root in enumerate(memory) if at not in op.mutates)
+        if any(memory[at] in kept for at in op.mutates):
+            return True
+        if op.recompute is not None and op.needs_grad:
+            kept.update(root for root in memory if made.get(root) != op.recompute)
+        for value, alias in zip(op.result_ids, op.aliases):
+            made.setdefault(roots.get(value, value), op.recompute)
+            if alias >= 0 and (alias not in op.mutates or op.operands[alias] in views):
+                views.add(value)
+    return False
 
 
 def _is_stale(node: Any) -> bool:

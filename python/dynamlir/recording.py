@@ -135,6 +135,8 @@ class OpRecord:
     """The checkpoint that it belongs to, of which backward computes it again."""
     once: bool = False
     """Whether that raises where it is differentiated in turn."""
+    materialized: bool = False
+    """Whether it runs, on zeros, where the gradients of the results are missing."""
 
     @property
     def is_view(self) -> bool:
@@ -326,7 +328,8 @@ class Recording:
                 nested(op.decomposition),
                 nested(op.vjp),
                 op.location,
-                **({} if op.recompute is None or not self.is_training else {"recompute": op.recompute}),
+                op.recompute if self.is_training else None,
+                op.materialized,
             )
         for output in self.outputs:
             if output.kind == "value":
@@ -383,6 +386,7 @@ class Builder(Protocol):
         vjp: Any,
         location: Location,
         recompute: int | None = None,
+        materialized: bool = False,
     ) -> None: ...
 
     def output(self, kind: str, *payload: Any) -> None: ...

@@ -8,6 +8,7 @@ errors.
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import random
 import re
@@ -282,8 +283,10 @@ def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
                 result.square().sum().backward(retain_graph=how["losses"] == "kept")
                 told.append("a loss")
     except Exception as error:
-        told.append((type(error).__name__, str(error).split("\n")[0][:60]))
         # How far a walk has come that fails depends on how many nodes there are.
+        while told and told[-1][0] == "hook":
+            told.pop()
+        told.append((type(error).__name__, str(error).split("\n")[0][:60]))
         return told
     told += [None if leaf.grad is None else shown(leaf.grad) for leaf in leaves.values()]
     return told
@@ -352,8 +355,24 @@ def unwritten(text: str, seed: int, how: dict[str, Any]) -> Any:
     return None if other == text else use(made(other, seed), how)
 
 
-def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) -> str | None:
-    """What differs for the program of a seed, in words; None if nothing does."""
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """What differs for a program."""
+
+    text: str
+    is_of_dynamo: bool
+    """Whether it differs in the same way where torch.compile hands its graphs to nobody."""
+
+
+def without_compiler(text: str, seed: int, how: dict[str, Any], calls: int) -> list[Any]:
+    """What Dynamo alone makes of a program, in the last of so many calls."""
+    torch._dynamo.reset()
+    function = torch.compile(made(text, seed), backend="eager")
+    return [use(function, how) for _ in range(calls)][-1]
+
+
+def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) -> Difference | None:
+    """What differs for the program of a seed; None if nothing does."""
     grammar = Grammar(seed, several)
     text, how = grammar.program(), grammar.caller()
     expected = use(made(text, seed), how)
@@ -363,5 +382,7 @@ def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) ->
     for call in range(CALLS):
         found = use(compiled, how)
         if not alike(expected, found) and not alike(unwritten(text, seed, how), found):
-            return f"{text}{how}\ncall {call} through {door}\neager {expected}\nours  {found}"
+            said = f"{text}{how}\ncall {call} through {door}\neager {expected}\nours  {found}"
+            is_of_dynamo = door == "torch.compile" and alike(found, without_compiler(text, seed, how, call + 1))
+            return Difference(said, is_of_dynamo)
     return None

@@ -195,6 +195,9 @@ impl<'t> Writer<'t> {
         if let Some(checkpoint) = call.recompute {
             ops::RECOMPUTE.set(op.op(), checkpoint);
         }
+        if call.materialized {
+            ops::MATERIALIZED.set(op.op(), ());
+        }
         Ok(op.outputs())
     }
 
@@ -264,6 +267,7 @@ mod tests {
             decomposition: None,
             vjp: None,
             recompute: None,
+            materialized: false,
             location,
         };
         let y = trace.op(op);

@@ -90,6 +90,8 @@ pub struct OpCall {
     pub vjp: Option<Arc<Trace>>,
     /// The checkpoint that it belongs to, of which backward computes it again.
     pub recompute: Option<i64>,
+    /// Whether its derivative runs, on zeros, where the gradients of its results are missing.
+    pub materialized: bool,
     /// Where the user called it, innermost first.
     pub location: Arc<[Frame]>,
 }

@@ -142,7 +142,7 @@ impl TraceBuilder {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one per field of a recorded call")]
-    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None))]
+    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None, materialized=false))]
     fn op(
         &mut self,
         schema: String,
@@ -157,6 +157,7 @@ impl TraceBuilder {
         vjp: Option<PyRef<'_, TraceBuilder>>,
         location: &Bound<'_, PyAny>,
         recompute: Option<i64>,
+        materialized: bool,
     ) -> PyResult<()> {
         let results = self.results.get(results, tensor_type)?;
         if values.len() != results.len() || aliases.len() != results.len() {
@@ -175,6 +176,7 @@ impl TraceBuilder {
             decomposition: decomposition.map(|builder| builder.trace.clone()),
             vjp: vjp.map(|builder| builder.trace.clone()),
             recompute,
+            materialized,
             location: self.locations.get(location, frame)?,
         };
         let first = Arc::make_mut(&mut self.trace).op(call);

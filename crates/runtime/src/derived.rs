@@ -83,13 +83,15 @@ struct Shape {
     /// The results of the graph that are outputs of the node, and stand-ins that count on after them.
     outputs: Vec<usize>,
     saved: Vec<Saved>,
+    /// Which of these eager does not keep, but views of them.
+    by_views: Vec<usize>,
     /// Which of these are the keys of all random numbers.
     keys: Option<usize>,
     tangents: Vec<Tangent>,
     /// For each input of the node, the result of the backward graph that is its gradient.
     gradients: Vec<Option<usize>>,
-    /// For each result of the backward graph, the tangents that reach it.
-    reached: Vec<Vec<usize>>,
+    /// For each result of the backward graph, the tangents that reach it; None where it is there whatever is given.
+    reached: Vec<Option<Vec<usize>>>,
     /// True if one walk uses it up though it keeps nothing.
     once: bool,
     /// Which of the inputs is at each place where torch takes them.
@@ -175,6 +177,16 @@ impl Derived {
         &self.shape.saved
     }
 
+    /// For a saved value that eager keeps as it is: which of the node's inputs it is, if it is one.
+    #[must_use]
+    pub fn kept_input(&self, saved: usize) -> Option<usize> {
+        let input = match *self.shape.saved.get(saved).filter(|_| !self.shape.by_views.contains(&saved))? {
+            Saved::Arg(at) => NodeInput::Input(at),
+            Saved::Result(at) => NodeInput::Result(at),
+        };
+        self.shape.inputs.iter().position(|own| *own == input)
+    }
+
     /// Which of the saved values are the keys of all random numbers that the graph draws.
     #[must_use]
     pub fn keys(&self) -> Option<usize> {
@@ -207,7 +219,7 @@ impl Derived {
         let is_given = |tangent: &usize| matches!(shape.tangents[*tangent], Tangent::Of(output) if is_given(output));
         let wanted = |input: usize| {
             let gradient = shape.gradients[input].filter(|_| needed.get(input).copied().unwrap_or(true))?;
-            shape.reached[gradient].iter().any(is_given).then_some(gradient)
+            shape.reached[gradient].as_ref().is_none_or(|tangents| tangents.iter().any(is_given)).then_some(gradient)
         };
         (0..shape.inputs.len()).map(wanted).collect()
     }
@@ -263,7 +275,7 @@ impl Shape {
             return error("it is not a graph and its gradients".to_owned());
         };
         let Training { vjps, saved: all_saved, primals, keys, crossing } = training;
-        let Derivative { tangents, gradients, reached, kept, once } = derivative;
+        let Derivative { tangents, gradients, reached, kept, by_views, once } = derivative;
         let vjp = format!("@{}", vjps.get(node).map_or("", |name| name));
         if forward.device != backward.device {
             return error(format!("{vjp} is for {}, its graph for {}", backward.device, forward.device));
@@ -335,8 +347,9 @@ impl Shape {
         let tangent_of = |result: &usize| tangents.iter().skip(saved.len()).position(|own| *own == Some(*result));
         let all = || (0..sources.len()).collect();
         let reached = |result: usize| match reached.get(result) {
-            Some(Some(results)) => results.iter().filter_map(tangent_of).collect(),
-            _ => all(),
+            Some(Some(results)) if results.is_empty() => None,
+            Some(Some(results)) => Some(results.iter().filter_map(tangent_of).collect()),
+            _ => Some(all()),
         };
         let reached = (0..gradients.len()).map(reached).collect();
         let not_saved = primals.iter().copied().filter(|arg| !saved.contains(&Saved::Arg(*arg)) && *arg < forward.inputs.len());
@@ -354,6 +367,7 @@ impl Shape {
             gradients: inputs.iter().map(|input| gradients.iter().position(|of| NodeInput::from(*of) == *input)).collect(),
             inputs,
             outputs,
+            by_views: by_views.clone(),
             keys: keys.and_then(|at| saved.iter().position(|own| Some(own) == all_saved.get(at))),
             saved,
             tangents: sources,

@@ -170,6 +170,8 @@ pub struct Derivative {
     pub reached: Vec<Option<Vec<usize>>>,
     /// Which of the saved values it takes; None for all of them.
     pub kept: Option<Vec<usize>>,
+    /// Which of its inputs eager does not keep, but views of them.
+    pub by_views: Vec<usize>,
     /// Whether its gradients are there once, though it takes no saved values: eager keeps something for them.
     pub once: bool,
 }

@@ -325,7 +325,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                                         "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
                                         "dynamo.without_grad", "dynamo.one_of_several", "dynamo.made_from", "dynamo.vjp", "dynamo.saved", "dynamo.order",
                                         "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed", "dynamo.vjps",
-                                        "dynamo.crossing", "dynamo.kept", "dynamo.path"},
+                                        "dynamo.crossing", "dynamo.kept", "dynamo.by_views", "dynamo.path"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
@@ -369,7 +369,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return checkPositions(function, name, value, countOutputs(), "outputs");
   if (name == "dynamo.made_from")
     return checkMadeFrom(function, value, countOutputs());
-  if (name == "dynamo.primals")
+  if (name == "dynamo.primals" || name == "dynamo.by_views")
     return checkPositions(function, name, value, function.getNumArguments(), "arguments");
   if (name == "dynamo.order")
     return checkNumber(op, "'dynamo.order'", value, maxOrder);

@@ -73,8 +73,9 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let gradients = gradients.ok_or_else(|| at(main, "it takes tangents, but not all of its results are gradients"))?;
         let reached = (0..plan.results.len()).map(|result| ops::REACHED.of_result(main, result).map(places)).collect();
         let kept = ops::KEPT.of(main).map(places);
+        let by_views = ops::BY_VIEWS.of(main).map(places).unwrap_or_default();
         let once = (0..plan.results.len()).any(|result| ops::ONCE.of_result(main, result).is_some());
-        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, once });
+        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once });
     }
     Ok(())
 }

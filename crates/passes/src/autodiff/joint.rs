@@ -17,7 +17,7 @@ use dynamlir_shapes::{Dim, Dimension, Scope};
 use super::{
     aten::{is_dense, refuse_huge, strides_of},
     flow,
-    nodes::{Given, Of},
+    nodes::{Given, Of, Reached},
     walk::Walk,
 };
 
@@ -245,8 +245,11 @@ impl Boundary<'_, '_> {
         let mut said = vec![ops::STRIDES.dims().with(ctx, &laid_out), of];
         said.extend(numbers.map(|numbers| ops::NODE.with(ctx, number(numbers[gradient.class]))));
         let of_node = self.walk.tangents.iter().filter(|tangent| tangent.class == gradient.class);
-        if of_node.into_iter().any(|tangent| !gradient.sum.reached.contains(&tangent.result)) {
-            let reached: Vec<i64> = gradient.sum.reached.iter().map(|&result| number(result)).collect();
+        let Reached { results, always } = &gradient.sum.reached;
+        if *always {
+            said.push(ops::REACHED.with(ctx, &[]));
+        } else if of_node.into_iter().any(|tangent| !results.contains(&tangent.result)) {
+            let reached: Vec<i64> = results.iter().map(|&result| number(result)).collect();
             said.push(ops::REACHED.with(ctx, &reached));
         }
         if self.walk.once.contains(&gradient.class) {

@@ -44,13 +44,35 @@ pub enum Of {
     Output(usize),
 }
 
-/// A sum of gradients, and the results whose tangents have reached it.
+/// When a gradient is there.
+#[derive(Clone, Default)]
+pub struct Reached {
+    /// Where one of these results has a tangent,
+    pub results: BTreeSet<usize>,
+    /// or whenever its node runs: a function of the user's takes zeros for what is missing.
+    pub always: bool,
+}
+
+impl Reached {
+    /// Where one of these results has a tangent.
+    pub fn by(results: impl IntoIterator<Item = usize>) -> Self {
+        Self { results: results.into_iter().collect(), always: false }
+    }
+
+    /// Where either is there.
+    pub fn extend(&mut self, other: &Self) {
+        self.results.extend(&other.results);
+        self.always |= other.always;
+    }
+}
+
+/// A sum of gradients.
 #[derive(Clone)]
 pub struct Sum {
     /// The sum.
     pub value: Value,
-    /// The results.
-    pub reached: BTreeSet<usize>,
+    /// When it is there.
+    pub reached: Reached,
 }
 
 /// A gradient that a node gives.

@@ -55,7 +55,11 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
         let message = format!("some results of {} may have a gradient where others have none", call.schema());
         return Err(PassError::refusal(op, AUTOGRAD, message));
     }
+    if ops::MATERIALIZED.is_on(op) {
+        walk.give_always();
+    }
     copy(body, exit, emit, &mut values);
+    let mut without: Vec<Value> = op.operands();
     for (index, gradient) in exit.operands().into_iter().enumerate() {
         let operand = ops::GRADIENT.of_result(function, index).and_then(|operand| usize::try_from(operand).ok());
         let operand = operand.filter(|&operand| operand < op.num_operands());
@@ -64,8 +68,10 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
         if gradient.ty() != operand.ty() {
             return Err(wrong(&format!("result {index} is {}, the operand {}", gradient.ty(), operand.ty())));
         }
+        without.retain(|value| *value != operand);
         walk.add(operand, gradient);
     }
+    without.into_iter().for_each(|operand| walk.miss(operand));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use dynamlir_shapes::{Dim, Scope};
 use super::{
     at::At,
     aten::Aten,
-    nodes::{Class, Given, Nodes, Of, Sum, Tangent},
+    nodes::{Class, Given, Nodes, Of, Reached, Sum, Tangent},
     primitives, rules, vjp,
 };
 use crate::decompose::Call;
@@ -40,7 +40,9 @@ pub struct Walk<'s> {
     known: HashMap<Value, Sum>,
     /// The class of the operation that is looked at, and the tangents that have reached it.
     class: Class,
-    reached: BTreeSet<usize>,
+    reached: Reached,
+    /// The classes that run an operation which has given a value no gradient, and when.
+    missing: HashMap<Value, BTreeMap<Class, Reached>>,
     /// The classes.
     pub nodes: Nodes,
     /// The tangents, first those of results that users see.
@@ -69,7 +71,8 @@ impl<'s> Walk<'s> {
             sums: HashMap::new(),
             known: HashMap::new(),
             class: 0,
-            reached: BTreeSet::new(),
+            reached: Reached::default(),
+            missing: HashMap::new(),
             nodes: Nodes::default(),
             tangents: Vec::new(),
             given: Vec::new(),
@@ -92,7 +95,7 @@ impl<'s> Walk<'s> {
             }
             let class = self.nodes.of(if as_one_node { BTreeSet::new() } else { BTreeSet::from([result]) });
             self.tangents.push(Tangent { result, class, value: tangent });
-            (self.class, self.reached) = (class, BTreeSet::from([result]));
+            (self.class, self.reached) = (class, Reached::by([result]));
             self.add(value, tangent);
         }
     }
@@ -110,7 +113,7 @@ impl<'s> Walk<'s> {
     /// Returns true for an operation of several results of which some may have a gradient in a walk in which others have none.
     pub fn may_be_partial(&self, op: Op) -> bool {
         let reached: Vec<&BTreeSet<usize>> =
-            op.results().iter().filter_map(|result| self.known.get(result)).map(|sum| &sum.reached).collect();
+            op.results().iter().filter_map(|result| self.known.get(result)).map(|sum| &sum.reached.results).collect();
         !self.as_one_node && reached.windows(2).any(|pair| pair[0] != pair[1])
     }
 
@@ -131,7 +134,7 @@ impl<'s> Walk<'s> {
         match of_classes.get_mut(&class) {
             Some(sum) => {
                 sum.value = emit.add(sum.value, fitted);
-                sum.reached.extend(reached);
+                sum.reached.extend(&reached);
             }
             None => _ = of_classes.insert(class, Sum { value: fitted, reached }),
         }
@@ -154,7 +157,7 @@ impl<'s> Walk<'s> {
         let emitted_before: Vec<Op> = self.function.body().map(Block::ops).unwrap_or_default();
         let mut count = 0;
         for op in emitted_before.into_iter().rev() {
-            if self.settle(op) {
+            if self.settle(op) || self.materialize(op) {
                 count += 1;
                 self.step(op)?;
             }
@@ -193,7 +196,10 @@ impl<'s> Walk<'s> {
             }
         }
         let class = if is_reached { self.nodes.of(set) } else { 0 };
-        self.reached.clear();
+        if ops::MATERIALIZED.is_on(op) {
+            self.give_zeros(op, class);
+        }
+        self.reached = Reached::default();
         for result in op.results() {
             let sums = self.sums.remove(&result).unwrap_or_default();
             if let Some(output) = self.shown(op, result) {
@@ -214,6 +220,55 @@ impl<'s> Walk<'s> {
         is_reached
     }
 
+    /// Takes an operation that runs though no gradient has come to it, since something that was made of it has given none: the
+    /// derivative of a user's function is given zeros, others give none in their turn. Returns true for the first, settled.
+    fn materialize(&mut self, op: Op) -> bool {
+        let mut of_classes = BTreeMap::<Class, Reached>::new();
+        for missing in op.results().iter().filter_map(|result| self.missing.remove(result)) {
+            missing.iter().for_each(|(class, reached)| of_classes.entry(*class).or_default().extend(reached));
+        }
+        if of_classes.is_empty() {
+            return false;
+        }
+        let result = op.results().into_iter().find(|result| self.needs(*result)).filter(|_| ops::MATERIALIZED.is_on(op));
+        let Some(result) = result else {
+            let operands: Vec<Value> = op.operands().into_iter().filter(|operand| self.needs(*operand)).collect();
+            for operand in operands {
+                let missing = self.missing.entry(operand).or_default();
+                of_classes.iter().for_each(|(class, reached)| missing.entry(*class).or_default().extend(reached));
+            }
+            return false;
+        };
+        let emit = self.emit(op.loc());
+        let sums = of_classes.into_iter().map(|(class, reached)| (class, Sum { value: emit.zeros(result), reached })).collect();
+        self.sums.insert(result, sums);
+        self.settle(op)
+    }
+
+    /// To what users see of the results of a function, zeros from the classes that give none: there they are taken for such.
+    fn give_zeros(&mut self, op: Op, class: Class) {
+        let emit = self.emit(op.loc());
+        for result in op.results().into_iter().filter(|result| self.visible.contains_key(result)) {
+            let missing = self.missing.remove(&result).unwrap_or_default();
+            let sums = self.sums.entry(result).or_default();
+            for (other, reached) in missing.into_iter().filter(|(other, _)| *other != class) {
+                sums.entry(other).or_insert_with(|| Sum { value: emit.zeros(result), reached });
+            }
+        }
+    }
+
+    /// Notes that the operation that is looked at gives a value no gradient, though it has a history.
+    pub fn miss(&mut self, value: Value) {
+        if self.needs(value) {
+            self.missing.entry(value).or_default().entry(self.class).or_default().extend(&self.reached);
+        }
+    }
+
+    /// Notes that what is given from here on is there whenever the node of the operation runs.
+    pub fn give_always(&mut self) {
+        self.reached.always |= !self.as_one_node;
+    }
+
     /// The output that a value is, where that is a view: the gradients of what is made of it go by way of the output. A view of a whole
     /// result is the result's value, which has a tangent.
     fn shown(&self, op: Op, result: Value) -> Option<usize> {
@@ -232,7 +287,7 @@ impl<'s> Walk<'s> {
             tangent.class = class;
             all = Some(all.map_or(tangent.value, |all| emit.add(all, tangent.value)));
         }
-        let reached = results.iter().copied().collect();
+        let reached = Reached::by(results.iter().copied());
         // Each has a tangent, from the beginning.
         Sum { value: all.unwrap_or(self.tangents[0].value), reached }
     }
@@ -254,7 +309,7 @@ impl<'s> Walk<'s> {
         }
         let argument = self.function.body()?.add_arg(value.ty(), self.exit.loc());
         self.tangents.push(Tangent { result, class, value: argument });
-        let mut reached = BTreeSet::from([result]);
+        let mut reached = Reached::by([result]);
         let sum = match own {
             Some(own) => {
                 reached.extend(&own.reached);
@@ -280,7 +335,7 @@ impl<'s> Walk<'s> {
         if !op.operands().into_iter().any(|operand| self.needs(operand)) {
             return Ok(());
         }
-        if keeps_a_number(op) {
+        if ops::ONCE.is_on(op) || keeps_a_number(op) {
             self.once.insert(self.class);
         }
         let emit = self.emit(op.loc());

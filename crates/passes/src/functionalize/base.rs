@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use dynamlir_dialect::{
-    ir::{Builder, Type, Value},
-    ops::HistoryOp,
+    ir::{Builder, Op, Type, Value},
+    ops::{AsStridedScatterOp, AtenOp, HistoryOp},
 };
 use dynamlir_shapes::Scope;
 
@@ -135,6 +135,15 @@ impl Base {
         self.seen.clear();
         self.seen.insert((canonical(&window), tensor.element()), source);
         Some(())
+    }
+
+    /// The operation that has put a part in its place last, where the contents are what it gave.
+    pub fn scattered(&self) -> Option<Op> {
+        let is_scatter = |op: &Op| {
+            let schema = AtenOp::cast(*op).map(AtenOp::schema);
+            op.is(AsStridedScatterOp::NAME) || schema.is_some_and(|schema| schema == "aten.as_strided_scatter.default")
+        };
+        self.value.def().filter(is_scatter)
     }
 
     /// A window of elements of a type in those of the value.

@@ -223,7 +223,12 @@ impl Rewriter {
         let [operand_strides, result_strides] = layouts.each_ref().map(|types| strides(self.b.ctx(), types));
         let strides = (Some(&operand_strides[..]), Some(&result_strides[..]));
         let (decomposition, vjp, grad) = (decomposition.as_ref(), vjp.as_ref(), old.grad_enabled());
-        AtenOp::build(&self.b, schema, operands, args, None, None, None, decomposition, vjp, strides.0, strides.1, grad, types).op()
+        let new =
+            AtenOp::build(&self.b, schema, operands, args, None, None, None, decomposition, vjp, strides.0, strides.1, grad, types).op();
+        if ops::MATERIALIZED.is_on(old.op()) {
+            ops::MATERIALIZED.set(new, ());
+        }
+        new
     }
 
     fn mutating_op(&mut self, old: AtenOp) -> PassResult {
@@ -247,6 +252,7 @@ impl Rewriter {
             return Err(PassError::refusal(op, ALIASING, "an op writes to one operand and returns a view of another"));
         }
         let all = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
+        let mut made = None;
         let new_values = if let Some(value) = call::overwritten(&self.b, old, &all) {
             vec![value]
         } else {
@@ -257,6 +263,7 @@ impl Rewriter {
             let layouts = [call.operands.iter().map(|&i| op.operand(i).ty()).collect(), results];
             let new = self.functional(old, &call.schema, &operands, &call.args, &types, &layouts);
             self.values.extend(fresh.iter().copied().zip(new.results()));
+            made = Some(new);
             new.results().split_off(fresh.len())
         };
         for (&operand, value) in call.written.iter().zip(new_values) {
@@ -265,6 +272,7 @@ impl Rewriter {
             let written = self.base(op, number)?;
             let b = self.b;
             let gradients = self.gradients.as_ref().map(|gradients| gradients.write(old, target, &self.aliasing)).transpose()?;
+            let is_view = !self.is_root(target);
             if let Some(base) = &mut self.bases[written] {
                 match gradients {
                     None | Some(Write::Recorded) => base.write(&b, target.ty(), value, &self.scope),
@@ -272,6 +280,10 @@ impl Rewriter {
                     Some(Write::Unrecorded) => base.write_unrecorded(&b, target.ty(), value, &self.scope),
                 }
                 .ok_or_else(|| outside(op))?;
+                if is_view && matches!(gradients, Some(Write::Recorded)) {
+                    // Eager's node of such a write is used up by one walk, whatever is saved.
+                    made.into_iter().chain(base.scattered()).for_each(|op| ops::ONCE.set(op, ()));
+                }
             }
         }
         Ok(())
@@ -280,6 +292,11 @@ impl Rewriter {
     /// The results that do not show an operand's storage.
     fn fresh_results(&self, op: Op) -> Vec<Value> {
         op.results().into_iter().filter(|&v| self.aliasing.storages[self.aliasing.storage(v)].roots.contains(&v)).collect()
+    }
+
+    /// Returns true for a tensor that is a view of no other.
+    fn is_root(&self, tensor: Value) -> bool {
+        self.aliasing.storages[self.aliasing.storage(tensor)].roots.contains(&self.aliasing.object(tensor))
     }
 
     fn is_argument_storage(&self, value: Value) -> bool {

@@ -70,9 +70,7 @@ impl Rewriter {
 
     /// Returns true for a view that is returned.
     fn is_output(&self, tensor: Value) -> bool {
-        let object = self.aliasing.object(tensor);
-        let is_root = self.aliasing.storages[self.aliasing.storage(tensor)].roots.contains(&object);
-        !is_root && self.shown.returned.contains(&object)
+        !self.is_root(tensor) && self.shown.returned.contains(&self.aliasing.object(tensor))
     }
 
     /// How often the memory of a tensor has been written so far.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, Loc, Op, Type, Value},
-    ops,
     upstream::func,
 };
 
@@ -47,7 +46,7 @@ impl Copies {
             }
         });
         // It has been decided.
-        made.walk(&mut |inner| _ = ops::RECOMPUTE.remove(inner) | ops::SHOWN.remove(inner));
+        made.walk(&mut super::forget);
         self.block.append(made);
         for (old, new) in op.results().into_iter().zip(made.results()) {
             // What was saved is an argument already.

@@ -170,8 +170,8 @@ fn saving(joint: &Joint, value: usize, is_read: bool, price: Price) -> u64 {
     }
     match joint.def[value] {
         Some(at) if is_view(joint.ops[at]) || is_constant(joint.ops[at]) => INFINITE,
-        // It is there anyway; a little, so that fewer are better.
-        _ if of_caller => 1000,
+        // It is there anyway, and eager keeps it, so that a later write or `detach_` is refused as there; a little, so that fewer are better.
+        _ if of_caller => 10,
         _ => 1000 + joint.bytes(value) * (TRAFFIC + price.per_byte),
     }
 }

@@ -244,6 +244,10 @@ impl<'a> Part<'a> {
             let kept: Vec<i64> = self.kept.iter().copied().chain(of_sizes).map(|at| at as i64).collect();
             ops::KEPT.set(new, &kept);
         }
+        let by_views: Vec<i64> = (0..kept.len()).filter(|&at| joint.is_read_by_views(kept[at].value)).map(|at| at as i64).collect();
+        if !by_views.is_empty() {
+            ops::BY_VIEWS.set(new, &by_views);
+        }
         let laid_out =
             |strides: &[Dim], offset: &Dim| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides), ops::OFFSET.dim().with(ctx, offset)]);
         let of_sizes = kept_sizes.map(|value| laid_out(&strides_of(value.ty(), &joint.scope), &Dim::from(0)));

@@ -255,6 +255,11 @@ impl Joint {
         read
     }
 
+    /// Returns true if no formula reads the value itself, but views that the forward makes of it, say.
+    pub fn is_read_by_views(&self, value: usize) -> bool {
+        (0..self.ops.len()).all(|at| self.sides[at] == Side::Forward || !self.uses[at].contains(&value))
+    }
+
     /// Bytes of a value; where its sizes vary, as many as are expected.
     pub fn bytes(&self, value: usize) -> u64 {
         let element = self.values[value].ty().element();

@@ -80,7 +80,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     for function in entries_of(module) {
         let arguments = function.body().map(Block::args).unwrap_or_default().len();
         if !(0..arguments).any(|index| ops::TANGENT.of_arg(function, index).is_some()) || is_vjp(module, function) {
-            function.walk(&mut |op| _ = ops::RECOMPUTE.remove(op) | ops::SHOWN.remove(op));
+            function.walk(&mut forget);
             continue;
         }
         let joint = Joint::of(function)?;
@@ -100,6 +100,11 @@ fn run(module: Op, pass: &Run) -> PassResult {
         entries::write(&joint, &cut)?;
     }
     Ok(())
+}
+
+/// Removes what an operation says for those who make gradients and cut.
+fn forget(op: Op) {
+    _ = ops::RECOMPUTE.remove(op) | ops::SHOWN.remove(op) | ops::ONCE.remove(op) | ops::MATERIALIZED.remove(op);
 }
 
 /// Returns true if an entry is a backward of another already: such text has been cut.

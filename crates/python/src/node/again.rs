@@ -19,6 +19,7 @@ use pyo3::{
 
 use super::{
     Run,
+    backward::{needed, refuse_detached},
     lent::{self, Held, Lent},
 };
 use crate::torch::{self, Calls, untraced};
@@ -173,6 +174,9 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     } else {
         ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
     };
+    let objects: Vec<Bound<'py, PyAny>> = kept.iter().collect();
+    let calls = Calls { py, abi: super::abi(py)? };
+    refuse_detached(&calls, ctx, node, &objects, &needed(ctx, node)?)?;
     let sizes = sizes(node, &kept, tangents)?;
     if !node.saved().is_empty() {
         for (at, (saved, object)) in node.saved().iter().zip(&kept).enumerate() {

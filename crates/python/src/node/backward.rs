@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dynamlir_runtime::{Derived, Differentiable, Failure, RunError};
-use dynamlir_torch_abi::{NoGrad, TensorRef};
+use dynamlir_torch_abi::{NoGrad, TensorRef, TorchError};
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     intern,
@@ -43,7 +43,7 @@ impl Backward {
     fn run<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let mut calls = Calls { py, abi: abi(py)? };
         let (ctx, count) = split(args)?;
-        if calls.abi.is_grad_enabled().map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))? {
+        if calls.abi.is_grad_enabled().map_err(failed)? {
             return self.run_differentiably(&ctx, args);
         }
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
@@ -75,6 +75,8 @@ impl Backward {
             ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
         };
         let kept: SmallVec<[Bound<'py, PyAny>; 16]> = kept.iter().take(node.saved().len()).collect();
+        let needed = needed(ctx, node)?;
+        refuse_detached(calls, ctx, node, &kept, &needed)?;
         let mut saved: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(kept.len());
         for object in &kept {
             saved.push(tensor(calls, object, "a saved tensor")?);
@@ -83,7 +85,6 @@ impl Backward {
         for object in given {
             tangents.push(if object.is_none() { None } else { Some(tensor(calls, object, "a gradient")?) });
         }
-        let needed = needed(ctx, node)?;
         let mut gradients = node.gradients(&saved, &tangents, &needed, calls).map_err(|error| raise(py, error))?;
         let mut objects: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(gradients.len() + 1);
         for place in node.placed() {
@@ -144,7 +145,7 @@ impl Backward {
             Err(refusal) => refusal,
         };
         let gradients = {
-            let _mode = NoGrad::enter(calls.abi).map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))?;
+            let _mode = NoGrad::enter(calls.abi).map_err(failed)?;
             self.compute(&mut calls, ctx, (&tangents, tangents.len()))?
         };
         let refuse = dynamlir_cpython_abi::import_once(calls.py, &REFUSE, "dynamlir.higher_order", "refuse")?;
@@ -165,13 +166,44 @@ impl Backward {
 }
 
 /// Of each input of the node, whether its gradient is asked for.
-fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVec<[bool; 16]>> {
+pub(super) fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVec<[bool; 16]>> {
     let told = ctx.getattr(intern!(ctx.py(), "needs_input_grad"))?.cast_into::<PyTuple>()?;
     let mut needed = SmallVec::from_elem(false, node.placed().len());
     for (place, told) in node.placed().iter().zip(told) {
         needed[*place] = told.is_truthy()?;
     }
     Ok(needed)
+}
+
+/// Refuses to compute gradients of what has lost its history in place since it was saved, in torch's words: its own check is for nodes
+/// in C++ alone. What a node needs a gradient of had a history, unless it is a leaf.
+pub(super) fn refuse_detached(
+    calls: &Calls<'_>,
+    ctx: &Bound<'_, PyAny>,
+    node: &Derived,
+    kept: &[Bound<'_, PyAny>],
+    needed: &[bool],
+) -> PyResult<()> {
+    for (saved, object) in kept.iter().enumerate().take(node.saved().len()) {
+        let Some(at) = node.kept_input(saved).filter(|at| needed.get(*at) == Some(&true)) else { continue };
+        if !torch::is_tensor(object)? || calls.unwrap(object)?.requires_grad().map_err(failed)? {
+            continue;
+        }
+        let place = node.placed().iter().position(|placed| *placed == at);
+        let edges = ctx.getattr(intern!(ctx.py(), "next_functions"))?;
+        let edge = edges.get_item(place)?.get_item(0)?;
+        if edge.get_type().name()? != "AccumulateGrad" {
+            return Err(PyRuntimeError::new_err(
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use \
+                 out-of-place `.detach()` instead",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: TorchError) -> PyErr {
+    PyRuntimeError::new_err(error.message().to_owned())
 }
 
 /// A gradient as a dense tensor: those of embeddings may be sparse, and torch copies no such tensor into a dense one.

@@ -82,11 +82,15 @@ def Dynamo_Dialect : Dialect {
     // result, or the output that is a view, whose gradient it is, and the results whose tangents reach it, where those are not all. Of a
     // result of a joint function: that nodes alone see it. Of an operation: for each result the output that it is, which is a view, or -1.
     "::mlir::IntegerAttr":$node, "::mlir::IntegerAttr":$gradient_of, "::mlir::IntegerAttr":$gradient_of_output,
-    // And: that eager keeps something for it, so that it is there once.
+    // And: that eager keeps something for it, so that it is there once. Of an operation: that one walk uses it up; that its derivative
+    // runs, on zeros, where the gradients of its results are missing.
     "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$once, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
+    "::mlir::UnitAttr":$materialized,
     // Of a graph function: the functions that compute the gradients of its nodes, in order, and the types of what nodes alone see; of
-    // these functions: which of the kept values they take; of one that is differentiated several times: which node, each time.
-    "::mlir::ArrayAttr":$vjps, "::mlir::ArrayAttr":$crossing, "::mlir::DenseI64ArrayAttr":$kept, "::mlir::DenseI64ArrayAttr":$path,
+    // these functions: which of the kept values they take, and which of their arguments formulas read by way of views alone, which are
+    // what eager keeps; of one that is differentiated several times: which node, each time.
+    "::mlir::ArrayAttr":$vjps, "::mlir::ArrayAttr":$crossing, "::mlir::DenseI64ArrayAttr":$kept, "::mlir::DenseI64ArrayAttr":$by_views,
+    "::mlir::DenseI64ArrayAttr":$path,
     // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
