@@ -91,6 +91,7 @@ class Checkpoint:
     memo: Grown
     detached: Mapping[int, int]
     shown: int
+    buffers: Grown
     versions: int
     reshaped: int
 
@@ -110,6 +111,7 @@ class Checkpoint:
             # A write takes entries out of it, so that its length does not tell what it held.
             dict(recorder.recording._detached),
             len(recorder.shown),
+            Grown.of(recorder.buffers, ["held"]),
             len(recorder.versions),
             recorder.reshaped,
         )
@@ -124,6 +126,7 @@ class Checkpoint:
         self.memo.put_back(recorder.memo)
         recorder.recording._detached = dict(self.detached)
         recorder.shown.cut(self.shown)
+        self.buffers.put_back(recorder.buffers)
         for tensor, version in reversed(recorder.versions[self.versions :]):
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         cut(recorder.versions, self.versions)

@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     from .recorder import OpRecorder
 
 
-def contents(fake: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor holds that was made of Python's values and has not been written since; None for others."""
-    return fake.constant if type(fake) is FakeTensor and not fake._version else None
+def contents(recorder: OpRecorder, fake: torch.Tensor) -> torch.Tensor | None:
+    """What a tensor holds that was made of Python's values, or of the buffers of modules, and has not been written
+    since; None for others."""
+    if type(fake) is not FakeTensor:
+        return None
+    if fake.constant is not None:
+        return None if fake._version else fake.constant
+    return recorder.buffers.contents(recorder, fake)
 
 
-def number(fake: torch.Tensor) -> complex | None:
+def number(recorder: OpRecorder, fake: torch.Tensor) -> complex | None:
     """What such a tensor of one element holds, as a number."""
-    if (known := contents(fake)) is None or known.numel() != 1:
+    if (known := contents(recorder, fake)) is None or known.numel() != 1:
         return None
     with modes.set_aside():
         return known.item()

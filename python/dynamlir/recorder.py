@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import constants, histories, memo, modes, overlap, scalars, sizes
 from .aten import conversions, custom, layouts, rows, schema, table, unbacked, varying
+from .buffers import Buffers
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, is_stranger, made_fake
@@ -56,6 +57,7 @@ class OpRecorder(TorchDispatchMode):
         self.failure: Fallback | None = None
         self._find_tensor = find_tensor
         self._next = 0
+        self.buffers = Buffers()
         self._inputs: list[torch.Tensor] = []
         self._ids: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
@@ -278,7 +280,7 @@ class OpRecorder(TorchDispatchMode):
             self.histories.note(self.builtin, args[0])
         try:
             if func is torch.ops.aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
-                if (known := constants.number(args[0])) is not None:
+                if (known := constants.number(self, args[0])) is not None:
                     return known
                 if (number := unbacked.call(self, func, args, kwargs)) is not NotImplemented:
                     return number

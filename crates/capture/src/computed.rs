@@ -40,11 +40,13 @@ impl<'py> Capture<'py> {
     pub(crate) fn computed(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         let name = crate::calls::in_place(name).unwrap_or(name);
         let find = |table: &[(&str, BinaryOp)]| table.iter().find(|(known, _)| *known == name).map(|(_, op)| *op);
+        let ints = is_int(lhs) && is_int(rhs);
+        if !ints && !(lhs.object.is_exact_instance_of::<PyFloat>() && rhs.object.is_exact_instance_of::<PyFloat>()) {
+            return Ok(None);
+        }
         let divides = || rhs.source.is_none() && rhs.object.is_truthy().unwrap_or(false);
         let Some(op) = find(TOTAL).or_else(|| find(DIVIDING).filter(|_| divides())) else { return Ok(None) };
-        let floats = lhs.object.is_exact_instance_of::<PyFloat>() && rhs.object.is_exact_instance_of::<PyFloat>();
-        let of_bits = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-        if !(is_int(lhs) && is_int(rhs) || floats && !of_bits) {
+        if !ints && matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor) {
             return Ok(None);
         }
         let deep = |value: &Tracked<'py>| value.source.is_some_and(|source| self.guards.computations(source) >= DEEPEST);

@@ -11,6 +11,7 @@ mod attributes;
 mod audit;
 mod begun;
 mod beneath;
+mod buffers;
 mod callbacks;
 mod calls;
 mod changed;

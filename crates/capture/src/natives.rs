@@ -225,6 +225,22 @@ impl<'py> Capture<'py> {
         }
     }
 
+    /// The first of several values that compares so with all before it, as `max` and `min` find it, where some are tensors.
+    fn extreme(&self, comparison: &str, values: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
+        let mut found = values[0].clone();
+        for value in &values[1..] {
+            if self.truth(&self.operator(comparison, &[value.clone(), found.clone()])?)? {
+                found = value.clone();
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns true for a tensor of the graph, which is not a number that is known at the call only.
+    fn is_tensor(&self, value: &Tracked<'py>) -> bool {
+        self.torch.is_fake(&value.object) && !self.torch.is_number(&value.object)
+    }
+
     pub(crate) fn call_pure(&self, object: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {
         let name: String = object.getattr("__name__").and_then(|name| name.extract()).unwrap_or_default();
         if self.torch.is_weak_reference_class(object) {
@@ -235,6 +251,9 @@ impl<'py> Capture<'py> {
         }
         if name == "defaultdict" {
             self.refuse_factory(object, args)?;
+        }
+        if matches!(name.as_str(), "max" | "min") && kwargs.is_empty() && args.len() > 1 && args.iter().any(|arg| self.is_tensor(arg)) {
+            return self.extreme(if name == "max" { "gt" } else { "lt" }, args);
         }
         if callbacks::calls_back(&name) {
             self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"), Want::Flexible)?;

@@ -245,14 +245,14 @@ impl<'py> Capture<'py> {
         Ok(true)
     }
 
-    fn marks(&self) -> Marks {
-        Marks {
+    fn marks(&self) -> PyResult<Marks> {
+        Ok(Marks {
             compared: self.existing.compared_count(),
             cells: self.own.cell_count(),
             classes: self.existing.class_count(),
-            unrepeatable: self.layers.unrepeatable(),
+            unrepeatable: self.layers.unrepeatable() + self.count_of_buffers_read()?,
             written: self.writes.now(),
-        }
+        })
     }
 
     /// Runs a call, and notes what it did if it can be repeated.
@@ -264,10 +264,10 @@ impl<'py> Capture<'py> {
         run: impl FnOnce() -> Outcome<Tracked<'py>>,
     ) -> Outcome<(Tracked<'py>, Option<Region>)> {
         let Ok(state) = TorchState::now() else { return Ok((run()?, None)) };
-        let (marks, nodes, ops) = (self.marks(), self.graph.borrow().nodes().len(), self.op_count());
+        let (marks, nodes, ops) = (self.marks()?, self.graph.borrow().nodes().len(), self.op_count());
         let stores = self.store_count();
         let result = run()?;
-        let usual = self.marks() == marks && state.holds();
+        let usual = self.marks()? == marks && state.holds();
         let made = if usual && result.source.is_none() { self.made(&result.object) } else { None };
         let nodes = (nodes, self.graph.borrow().nodes().len());
         let region = made.map(|made| Region {

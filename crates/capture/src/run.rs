@@ -339,6 +339,7 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
         Ok(Ok(whole)) => Capture::new(py, state.clone()).unproven().map(|found| found.map_or(Ok(whole), Err)),
         outcome => outcome,
     };
+    let outcome = outcome.and_then(|outcome| Capture::new(py, state.clone()).guard_buffers().map(|()| outcome));
     let left = entered.leave();
     let reported = reports.interruption();
     drop(reports);

@@ -424,12 +424,13 @@ impl GuardBuilder {
         })
     }
 
-    /// The numbers that are guarded by their values: the expressions that reach them, and [`Constant::number`].
+    /// The numbers that are guarded by their values, also those in tensors: the expressions that reach them, and [`Constant::number`].
     #[must_use]
     pub fn numbers(&self) -> Vec<(String, u64)> {
         let state = self.state.borrow();
         let number = |(id, guard): &(SourceId, Guard)| match guard {
             Guard::Equals(constant) => Some((constant.number()?, state.sources.expression(*id))),
+            Guard::Contents(contents) => Some((contents.number().cast_unsigned(), contents.place(&state.sources.expression(*id)))),
             _ => None,
         };
         state.guards.iter().filter_map(number).map(|(bits, place)| (place, bits)).collect()

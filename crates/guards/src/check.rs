@@ -357,6 +357,7 @@ pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) ->
         Check::Equals(constant) => constant.matches(object),
         Check::Tensor(expected) => Ok(tensor_matches(set, *expected, object)),
         Check::Compares(comparison) => Ok(object.cast_exact::<PyFloat>().is_ok_and(|float| comparison.holds(float.value()))),
+        Check::Contents(contents) => Ok(contents.holds(object)),
         Check::Present => Ok(true),
         Check::Absent => Ok(false),
         Check::Unwatched => Ok(!is_watched(object)?),
@@ -412,7 +413,8 @@ fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut R
             }
             recorded
         }
-        Check::Absent | Check::Unwatched => false,
+        // A trail does not see what is written to a tensor's memory.
+        Check::Absent | Check::Unwatched | Check::Contents(_) => false,
     })
 }
 

@@ -202,6 +202,7 @@ fn follows(guard: &Said, known: &Said) -> bool {
         (Said::DictKeys(keys), Said::DictKeys(other)) => keys == other,
         (Said::SetElements(elements), Said::SetElements(other)) | (Said::SetOrder(elements), Said::SetOrder(other)) => elements == other,
         (Said::Compares(comparison), Said::Compares(other)) => comparison == other,
+        (Said::Contents(number), Said::Contents(other)) => number == other,
         _ => false,
     }
 }

@@ -68,6 +68,7 @@ pub(crate) enum Said {
     SetOrder(Arc<[Constant]>),
     Code(usize, Arc<str>),
     Compares(Comparison),
+    Contents(i64),
     Unwatched,
 }
 
@@ -105,6 +106,7 @@ impl Texts {
             Guard::Absent => Said::Absent,
             Guard::Length(length) => Said::Length(*length),
             Guard::Compares(comparison) => Said::Compares(*comparison),
+            Guard::Contents(contents) => Said::Contents(contents.number()),
             Guard::Unwatched => Said::Unwatched,
             Guard::DictKeys(keys) => Said::DictKeys(keys.clone()),
             Guard::SetElements(elements) => Said::SetElements(elements.clone()),
@@ -313,6 +315,7 @@ fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> 
         Said::SetOrder(elements) => format!("list({value}) == [{}]", list(elements)),
         Said::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
         Said::Compares(comparison) => comparison.text(&value),
+        Said::Contents(number) => format!("{value}.item() == {number}"),
         Said::Unwatched => format!("not ___is_watched({value})"),
     }]
 }
@@ -339,6 +342,7 @@ fn expectation(guard: &Said) -> String {
         Said::Type(_, text) | Said::Identity(_, text) | Said::MadeOf(_, text) | Said::Code(_, text) => text.to_string(),
         Said::Equals(constant) => constant.to_string(),
         Said::Compares(comparison) => comparison.text("a float"),
+        Said::Contents(number) => format!("the contents {number}"),
         Said::Unwatched => "what nobody misses".to_owned(),
         Said::Present => "something".to_owned(),
         Said::Absent => "nothing".to_owned(),

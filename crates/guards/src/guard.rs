@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use pyo3::prelude::*;
 
-use crate::{Constant, Predicate, SizeRelation, SourceId, TensorMatch};
+use crate::{Constant, Contents, Predicate, SizeRelation, SourceId, TensorMatch};
 
 /// An assumption about one value. A source that reaches nothing (a key that is not there) fails every guard but `Absent`.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub enum Guard {
     Code(Py<PyAny>),
     /// A float that compares so.
     Compares(Comparison),
+    /// A tensor of one integer, or bool, that holds this number.
+    Contents(Contents),
     /// Nobody notices when it is gone, or there is nothing; see [`crate::is_watched`].
     Unwatched,
 }
@@ -87,6 +89,7 @@ impl Guard {
             Self::SetOrder(elements) => Self::SetOrder(elements.clone()),
             Self::Code(code) => Self::Code(code.clone_ref(py)),
             Self::Compares(comparison) => Self::Compares(*comparison),
+            Self::Contents(contents) => Self::Contents(contents.clone()),
             Self::Unwatched => Self::Unwatched,
         }
     }
@@ -106,6 +109,7 @@ impl Guard {
             Self::SetOrder(_) => "order".to_owned(),
             Self::Code(code) => format!("code {}", code.as_ptr() as usize),
             Self::Compares(comparison) => format!("compares {comparison:?}"),
+            Self::Contents(contents) => format!("contents {}", contents.number()),
             Self::Unwatched => "unwatched".to_owned(),
         }
     }

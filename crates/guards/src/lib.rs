@@ -44,5 +44,5 @@ pub use route::Hop;
 pub use set::{Checked, GuardSet, Inputs, Roots};
 pub use sizes::{Extent, LARGEST_SIZE, SizeRelation, size_in};
 pub use source::{HeldId, ModuleTable, Name, Source, SourceId, Sources};
-pub use tensor::{DYNAMIC_MARKS, TensorMatch};
+pub use tensor::{Contents, DYNAMIC_MARKS, TensorMatch};
 pub use watched::{is_bookkeeping, is_watched};

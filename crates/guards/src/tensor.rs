@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use dynamlir_cpython_abi::shown;
-use dynamlir_torch_abi::Meta;
+use dynamlir_torch_abi::{Meta, TensorRef};
 use dynamlir_trails::TensorClass;
 use pyo3::prelude::*;
 
@@ -72,6 +72,52 @@ impl TensorMatch {
     /// The strides as a Python tuple.
     pub(crate) fn strides(&self) -> String {
         tuple(&self.meta.strides)
+    }
+}
+
+/// What a tensor of one integer, or bool, holds in the memory of the CPU.
+#[derive(Clone)]
+pub struct Contents {
+    class: Arc<TensorClass>,
+    number: i64,
+    /// The address of the tensor that was asked.
+    asked: usize,
+}
+
+impl Contents {
+    /// What a tensor holds now; None if it is not such a tensor.
+    ///
+    /// # Errors
+    /// When this torch's tensors cannot be read.
+    pub fn of(tensor: &Bound<'_, PyAny>) -> Result<Option<Self>, GuardError> {
+        let Some(class) = TensorClass::of(tensor)? else { return Ok(None) };
+        let number = class.tensor(tensor).map(TensorRef::whole_number).transpose();
+        let number = number.map_err(|error| GuardError::NotATensor(error.message().to_owned()))?;
+        Ok(number.flatten().map(|number| Self { class: Arc::new(class), number, asked: tensor.as_ptr() as usize }))
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Where this tensor was reached: by which expression, and that it is this one. Of another module the same expression reaches
+    /// another tensor, whose number is no sign of a change.
+    #[must_use]
+    pub fn place(&self, expression: &str) -> String {
+        format!("{expression} at {:#x}", self.asked)
+    }
+
+    /// Returns true if a tensor of the same class holds the same number.
+    pub(crate) fn holds(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        self.class.tensor(tensor).is_some_and(|tensor| matches!(tensor.whole_number(), Ok(Some(found)) if found == self.number))
+    }
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)
     }
 }
 

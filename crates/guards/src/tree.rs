@@ -13,7 +13,8 @@ use pyo3::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    Comparison, Constant, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State, held::Held,
+    Comparison, Constant, Contents, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State,
+    held::Held,
 };
 use std::sync::Arc;
 
@@ -85,6 +86,7 @@ pub(crate) enum Check {
     SetOrder(Arc<[Constant]>),
     Code(Held),
     Compares(Comparison),
+    Contents(Contents),
     Unwatched,
     /// The object of another check for identity, by its number.
     Like(usize),
@@ -287,6 +289,7 @@ impl<'a> Builder<'a, '_> {
             Guard::SetOrder(elements) => Check::SetOrder(elements.clone()),
             Guard::Code(code) => Check::Code(hold(code)?),
             Guard::Compares(comparison) => Check::Compares(*comparison),
+            Guard::Contents(contents) => Check::Contents(contents.clone()),
             Guard::Unwatched => Check::Unwatched,
         };
         self.tree.nodes[node].checks.push(self.tree.checks.len());
@@ -473,7 +476,7 @@ impl Check {
         match self {
             Self::Type(held) | Self::Identity(held) => held.by_address(),
             Self::Equals(constant) => constant.matches_quickly(),
-            Self::Present | Self::Absent | Self::Like(_) | Self::Compares(_) | Self::Unwatched => true,
+            Self::Present | Self::Absent | Self::Like(_) | Self::Compares(_) | Self::Contents(_) | Self::Unwatched => true,
             Self::Tensor(_) | Self::Length(_) | Self::DictKeys(_) | Self::SetElements(_) | Self::SetOrder(_) | Self::Code(_) => false,
         }
     }
@@ -485,7 +488,7 @@ impl Check {
             Self::Type(_) => 1,
             Self::Identity(_) | Self::Code(_) | Self::Like(_) => 2,
             Self::Tensor(_) | Self::Compares(_) => 3,
-            Self::Length(_) | Self::Unwatched => 4,
+            Self::Length(_) | Self::Unwatched | Self::Contents(_) => 4,
             Self::Equals(_) => 5,
             Self::DictKeys(_) | Self::SetElements(_) | Self::SetOrder(_) => 6,
         }

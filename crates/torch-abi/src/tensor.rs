@@ -147,6 +147,28 @@ impl<'a> TensorRef<'a> {
         Ok(get!(self, data_ptr, std::ptr::null_mut::<c_void>()).cast())
     }
 
+    /// The number that it holds, if it has one element of an integral type, or a bool, in the memory of the CPU.
+    pub fn whole_number(self) -> Result<Option<i64>, TorchError> {
+        if self.numel()? != 1 || self.device()? != Some(Device::Cpu) {
+            return Ok(None);
+        }
+        let (dtype, data) = (self.dtype()?, self.data_ptr()?);
+        if data.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: torch keeps one element of this type at the address for as long as the tensor lives; every pattern of bits is a number.
+        Ok(unsafe {
+            match dtype {
+                Some(DType::I64) => Some(data.cast::<i64>().read_unaligned()),
+                Some(DType::I32) => Some(data.cast::<i32>().read_unaligned().into()),
+                Some(DType::I16) => Some(data.cast::<i16>().read_unaligned().into()),
+                Some(DType::I8) => Some(data.cast::<i8>().read().into()),
+                Some(DType::U8 | DType::Bool) => Some(data.read().into()),
+                _ => None,
+            }
+        })
+    }
+
     /// Another handle of the same tensor object.
     pub fn to_owned(self) -> Result<OwnedTensor, TorchError> {
         let abi = TorchAbi::get()?;

@@ -201,8 +201,8 @@ class Session:
         return unbacked.may_list(self.recorder.sources, fake)
 
     def known_contents(self, fake: torch.Tensor) -> torch.Tensor | None:
-        """What a tensor holds that was made of Python's values; see `constants.contents`."""
-        return constants.contents(fake)
+        """What a tensor holds that was made of Python's values, or of buffers; see `constants.contents`."""
+        return constants.contents(self.recorder, fake)
 
     def blame(self, number: scalars.Number) -> None:
         """Say that Python needs the value of a number."""
@@ -399,6 +399,8 @@ class Session:
         self.sets.append(tensor_writes.Set(fake, len(self.recording.ops), what, location))
         if what == "requires_grad":
             tensor_writes.turn(fake)
+        else:
+            self.recorder.buffers.note_set(fake)
 
     def described(self, fake: FakeTensor, others: Sequence[torch.Tensor]) -> str | None:
         """All by which Python could tell a tensor that the frame made from another, in words; None if that is too much.

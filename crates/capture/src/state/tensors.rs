@@ -38,6 +38,8 @@ pub struct Tensors {
     nodes: RefCell<Journal<usize, (Py<PyAny>, NodeId)>>,
     /// Whether there is a number among all that the frame has seen.
     numbers: Cell<bool>,
+    /// Whether there is a buffer whose contents it may read.
+    buffers: Cell<bool>,
 }
 
 /// How far [`Tensors`] are.
@@ -57,6 +59,16 @@ impl Tensors {
     /// Whether the frame has seen a number.
     pub(crate) fn has_numbers(&self) -> bool {
         self.numbers.get()
+    }
+
+    /// Whether the frame has seen a buffer whose contents it may read.
+    pub(crate) fn has_buffers(&self) -> bool {
+        self.buffers.get()
+    }
+
+    /// Says that it has.
+    pub(crate) fn note_buffer(&self) {
+        self.buffers.set(true);
     }
 
     /// The number that stands for the float at a source.
@@ -95,6 +107,9 @@ impl<'py> Capture<'py> {
         let sized = sized.map(|sized| self.as_lists(sized)).transpose()?;
         let fake = self.ask("input", (real, &expression, sized)).or_else(|error| self.refused_input(error))?;
         self.note_input(&fake, real, source)?;
+        if is_new {
+            self.note_buffer(&fake, real, source)?;
+        }
         Ok(fake)
     }
 

@@ -113,7 +113,7 @@ pub(super) fn covered(py: Python<'_>, state: &State) -> (Vec<Covered>, FxHashMap
             Guard::SetElements(_) | Guard::SetOrder(_) => at.says |= says::KEYED,
             Guard::Code(_) => at.says |= says::CODE,
             Guard::Compares(_) => at.says |= says::ASKED,
-            Guard::Present => at.says |= says::PRESENT,
+            Guard::Present | Guard::Contents(_) => at.says |= says::PRESENT,
             Guard::Unwatched => at.says |= says::UNWATCHED,
         }
     }

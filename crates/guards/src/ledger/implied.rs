@@ -36,6 +36,7 @@ impl GuardBuilder {
             Guard::Absent => "absence",
             Guard::Length(_) => "length",
             Guard::Compares(_) => "comparison",
+            Guard::Contents(_) => "contents",
             Guard::Unwatched => "watchers",
         };
         let text = format!("the {words} of {}", state.sources.expression(place));
@@ -69,7 +70,7 @@ impl Check<'_> {
             Guard::Equals(_) => self.is_exact(place),
             Guard::Code(_) => said.says & says::CODE != 0,
             Guard::Unwatched => said.says & says::UNWATCHED != 0,
-            Guard::Absent | Guard::Tensor(_) | Guard::Compares(_) => false,
+            Guard::Absent | Guard::Tensor(_) | Guard::Compares(_) | Guard::Contents(_) => false,
             Guard::DictKeys(_) | Guard::SetElements(_) | Guard::SetOrder(_) => said.says & says::KEYED != 0 || self.is_exact(place),
         }
     }
