@@ -34,7 +34,10 @@
 // IR-AVX512: fadd <32 x float>
 // IR-ARM: fadd <8 x float>
 // IR: define void @wave(
-// The library's vector variants are those of the target.
+// The library's vector variants are those of the target, and so is how wide vectors are, which is said of the entries that kernels are
+// inlined into as well.
+// IR-AVX512: define void @wave__packed(ptr %0) #[[WIDE:[0-9]+]]
+// IR-AVX512: attributes #[[WIDE]] = { "prefer-vector-width"="512" }
 // IR-AVX2: "vector-function-abi-variant"="_ZGV_LLVM_N8v_expm1f(Sleef_expm1f8_u10avx2)"
 // IR-AVX512: "vector-function-abi-variant"="_ZGV_LLVM_N8v_expm1f(Sleef_expm1f8_u10avx2),_ZGV_LLVM_N16v_expm1f(Sleef_expm1f16_u10avx512f)"
 

@@ -4,6 +4,14 @@
 // A variant of each width: one formula for common arguments, and what holds for all where a lane has another.
 
 // CHECK: func.func private @fmodf(f32, f32) -> f32 attributes {llvm.readnone}
+// Vectors of 512 bits have an instruction that multiplies by powers of two, so no argument of an exponential is rare.
+// CHECK-LABEL: func.func private @dynamlir_exp4(
+// CHECK: scf.if
+// CHECK-LABEL: func.func private @dynamlir_exp8(
+// CHECK-NOT: call @
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.pd.512"
+// CHECK: return
+
 // CHECK-LABEL: func.func private @dynamlir_fmodf8(
 // CHECK-LABEL: func.func private @dynamlir_fmodf16(
 // CHECK-SAME: %[[X:.*]]: vector<16xf32>, %[[Y:.*]]: vector<16xf32>) -> vector<16xf32> attributes {llvm.linkage = #llvm.linkage<internal>}
@@ -44,4 +52,9 @@ func.func @kernel(%x: f32, %y: f32, %z: f64) -> (f32, f32, f64) {
   %1 = math.sin %0 : f32
   %2 = math.sin %z : f64
   return %0, %1, %2 : f32, f32, f64
+}
+
+func.func @exponential(%x: f64) -> f64 {
+  %0 = math.exp %x : f64
+  return %0 : f64
 }

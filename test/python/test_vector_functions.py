@@ -106,7 +106,10 @@ DOUBLES: dict[Callable[[Tensor], Tensor], tuple[float, float, float]] = {
     torch.atan: (-6.0, 6.0, 1.3),
     torch.asin: (-1.0, 1.0, 1.3),
     torch.acos: (-1.0, 1.0, 1.4),
+    torch.tan: (-2000.0, 2000.0, 2.0),
+    torch.tanh: (-22.0, 22.0, 1.5),
     torch.erf: (-4.0, 4.0, 1.1),
+    torch.erfc: (-6.0, 26.0, 4.2),
     torch.erfinv: (-1.0, 1.0, 3.4),
 }
 """Of functions of `f64` the arguments that are common, and how many units in the last place results may be off."""
@@ -146,6 +149,8 @@ def test_rare_doubles_among_others(function: Callable[[Tensor], Tensor]) -> None
         6.1,
         26.7,
         1e7,
+        709.75,
+        740.0,
         1.0 - 2**-53,
     ]
     rare = torch.tensor([*special, *(-number for number in special)], dtype=torch.float64)

@@ -89,9 +89,9 @@ pub fn to_llvm_ir(module: Op, options: &Options) -> Result<String, Error> {
 /// Adds what the optimizer is to know, and the packed entries; how many calls of math functions have vector variants.
 fn prepare<'ctx>(context: &'ctx Context, llvm: &Module<'ctx>, target: &Target, options: &Options) -> Result<usize, Error> {
     let level = if options.vector_math { simd_level(target) } else { SimdLevel::Baseline };
-    let vector_math_calls = annotate(context, llvm, level);
+    // Kernels are inlined into their entries, and the loops there are vectorized by what is said of the entries.
     add_wrappers(context, llvm, &options.kernels)?;
-    Ok(vector_math_calls)
+    Ok(annotate(context, llvm, level))
 }
 
 /// Compiles a module of the LLVM dialect (stage 08, usually `module @kernels`) for the machine that it names.
@@ -151,7 +151,12 @@ fn optimize(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Resul
         module.run_passes(passes, machine, options).map_err(|message| Error::Optimization(message.to_string()))
     };
     run(passes)?;
-    if release(module) { run("globaldce") } else { Ok(()) }
+    // The vectorizer has put variants in the place of functions: those of ours become part of the loops, which then load constants once.
+    if release(module) {
+        run("always-inline,function(instcombine<no-verify-fixpoint>,early-cse,loop-mssa(licm)),globaldce")
+    } else {
+        Ok(())
+    }
 }
 
 fn emit(module: &Module<'_>, machine: &TargetMachine, kind: FileType) -> Result<Vec<u8>, Error> {

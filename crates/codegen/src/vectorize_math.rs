@@ -32,7 +32,9 @@ pub(crate) fn annotate<'ctx>(context: &'ctx Context, module: &Module<'ctx>, leve
             let Some(mut vector) = vector_function(&name, level) else { continue };
             for variant in &mut vector.variants {
                 let own = own_symbol(&name, variant.lanes);
-                if module.get_function(&own).is_some() {
+                if let Some(function) = module.get_function(&own) {
+                    let inline = Attribute::get_named_enum_kind_id("alwaysinline");
+                    function.add_attribute(AttributeLoc::Function, context.create_enum_attribute(inline, 0));
                     variant.symbol = own;
                 }
             }

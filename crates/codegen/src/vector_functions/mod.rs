@@ -5,7 +5,8 @@
 //! way that holds for every argument, which is the library's if there is none of ours.
 //!
 //! - `sin`, `cos`, `tan` of `f32`: the library's reduce the argument number by number once one of them is beyond 125.
-//! - `exp`, `erf`, `log`, `log2`, `log10`, `sin`, `cos`, `atan`, `asin`, `acos` of `f64`: the library's take twice as long.
+//! - `exp`, `erf`, `erfc`, `tanh`, `log`, `log2`, `log10`, `sin`, `cos`, `tan`, `atan`, `asin`, `acos` of `f64`: the library's take twice as
+//!   long, and more.
 //! - `fmod` (what `arith.remf` becomes), exact, in one step where quotients have no more digits than a mantissa.
 //!
 //! Before: `%1 = arith.remf %0, %cst : f32`
@@ -22,6 +23,7 @@ mod exponential;
 mod inverse;
 mod logarithm;
 mod modulo;
+mod normal;
 mod trigonometry;
 mod turns;
 
@@ -85,12 +87,15 @@ const FUNCTIONS: &[Own] = &[
     double(math::ASIN, "asin", inverse::asin, None),
     double(math::ATAN, "atan", inverse::atan, None),
     double(math::COS, "cos", turns::cos, None),
-    double(math::ERF, "erf", exponential::erf, None),
+    double(math::ERF, "erf", normal::erf, None),
+    double(math::ERFC, "erfc", normal::erfc, None),
     double(math::EXP, "exp", exponential::exp, None),
     double(math::LOG, "log", logarithm::ln, None),
     double(math::LOG10, "log10", logarithm::lg, None),
     double(math::LOG2, "log2", logarithm::lb, None),
     double(math::SIN, "sin", turns::sin, None),
+    double(math::TAN, "tan", turns::tan, None),
+    double(math::TANH, "tanh", exponential::tanh, None),
 ];
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -176,6 +181,11 @@ fn any(builder: Builder, lanes: Value) -> Value {
     builder.vector_reduction(Reduction::Or, lanes)
 }
 
+/// How many coefficients a long polynomial has.
+const LONG: usize = 6;
+/// How an instruction is told to round as the processor does at present.
+const CURRENT_ROUNDING: i64 = 4;
+
 /// Builds arithmetic on vectors of one float type.
 struct Lanes {
     builder: Builder,
@@ -209,10 +219,35 @@ impl Lanes {
     fn is_nan(&self, x: Value) -> Value {
         self.cmpf(arith::CmpF::Uno, x, x)
     }
-    /// A polynomial, highest coefficient first.
+    /// A polynomial, highest coefficient first. A long one is two polynomials of the square: a processor waits for each step of one.
     fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {
-        let (first, rest) = coefficients.split_first().expect("a polynomial has a coefficient");
-        rest.iter().fold(self.number(*first), |sum, &coefficient| self.fma(sum, x, self.number(coefficient)))
+        if coefficients.len() < LONG {
+            return self.horner(x, coefficients.iter().copied());
+        }
+        let square = self.mulf(x, x);
+        let half = |odd: usize| {
+            let skipped = (coefficients.len() + 1 + odd) % 2;
+            self.horner(square, coefficients.iter().copied().skip(skipped).step_by(2))
+        };
+        self.fma(half(1), x, half(0))
+    }
+    /// A polynomial, one step after the other, as by Horner.
+    fn horner(&self, x: Value, mut coefficients: impl Iterator<Item = f64>) -> Value {
+        let first = self.number(coefficients.next().expect("a polynomial has a coefficient"));
+        coefficients.fold(first, |sum, coefficient| self.fma(sum, x, self.number(coefficient)))
+    }
+    /// No lanes.
+    fn none(&self) -> Value {
+        self.int(self.real.with_element(Type::int(self.ctx(), 1)), 0)
+    }
+    /// Whether there is an instruction that multiplies by powers of two and rounds what is subnormal: there is one where vectors have 512 bits.
+    fn scales(&self) -> bool {
+        self.real.shape() == [8] && self.real.element().is_f64()
+    }
+    /// A number times two to the power of a whole one.
+    fn scale(&self, x: Value, exponent: Value) -> Value {
+        let (all, rounding) = (self.int(Type::int(self.ctx(), 8), -1), self.int(Type::int(self.ctx(), 32), CURRENT_ROUNDING));
+        self.llvm_call_instruction("llvm.x86.avx512.mask.scalef.pd.512", &[x, exponent, x, all, rounding], self.real)
     }
     /// The lanes in which this is not below a bound; NaN is not.
     fn not_below(&self, x: Value, bound: f64) -> Value {

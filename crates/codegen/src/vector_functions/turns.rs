@@ -1,11 +1,14 @@
-//! `sin` and `cos` of `f64`.
+//! `sin`, `cos` and `tan` of `f64`.
 //!
-//! The argument less the nearest multiple of π, in two parts that together have more digits than an `f64`: π is subtracted in one part of 33
+//! The argument less the nearest multiple of π, or of half of it, in two parts that together have more digits than an `f64`: π is subtracted in one part of 33
 //! bits, whose multiples are exact, and one of 53, as in Sun's fdlibm. What is next to zero there, or large, is the library's.
 
-use std::f64::consts::FRAC_1_PI;
+use std::f64::consts::{FRAC_1_PI, FRAC_2_PI};
 
-use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
+use dynamlir_dialect::{
+    ir::Value,
+    upstream::arith::{CmpF, CmpI},
+};
 
 use super::Lanes;
 
@@ -29,30 +32,67 @@ const SINE: &[f64] = &[
     -0.166_666_666_666_666_66,
 ];
 
+/// (sin(√s)/√s - 1)/s on [0, π²/16], to 3e-17.
+const FLAT_SINE: &[f64] = &[
+    1.591_672_619_388_933_6e-10,
+    -2.505_111_227_257_324_3e-8,
+    2.755_731_600_817_155e-6,
+    -0.000_198_412_698_365_757_1,
+    0.008_333_333_333_330_827,
+    -0.166_666_666_666_666_66,
+];
+/// (cos(√s) - 1 + s/2)/s² on [0, π²/16], to 2e-18.
+const FLAT_COSINE: &[f64] = &[
+    -1.138_175_465_366_279_5e-11,
+    2.087_613_402_409_014_5e-9,
+    -2.755_731_721_268_659e-7,
+    2.480_158_729_865_129_2e-5,
+    -0.001_388_888_888_888_732_2,
+    0.041_666_666_666_666_664,
+];
+
+/// What is left of an argument, a small rest of that, and the lanes in which it is not exact enough.
+struct Left {
+    r: Value,
+    rest: Value,
+    fails: Value,
+}
+
+impl Left {
+    /// Of `x - turns · π / parts`.
+    fn of(lanes: &Lanes, x: Value, turns: Value, parts: f64) -> Self {
+        let [high, low] = PARTS.map(|part| lanes.number(-part / parts));
+        let exact = lanes.fma(turns, high, x);
+        let r = lanes.fma(turns, low, exact);
+        let rest = lanes.fma(turns, low, lanes.subf(exact, r));
+        let size = lanes.absf(x);
+        let is_lost = lanes.andi(lanes.cmpf(CmpF::Olt, lanes.absf(r), lanes.number(LEAST)), lanes.cmpf(CmpF::Ogt, size, lanes.number(1.0)));
+        Self { r, rest, fails: lanes.ori(lanes.not_below(size, BOUND), is_lost) }
+    }
+}
+
 /// The sine of `x - turns · π`, negated where the sum's integer is odd, and the lanes in which that does not hold.
 fn sine(lanes: &Lanes, x: Value, turns: Value, sum: Value) -> (Value, Value) {
-    let [high, low] = PARTS.map(|part| lanes.number(-part));
-    let exact = lanes.fma(turns, high, x);
-    let r = lanes.fma(turns, low, exact);
-    let rest = lanes.fma(turns, low, lanes.subf(exact, r));
+    let Left { r, rest, fails } = Left::of(lanes, x, turns, 1.0);
     let square = lanes.mulf(r, r);
     // The rest counts as much as the cosine says, about 1 - r²/2.
     let rest = lanes.fma(lanes.mulf(square, lanes.number(-0.5)), rest, rest);
     let value = lanes.addf(r, lanes.fma(lanes.mulf(r, square), lanes.polynomial(square, SINE), rest));
     let sign = lanes.shli(lanes.bitcast(sum, lanes.word()), lanes.bits(63));
     let value = lanes.bitcast(lanes.xori(lanes.bitcast(value, lanes.word()), sign), lanes.real);
-    let size = lanes.absf(x);
-    let is_lost = lanes.andi(lanes.cmpf(CmpF::Olt, lanes.absf(r), lanes.number(LEAST)), lanes.cmpf(CmpF::Ogt, size, lanes.number(1.0)));
-    (value, lanes.ori(lanes.not_below(size, BOUND), is_lost))
+    (value, fails)
+}
+
+/// The argument where it is a zero, whose sign a remainder does not have; else the value.
+fn signed(lanes: &Lanes, x: Value, value: Value) -> Value {
+    lanes.select(lanes.cmpf(CmpF::Oeq, x, lanes.number(0.0)), x, value)
 }
 
 pub(super) fn sin(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let rounding = lanes.number(ROUNDING);
     let sum = lanes.fma(operands[0], lanes.number(FRAC_1_PI), rounding);
     let (value, fails) = sine(lanes, operands[0], lanes.subf(sum, rounding), sum);
-    // Of a negative zero the rest is a positive one.
-    let zero = lanes.number(0.0);
-    (lanes.select(lanes.cmpf(CmpF::Oeq, operands[0], zero), operands[0], value), fails)
+    (signed(lanes, operands[0], value), fails)
 }
 
 /// The sine of what is a quarter turn further.
@@ -60,4 +100,23 @@ pub(super) fn cos(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let (rounding, half) = (lanes.number(ROUNDING), lanes.number(0.5));
     let sum = lanes.addf(lanes.fma(operands[0], lanes.number(FRAC_1_PI), half), rounding);
     sine(lanes, operands[0], lanes.subf(lanes.subf(sum, rounding), half), sum)
+}
+
+/// The sine by the cosine of what is left of a quarter turn; turned over and negated where the number of quarters is odd.
+pub(super) fn tan(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
+    let (rounding, one, word) = (lanes.number(ROUNDING), lanes.number(1.0), lanes.word());
+    let sum = lanes.fma(operands[0], lanes.number(FRAC_2_PI), rounding);
+    let Left { r, rest, fails } = Left::of(lanes, operands[0], lanes.subf(sum, rounding), 2.0);
+    let square = lanes.mulf(r, r);
+    let half = lanes.mulf(square, lanes.number(0.5));
+    let rest_of_sine = lanes.fma(lanes.negf(half), rest, rest);
+    let sine = lanes.addf(r, lanes.fma(lanes.mulf(r, square), lanes.polynomial(square, FLAT_SINE), rest_of_sine));
+    let first = lanes.subf(one, half);
+    let lost = lanes.subf(lanes.subf(one, first), half);
+    let rest_of_cosine = lanes.subf(lost, lanes.mulf(r, rest));
+    let cosine = lanes.addf(first, lanes.fma(lanes.mulf(square, square), lanes.polynomial(square, FLAT_COSINE), rest_of_cosine));
+    let odd = lanes.andi(lanes.bitcast(sum, word), lanes.bits(1));
+    let is_odd = lanes.cmpi(CmpI::Ne, odd, lanes.bits(0));
+    let value = lanes.divf(lanes.select(is_odd, lanes.negf(cosine), sine), lanes.select(is_odd, sine, cosine));
+    (signed(lanes, operands[0], value), fails)
 }

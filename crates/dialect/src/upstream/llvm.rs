@@ -62,12 +62,13 @@ pub fn alias_scope(ctx: Ctx, domain: &str, index: usize) -> Attr {
 impl Builder {
     /// `llvm.call_intrinsic` of a function with one result of its operands' type, after which it is named.
     pub fn llvm_call_intrinsic(&self, intrinsic: &str, operands: &[Value], ty: Type) -> Value {
+        self.llvm_call_instruction(&format!("{intrinsic}.{ty}"), operands, ty)
+    }
+    /// `llvm.call_intrinsic` of what is an instruction of one processor, whose name says all types.
+    pub fn llvm_call_instruction(&self, intrinsic: &str, operands: &[Value], ty: Type) -> Value {
         let ctx = self.ctx();
-        let attrs = [
-            ("intrin", Attr::str(ctx, &format!("{intrinsic}.{ty}"))),
-            ("op_bundle_sizes", Attr::i32s(ctx, &[])),
-            segments(ctx, &[operands.len() as i32, 0]),
-        ];
+        let attrs =
+            [("intrin", Attr::str(ctx, intrinsic)), ("op_bundle_sizes", Attr::i32s(ctx, &[])), segments(ctx, &[operands.len() as i32, 0])];
         self.value(CALL_INTRINSIC, operands, ty, &attrs)
     }
     /// `llvm.extractvalue` of one field.
