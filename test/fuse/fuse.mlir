@@ -296,7 +296,7 @@ func.func @scalars(%x: tensor<f32>) -> tensor<f32> {
 
 // -----
 
-// A scan takes in the operation before it, and ends its kernel.
+// A scan takes in the operation before it, and ends its kernel; what its elements are stored as is part of it.
 
 // CHECK-LABEL: func.func @scan
 // CHECK: %[[S:.*]] = dynamo.launch @kernels::@scan_neg_cumsum_0
@@ -305,6 +305,17 @@ func.func @scan(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %neg = dynamo.neg %x : tensor<4x8xf32>
   %scan = dynamo.scan sum %neg dim 1 : tensor<4x8xf32>
   %exp = dynamo.exp %scan : tensor<4x8xf32>
+  return %exp : tensor<4x8xf32>
+}
+
+// CHECK-LABEL: func.func @converted
+// CHECK: dynamo.launch @kernels::@scan_convert_cumsum_convert_0(%{{.*}}) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK: dynamo.launch @kernels::@pointwise_exp_0
+func.func @converted(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %wide = dynamo.convert %x : tensor<4x8xf32> -> tensor<4x8xf64>
+  %scan = dynamo.scan sum %wide dim 1 : tensor<4x8xf64>
+  %narrow = dynamo.convert %scan : tensor<4x8xf64> -> tensor<4x8xf32>
+  %exp = dynamo.exp %narrow : tensor<4x8xf32>
   return %exp : tensor<4x8xf32>
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Group {
     pub(super) domain: Vec<Dim>,
     /// R, as dims of D, increasing.
     pub(super) reduced: Vec<i64>,
-    /// A scan is a loop with a memory; nothing follows it in its kernel.
+    /// A scan is a loop with a memory; only conversions of its elements follow it in its kernel.
     pub(super) scan: bool,
     /// Whether it has a product of matrices.
     pub(super) product: bool,

@@ -7,6 +7,7 @@
 //! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or
 //! if it becomes too large. A product takes in pointwise operations on its result, and what these compute with.
 
+use dynamlir_dialect::ops::ConvertOp;
 use dynamlir_shapes::Dim;
 
 use super::{
@@ -142,6 +143,10 @@ fn unite_siblings(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
 fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     let (first, second) = (&graph.groups[a], &graph.groups[b]);
     let (domain, reduced) = common_domain(first, second)?;
+    // A scan's loop is not one for vectors: what is computed of its elements has a better one, but for what they are stored as.
+    if first.scan && !second.members.iter().all(|&member| graph.ops[member].is(ConvertOp::NAME)) {
+        return Err("a scan ends its kernel".into());
+    }
     let mut members = [first.members.as_slice(), second.members.as_slice()].concat();
     members.sort_unstable();
     let (scan, product) = (first.scan || second.scan, first.product || second.product);
@@ -178,6 +183,7 @@ fn common_domain(a: &Group, b: &Group) -> Result<(Vec<Dim>, Vec<i64>), String> {
     let fits =
         |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
     match (a.reduced.is_empty(), b.reduced.is_empty()) {
+        (true, true) if a.scan && !b.scan && !b.product && a.domain == b.domain => Ok((a.domain.clone(), a.reduced.clone())),
         _ if a.scan => Err("a scan ends its kernel".into()),
         _ if a.product && b.product => Err("two products".into()),
         _ if (a.product || b.product) && (b.scan || !a.reduced.is_empty() || !b.reduced.is_empty()) => {

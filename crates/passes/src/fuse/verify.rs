@@ -4,7 +4,7 @@
 //! - Every argument, value and result is a tensor of shape D or of the row shape, D without R; but the table of a
 //!   `gather` is an argument of any shape that nothing else than gathers uses, as their table; so are a `matmul`'s operands.
 //! - Its operations are pointwise primitives, `full`, `iota`, `reduce` over exactly R, `arg_reduce` along the only dim
-//!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` whose result is the only one; or pointwise ones
+//!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` of whose elements, converted, the only result is made; or pointwise ones
 //!   and one `matmul`.
 //! - The graph function launches kernels (with their own types, says the op's verifier); beside launches it has extern
 //!   calls, views, and the primitives that copy buffers (`concatenate`, `pad`, `as_strided_scatter`).
@@ -12,7 +12,7 @@
 use super::{Kind, is_table, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
     ir::{Block, Op, Value},
-    ops::{self, BroadcastOp},
+    ops::{self, BroadcastOp, ConvertOp},
     pass::{Pass, PassError, PassResult, Run, Takes},
     program::kernels,
     upstream::func,
@@ -62,7 +62,7 @@ fn kernel(function: Op) -> PassResult {
     let (mut scan, mut product) = (None, None);
     for op in body.ops() {
         if op.is(func::RETURN) {
-            if scan.is_some_and(|scan: Op| op.operands() != [scan.result(0)]) {
+            if scan.is_some_and(|scan: Op| !is_made_of(&op.operands(), scan)) {
                 return Err(PassError::at(op, "expected the scan to be the only result of its kernel"));
             }
             continue;
@@ -76,6 +76,16 @@ fn kernel(function: Op) -> PassResult {
         shape.operation(op)?;
     }
     Ok(())
+}
+
+/// True if these are one value, which is the result of the scan or what that is converted to.
+fn is_made_of(results: &[Value], scan: Op) -> bool {
+    let [result] = results else { return false };
+    let mut made = result.def();
+    while let Some(op) = made.filter(|op| op.is(ConvertOp::NAME)) {
+        made = op.operand(0).def();
+    }
+    made == Some(scan)
 }
 
 struct Shape {

@@ -3,6 +3,8 @@
 //! A kernel's operands are windows, so its iteration domain may be permuted at will. Loops run in the order of memory;
 //! two neighbouring dimensions become one where every operand steps through them as through one.
 
+use std::cmp::Reverse;
+
 use dynamlir_shapes::{Dim, Dimension, Scope};
 
 use super::{
@@ -42,9 +44,10 @@ impl Operand<'_> {
 }
 
 impl Loops {
-    /// Chooses order and grouping. `fixed` dimensions are not merged with others (their index is asked for).
-    pub fn choose(domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize], scope: &Scope) -> Self {
-        Self::merged(&order(domain, reduced, operands, scope), domain, reduced, operands, fixed)
+    /// Chooses order and grouping. `fixed` dimensions are not merged with others (their index is asked for). A scan's dimension is
+    /// reduced, too.
+    pub fn choose(domain: &[Dim], (reduced, scans): (&[usize], bool), operands: &[Operand<'_>], fixed: &[usize], scope: &Scope) -> Self {
+        Self::merged(&order(domain, (reduced, scans), operands, scope), domain, reduced, operands, fixed)
     }
 
     /// Merges neighbours of a given order where every operand allows it, for all values of the symbols. What fills vectors by itself is
@@ -107,45 +110,77 @@ impl Loops {
 
 /// Original dimensions, outermost loop first.
 ///
-/// Without reductions: as the first result lies in memory. With them: kept dimensions first, so that a row's
+/// Without reductions: as the first result lies in memory, and so for a scan, which makes as much as it reads. With them: kept dimensions first, so that a row's
 /// reductions and what follows share one loop – unless memory runs along a kept dimension; then that one is
 /// innermost (a column sum adds whole rows).
-fn order(domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], scope: &Scope) -> Vec<usize> {
+fn order(domain: &[Dim], (reduced, scans): (&[usize], bool), operands: &[Operand<'_>], scope: &Scope) -> Vec<usize> {
     let mut dims: Vec<usize> = (0..domain.len()).collect();
-    let reads_all = |operand: &&Operand<'_>| operand.dims.len() == domain.len();
-    let guide = if reduced.is_empty() {
-        operands.iter().find(|operand| operand.written)
-    } else {
-        // The one that most is read of: what is repeated says little about memory.
-        let read = |operand: &Operand<'_>| {
-            let sizes = all_expected(&operand.window.sizes, scope).into_iter().zip(&operand.window.strides);
-            let read = sizes.filter(|(_, stride)| !stride.is(0)).map(|(size, _)| size).fold(1, i64::saturating_mul);
-            (read, operand.window.strides.iter().any(|stride| stride.is(1)))
-        };
-        operands.iter().filter(reads_all).rev().max_by_key(|operand| read(operand))
+    let written = operands.iter().find(|operand| operand.written);
+    // The one that most is read of: what is repeated says little about memory.
+    let amount = |operand: &Operand<'_>| {
+        let sizes = all_expected(&operand.window.sizes, scope).into_iter().zip(&operand.window.strides);
+        let read = sizes.filter(|(_, stride)| !stride.is(0)).map(|(size, _)| size).fold(1, i64::saturating_mul);
+        (read, operand.window.strides.iter().any(|stride| stride.is(1)))
     };
-    let Some(guide) = guide else {
+    let read = operands.iter().filter(|operand| operand.dims.len() == domain.len()).rev().max_by_key(|operand| amount(operand));
+    let Some(guide) = (if reduced.is_empty() { written } else { read }) else {
         dims.sort_by_key(|d| reduced.contains(d));
         return dims;
     };
-    let strides = all_expected(&guide.window.strides, scope);
-    let far = |dim: usize| guide.dims.iter().position(|&own| own == dim).map_or(0, |at| strides[at].saturating_abs());
-    dims.sort_by_key(|&dim| std::cmp::Reverse(far(dim)));
+    if let Some(repeated) = repeated(domain, reduced, operands) {
+        dims.sort_by_key(|&dim| if dim == repeated { 2 } else { i32::from(reduced.contains(&dim)) });
+        return dims;
+    }
+    // Rows are taken as they are read.
+    let far = Distances::of(guide, scope);
+    dims.sort_by_key(|&dim| Reverse(far.of_dim(dim)));
     if reduced.is_empty() {
         return dims;
     }
-    let nearest = dims.iter().copied().rfind(|&d| far(d) > 0);
+    let far = if scans { written.map_or(far, |written| Distances::of(written, scope)) } else { far };
+    let nearest = (0..domain.len()).filter(|&dim| far.of_dim(dim) > 0).min_by_key(|&dim| (far.of_dim(dim), Reverse(dim)));
     if nearest.is_none_or(|dim| reduced.contains(&dim)) {
         dims.sort_by_key(|d| reduced.contains(d));
         return dims;
     }
-    let closest_reduced = reduced.iter().map(|&d| far(d)).min().unwrap_or(0);
+    dims.sort_by_key(|&dim| (Reverse(far.of_dim(dim)), dim));
+    let closest_reduced = reduced.iter().map(|&d| far.of_dim(d)).min().unwrap_or(0);
     dims.sort_by_key(|d| match reduced.contains(d) {
-        false if far(*d) > closest_reduced => 0,
+        false if far.of_dim(*d) > closest_reduced => 0,
         true => 1,
         false => 2,
     });
     dims
+}
+
+/// How far apart neighbours along each dimension are in an operand's memory.
+struct Distances<'a> {
+    dims: &'a [usize],
+    strides: Vec<i64>,
+}
+
+impl<'a> Distances<'a> {
+    fn of(operand: &'a Operand<'_>, scope: &Scope) -> Self {
+        Self { dims: &operand.dims, strides: all_expected(&operand.window.strides, scope) }
+    }
+    /// Along a dimension; 0 where the operand is repeated.
+    fn of_dim(&self, dim: usize) -> i64 {
+        self.dims.iter().position(|&own| own == dim).map_or(0, |at| self.strides[at].saturating_abs())
+    }
+}
+
+/// A dimension that is kept, that everything which is read repeats, and along which the results lie: each vector is a number that is read
+/// once.
+fn repeated(domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>]) -> Option<usize> {
+    if reduced.is_empty() {
+        return None;
+    }
+    let fills_vectors = |dim: usize| domain[dim].known().is_some_and(|size| size >= VECTOR);
+    let lies_along =
+        |operand: &Operand<'_>, dim: usize| operand.dims.len() < domain.len() && operand.stride(dim).is_some_and(|stride| stride.is(1));
+    let repeats = |operand: &Operand<'_>, dim: usize| operand.stride(dim).is_none_or(|stride| stride.is(0));
+    let fits = |dim: usize| operands.iter().all(|operand| if operand.written { lies_along(operand, dim) } else { repeats(operand, dim) });
+    (0..domain.len()).find(|dim| !reduced.contains(dim) && fills_vectors(*dim) && fits(*dim))
 }
 
 #[cfg(test)]
@@ -166,7 +201,7 @@ mod tests {
     }
 
     fn choose(domain: &[i64], reduced: &[usize], operands: &[Operand<'_>]) -> Loops {
-        Loops::choose(&numbers(domain), reduced, operands, &[], &Scope::new())
+        Loops::choose(&numbers(domain), (reduced, false), operands, &[], &Scope::new())
     }
 
     fn operand(window: &Window, dims: &[usize], written: bool) -> Operand<'static> {
@@ -215,6 +250,29 @@ mod tests {
     }
 
     #[test]
+    fn what_all_repeat_is_innermost_in_a_reduction() {
+        let repeated = strided(&numbers(&[64, 32]), &numbers(&[1, 0]));
+        let row = contiguous(&[32]);
+        let loops = choose(&[64, 32], &[0], &[operand(&repeated, &[0, 1], false), operand(&row, &[1], true)]);
+        assert_eq!(loops.groups, [[0], [1]]);
+        let few = strided(&numbers(&[64, 3]), &numbers(&[1, 0]));
+        let loops = choose(&[64, 3], &[0], &[operand(&few, &[0, 1], false), operand(&contiguous(&[3]), &[1], true)]);
+        assert_eq!(loops.groups, [[1], [0]]);
+    }
+
+    #[test]
+    fn a_scan_goes_as_its_result_lies() {
+        let across = strided(&numbers(&[64, 32]), &numbers(&[1, 64]));
+        let along = contiguous(&[64, 32]);
+        let order = |made: &Window| {
+            let operands = [operand(&along, &[0, 1], false), operand(made, &[0, 1], true)];
+            Loops::choose(&numbers(&[64, 32]), (&[0], true), &operands, &[0], &Scope::new()).groups
+        };
+        assert_eq!(order(&across), [[1], [0]]);
+        assert_eq!(order(&along), [[0], [1]]);
+    }
+
+    #[test]
     fn column_reduction_keeps_memory_innermost() {
         let window = contiguous(&[64, 8]);
         let row = contiguous(&[8]);
@@ -228,12 +286,12 @@ mod tests {
         let sizes = |inner: i64| [Dim::from(dynamlir_shapes::Symbol(0)), Dim::from(4), Dim::from(inner)];
         let groups = |inner: i64| {
             let window = strided(&sizes(inner), &row_major(&sizes(inner), &Scope::new()));
-            Loops::choose(&sizes(inner), &[], &[operand(&window, &[0, 1, 2], true)], &[], &Scope::new()).groups
+            Loops::choose(&sizes(inner), (&[], false), &[operand(&window, &[0, 1, 2], true)], &[], &Scope::new()).groups
         };
         assert_eq!(groups(16), [vec![0], vec![1, 2]]);
         assert_eq!(groups(3), [[0, 1, 2]]);
         let window = strided(&sizes(16), &row_major(&sizes(16), &Scope::new()));
-        let all = Loops::choose(&sizes(16), &[0, 1, 2], &[operand(&window, &[0, 1, 2], false)], &[], &Scope::new());
+        let all = Loops::choose(&sizes(16), (&[0, 1, 2], false), &[operand(&window, &[0, 1, 2], false)], &[], &Scope::new());
         assert_eq!(all.groups, [[0, 1, 2]]);
     }
 }

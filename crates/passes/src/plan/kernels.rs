@@ -134,15 +134,16 @@ impl Kernels {
         let operands: Vec<Operand<'_>> = windows.iter().enumerate().filter(|&(i, _)| !is_table(i)).map(operand).collect();
         let mut fixed = Vec::new();
         // A scan runs along its dimension in order, like a reduction that keeps what it sees.
-        let mut serial = template.reduced.clone();
+        let (mut serial, mut scans) = (template.reduced.clone(), false);
         for op in block.ops() {
             let Some(dim) = named_dim(op, &template.domain, &kept) else { continue };
             fixed.push(dim);
             if op.is(ScanOp::NAME) {
                 serial.push(dim);
+                scans = true;
             }
         }
-        let mut loops = Loops::choose(&template.domain, &serial, &operands, &fixed, scope);
+        let mut loops = Loops::choose(&template.domain, (&serial, scans), &operands, &fixed, scope);
         loops.reduced.retain(|&g| template.reduced.contains(&loops.groups[g][0]));
         let seen = |(i, window)| if is_table(i) { Window::clone(window) } else { loops.window(&operand((i, window))) };
         let new_windows: Vec<Window> = windows.iter().enumerate().map(seen).collect();
