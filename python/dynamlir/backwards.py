@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
+from collections.abc import Iterator
 
 import torch
 import torch.fx
@@ -26,7 +27,7 @@ def free(module: torch.fx.GraphModule) -> None:
         inner = getattr(module, str(node.args[1].target))
         calls = [call for call in inner.graph.nodes if call.op not in ("placeholder", "get_attr", "output")]
         switches = [call for call in calls[:1] + calls[-1:] if call.target is torch._C._set_grad_enabled]
-        if [call.args[0] for call in switches] == [False, True] and not is_once(node, inner.graph):
+        if [call.args[0] for call in switches] == [False, True] and not is_unseen(node, inner.graph):
             for switch in switches:
                 inner.graph.erase_node(switch)
             inner.recompile()
@@ -36,15 +37,25 @@ def free(module: torch.fx.GraphModule) -> None:
 
 
 def is_once(node: torch.fx.Node, graph: torch.fx.Graph) -> bool:
-    """Whether a backward, of the function that ``node`` applies, is not to be differentiated."""
-    around = len(parse_stack(node.stack_trace))
-    for inner in graph.nodes:
-        frames = parse_stack(inner.stack_trace)
-        own = frames[: max(0, len(frames) - around)]
+    """Whether a backward, of the function that ``node`` applies, is once differentiable: torch's own code runs it."""
+    return any(frame[0] == torch.autograd.function.__file__ for _, own in _frames(node, graph) for frame in own)
+
+
+def is_unseen(node: torch.fx.Node, graph: torch.fx.Graph) -> bool:
+    """Whether it is not to be differentiated by what the graph shows of it."""
+    for inner, own in _frames(node, graph):
         is_call = inner.op in ("call_function", "call_method") and inner.target is not torch._C._set_grad_enabled
         if any(map(_switches, own)) or (is_call and not own):
             return True
     return False
+
+
+def _frames(node: torch.fx.Node, graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, list[tuple[str, int, str]]]]:
+    """The nodes of a backward with their places in the user's code, innermost first, beneath that of the call."""
+    around = len(parse_stack(node.stack_trace))
+    for inner in graph.nodes:
+        frames = parse_stack(inner.stack_trace)
+        yield inner, list(frames[: max(0, len(frames) - around)])
 
 
 def _switches(frame: tuple[str, int, str]) -> bool:

@@ -80,8 +80,9 @@ class Call:
         self.first = len(recorder.recording.ops)
         return [self._tangent(at, tensor, materialize) for at, tensor in enumerate(raw)]
 
-    def derivative(self, gradients: Any, once: bool = False) -> None:
-        """Take what backward returned for the derivative; ``once`` if it cannot be differentiated itself."""
+    def derivative(self, gradients: Any, once: bool = False, unseen: bool = False) -> None:
+        """Take what backward returned for the derivative; ``once`` if it cannot be differentiated itself, ``unseen`` if
+        nobody knows how."""
         recorder, recording, record = self._recorder, self._recorder.recording, self._record
         if not self._differentiable:
             recorder.forget_operations(self.first)
@@ -98,7 +99,7 @@ class Call:
         record.args = [[("t", value) for value in record.operands]]
         wanting = {recorder.id_of(tensor) for tensor in self._wanting()}
         record.needs_grad = tuple(at for at, value in enumerate(record.operands) if value in wanting)
-        record.once = once
+        record.once, record.unseen = once, unseen
         record.decomposition = self._recording("function", record.operands)
         values = [*record.operands, *record.result_ids]
         record.decomposition.outputs = [OutputRecord("value", value) for value in self._raw_values()]
@@ -119,7 +120,7 @@ class Call:
     def again(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """The gradients of the arguments that want one, where the frame asks for them itself."""
         record = self._record
-        if record.vjp is None or record.once:
+        if record.vjp is None or record.once or record.unseen:
             raise Fallback("autograd", "gradients of a torch.autograd.Function, within the function", self._location)
         fakes = self._recorder.fakes()
         # The results are operands by names that no fake has any more.
@@ -299,7 +300,7 @@ def with_first_gradients_alone(ops: Sequence[OpRecord]) -> list[OpRecord]:
         metas, aliases = [vjp.metas[value] for value in given], [-1] * len(given)
         args = [[("t", value) for value in operands]]
         one = OpRecord(OPAQUE, args, operands, metas, given, aliases, [], None, True, op.location)
-        return dataclasses.replace(op, once=False, vjp=dataclasses.replace(vjp, ops=[one]))
+        return dataclasses.replace(op, once=False, unseen=False, vjp=dataclasses.replace(vjp, ops=[one]))
 
     return [opaque(op) for op in ops]
 
@@ -308,7 +309,7 @@ def _has_first_gradients_alone(op: OpRecord, vjp: Recording) -> bool:
     recorded = [inner.grad_enabled for inner in vjp.ops]
     # Of what autograd detaches for itself nothing is left: this is what the user has detached.
     detaches = any(inner.schema == DETACH and inner.needs_grad for inner in vjp.ops)
-    return op.once or detaches or (bool(recorded) and not any(recorded))
+    return op.once or op.unseen or detaches or (bool(recorded) and not any(recorded))
 
 
 def _requires_grad(value: Any) -> bool:

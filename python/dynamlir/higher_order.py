@@ -70,6 +70,7 @@ class Gradients:
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
         self._has_once = any(op.once for op in recording.ops)
+        self._has_unseen = any(op.unseen for op in recording.ops)
         if not whole:
             again = functions.with_first_gradients_alone(again)
         path = (*recording.path, node)
@@ -129,9 +130,10 @@ class Gradients:
         if gradients is None:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
-            if not self._whole:
+            if self._has_unseen or not self._whole:
                 # The node computes them; that they cannot be differentiated is said to whoever does that.
-                return _ONCE if self._has_once else f"{_SEVERAL_NODES} ({event})"
+                said = _UNSEEN if self._has_unseen else _ONCE if self._has_once else _SEVERAL_NODES
+                return said if self._has_once else f"{said} ({event})"
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
             with _drawing_from(state):
@@ -286,6 +288,12 @@ def _with_history(
 
 
 _ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
+
+_UNSEEN = (
+    "trying to differentiate twice a torch.autograd.Function, of which torch.compile does not show how its backward is "
+    "differentiated: it switches grad mode or applies a function. Compile with dynamlir.compile, or compute the "
+    "gradients without create_graph=True"
+)
 
 _SEVERAL_NODES = (
     "trying to differentiate twice a compiled graph of several results, whose second gradients cannot be compiled: "

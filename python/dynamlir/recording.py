@@ -135,6 +135,8 @@ class OpRecord:
     """The checkpoint that it belongs to, of which backward computes it again."""
     once: bool = False
     """Whether that raises where it is differentiated in turn."""
+    unseen: bool = False
+    """Whether nobody knows how that is differentiated in turn."""
     materialized: bool = False
     """Whether it runs, on zeros, where the gradients of the results are missing."""
 

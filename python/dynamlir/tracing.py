@@ -99,7 +99,8 @@ class _Runner(torch.fx.Interpreter):
         tangents = iter(call.results(tensors, left_out))
         given = [next(tangents) if isinstance(leaf, torch.Tensor) else None for leaf in listed]
         gradients = self._inner(backward).run(*given, *saved, enable_io_processing=False)
-        call.derivative(gradients, once=backwards.is_once(n, backward.graph))
+        once = backwards.is_once(n, backward.graph)
+        call.derivative(gradients, once, unseen=not once and backwards.is_unseen(n, backward.graph))
         return output
 
     def _inner(self, module: torch.fx.GraphModule) -> _Runner:

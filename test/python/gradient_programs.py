@@ -347,6 +347,19 @@ DOORS: dict[str, Callable[..., Any]] = {
 }
 
 
+NOT_SHOWN = "trying to differentiate twice a torch.autograd.Function, of which torch.compile does not show"[:60]
+
+
+def without_gradients(told: Any) -> Any:
+    """A description without the numbers of gradients: which of values that a later piece writes are read, and which are
+    computed again of others, is a compiler's choice as well."""
+    if isinstance(told, list):
+        return [one if isinstance(one, tuple) and type(one[-1]) is bool else without_gradients(one) for one in told]
+    if isinstance(told, tuple):
+        return tuple(map(without_gradients, told))
+    return 0.0 if isinstance(told, float) else told
+
+
 def unwritten(text: str, seed: int, how: dict[str, Any]) -> Any:
     """What a program gives if writes through ``.data`` reach nothing that is saved; None for one without such writes.
     Eager does not see them, and takes what is there: its gradient is not that of what was computed. Which values are
@@ -360,8 +373,8 @@ class Difference:
     """What differs for a program."""
 
     text: str
-    is_of_dynamo: bool
-    """Whether it differs in the same way where torch.compile hands its graphs to nobody."""
+    cause: str | None = None
+    """Why it is not the compiler's, if it is not."""
 
 
 def without_compiler(text: str, seed: int, how: dict[str, Any], calls: int) -> list[Any]:
@@ -381,8 +394,15 @@ def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) ->
     compiled = DOORS[door](made(text, seed))
     for call in range(CALLS):
         found = use(compiled, how)
-        if not alike(expected, found) and not alike(unwritten(text, seed, how), found):
+        other = unwritten(text, seed, how)
+        if not alike(expected, found) and not alike(other, found):
             said = f"{text}{how}\ncall {call} through {door}\neager {expected}\nours  {found}"
-            is_of_dynamo = door == "torch.compile" and alike(found, without_compiler(text, seed, how, call + 1))
-            return Difference(said, is_of_dynamo)
+            if door == "torch.compile":
+                alone = without_compiler(text, seed, how, call + 1)
+                refuses = isinstance(found[-1], tuple) and found[-1][-1] == NOT_SHOWN
+                if alike(found, alone) or (refuses and not alike(expected, alone)):
+                    return Difference(said, "Dynamo alone differs as well")
+            if other is not None and dynamlir.fallbacks() and alike(*map(without_gradients, (expected, found))):
+                return Difference(said, "what a piece before a graph break has kept is written through .data")
+            return Difference(said)
     return None

@@ -104,3 +104,32 @@ def test_one_whose_backward_applies_it_has_any_order(function: Callable[..., Any
     found = orders(dynamlir.compile(function), inputs, 3)
     torch.testing.assert_close(found, orders(function, inputs, 3))
     assert "autograd" in {event.reason for event in reasons.events()}
+
+
+class Partly(Function):
+    """Switches grad mode in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        with torch.no_grad():
+            factor = x.cos()
+        return gradient * factor * (x * 0 + 1)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("function", [Partly.apply, lambda x: Sine.apply(x * 2), lambda x: Product.apply(x, x.exp())])
+def test_what_dynamo_does_not_show_is_no_constant(function: Callable[..., Any], several: bool) -> None:
+    """A walk through it to the inputs alone is refused as well."""
+    compiled = torch.compile(lambda x: (function(x).exp(), x.cos() if several else None), backend="dynamlir")
+    x = leaf(3)
+    result = compiled(x)[0]
+    (first,) = torch.autograd.grad(result.square().sum(), x, create_graph=True)
+    torch.testing.assert_close(first, torch.autograd.grad(function(x).exp().square().sum(), x)[0])
+    with pytest.raises(RuntimeError, match="does not show how its backward is differentiated"):
+        torch.autograd.grad(first.sum(), x)
