@@ -363,6 +363,20 @@ def test_an_error_while_measuring_is_no_error(
     assert products == () and len(warned) == 1 and "out of order" in warned[0]
 
 
+def test_where_no_strategy_can_be_measured_it_is_said(
+    folder: Path, quick: list[str], warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the measurement's own must not look like strategies that do not suit."""
+
+    def broken(*args: Any) -> None:
+        raise TypeError("another signature")
+
+    monkeypatch.setattr(measure, "_compiled", broken)
+    for _ in range(2):
+        assert check().source == "model"
+    assert len(warned) == 1 and "no strategy can be measured" in warned[0] and "another signature" in warned[0]
+
+
 def test_the_program_of_a_problem_has_that_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the cost model, not the choice, would decide what is measured."""
     met: list[Problem] = []

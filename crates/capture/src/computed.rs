@@ -41,12 +41,13 @@ impl<'py> Capture<'py> {
         let name = crate::calls::in_place(name).unwrap_or(name);
         let find = |table: &[(&str, BinaryOp)]| table.iter().find(|(known, _)| *known == name).map(|(_, op)| *op);
         let ints = is_int(lhs) && is_int(rhs);
-        if !ints && !(lhs.object.is_exact_instance_of::<PyFloat>() && rhs.object.is_exact_instance_of::<PyFloat>()) {
+        let floats = lhs.object.is_exact_instance_of::<PyFloat>() && rhs.object.is_exact_instance_of::<PyFloat>();
+        if !ints && !floats {
             return Ok(None);
         }
         let divides = || rhs.source.is_none() && rhs.object.is_truthy().unwrap_or(false);
         let Some(op) = find(TOTAL).or_else(|| find(DIVIDING).filter(|_| divides())) else { return Ok(None) };
-        if !ints && matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor) {
+        if floats && matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor) {
             return Ok(None);
         }
         let deep = |value: &Tracked<'py>| value.source.is_some_and(|source| self.guards.computations(source) >= DEEPEST);

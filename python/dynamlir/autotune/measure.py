@@ -46,6 +46,7 @@ def measure(problem: Problem) -> Entry | None:
         log.info("%s: too large to measure", problem.text)
         return None
     runs: dict[str, Run] = {}
+    failure = "there is none"
     # A user's modes must not see this, nor may it change the random state.
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad(), torch.inference_mode(False):
         sets = _sets(problem)
@@ -53,7 +54,12 @@ def measure(problem: Problem) -> Entry | None:
             try:
                 runs[strategy] = _compiled(problem, strategy, sets)
             except Exception as error:
-                log.info("%s: %s: %s: %s", problem.text, strategy, type(error).__name__, error)
+                failure = f"{problem.text}: {strategy}: {type(error).__name__}: {error}"
+                log.info("%s", failure)
+        if not runs:
+            logs.warn_once(
+                "autotune", "no strategy", f"no strategy can be measured, so the cost model decides: {failure}"
+            )
         if problem.strategies[0] not in runs or len(runs) < 2:
             return None
         seconds, ratios = race(list(runs.values()))
