@@ -229,7 +229,7 @@ impl<'py> Capture<'py> {
     fn extreme(&self, comparison: &str, values: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         let mut found = values[0].clone();
         for value in &values[1..] {
-            if self.truth(&self.operator(comparison, &[value.clone(), found.clone()])?)? {
+            if self.truth(&self.binary(comparison, value, &found)?)? {
                 found = value.clone();
             }
         }
