@@ -197,6 +197,14 @@ def test_arguments_are_not_taken_for_constants(quiet: None) -> None:
         torch.testing.assert_close(program(given), given.exp() if given.sum() > 3 else given)
 
 
+@pytest.mark.parametrize("varies", [False, True])
+def test_exported_programs(varies: bool) -> None:
+    """Their buffers are their own, and may be written: nobody checks guards."""
+    shapes = {"x": {0: torch.export.Dim("n")}} if varies else None
+    with pytest.raises(dynamlir.Unsupported, match="read from a tensor's contents"):
+        dynamlir.export(Numbers(READ["int"]), X, dynamic_shapes=shapes)
+
+
 def test_training(compiled: Callable[..., nn.Module]) -> None:
     module = Numbers(padded)
     leaves = [X.clone().requires_grad_() for _ in range(2)]

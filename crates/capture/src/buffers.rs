@@ -12,7 +12,7 @@ use crate::state::{Capture, Outcome};
 impl<'py> Capture<'py> {
     /// Tells the session of a new input that is a buffer whose contents the program may read.
     pub(crate) fn note_buffer(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        let Some(floats) = &self.floats else { return Ok(()) };
+        let Some(floats) = self.floats.as_ref().filter(|_| !self.varying.is_declared()) else { return Ok(()) };
         if !matches!(self.guards.get(source), Source::Member(_, ModuleTable::Buffers, _)) {
             return Ok(());
         }

@@ -137,6 +137,12 @@ impl Varying {
         self.values.borrow().clone()
     }
 
+    /// Returns true if the program is to outlive the call that it is captured from: what it computes with is its own then, and no
+    /// guard is checked.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.how == Dynamic::Declared
+    }
+
     /// The number that the int is which an expression reaches, if that is declared to vary.
     pub(super) fn declared_int(&self, expression: &str) -> Option<Line> {
         self.declared.as_ref()?.int(expression)
