@@ -24,12 +24,20 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.rms_norm.default", rms_norm),
 ];
 
-/// Mean and the biased variance along `dims`, with sizes of 1 in their place.
+/// Mean, what differs from it, and the biased variance along `dims`, with sizes of 1 in their place.
+///
+/// To the mean that a sum gives, what its rounding has lost is added, which is the mean of what differs from it. So equal numbers differ
+/// from their mean by nothing, as in eager, whose means run along with the numbers.
 fn moments(c: &Call, x: Value, dims: &[i64]) -> (Value, Value, Value) {
-    let mean = c.e.mean(x, dims, true);
-    let centered = c.e.sub(x, c.e.broadcast_to(mean, &x.ty().dims()));
-    let variance = c.e.mean(c.e.mul(centered, centered), dims, true);
-    (mean, centered, variance)
+    let (e, shape) = (c.e, x.ty().dims());
+    let first = e.mean(x, dims, true);
+    let centered = e.sub(x, e.broadcast_to(first, &shape));
+    let lost = e.mean(centered, dims, true);
+    let squares = e.mean(e.mul(centered, centered), dims, true);
+    let variance = e.sub(squares, e.mul(lost, lost));
+    // An infinite number differs from its mean by none.
+    let mean = e.add(first, e.select(e.ne(lost, lost), e.full_like(lost, 0.0), lost));
+    (mean, e.sub(x, e.broadcast_to(mean, &shape)), e.max(variance, e.full_like(variance, 0.0)))
 }
 
 /// `1 / sqrt(x + eps)`.
@@ -176,12 +184,11 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
     let mut out_running = running;
     let (mean, scale) = if norm.training {
         let dims: Vec<i64> = (0..shape.len() as i64).filter(|&d| d != 1).collect();
-        let mean = c.e.mean(x, &dims, false);
-        let centered = c.e.sub(x, c.e.broadcast(mean, &shape, &[1]));
-        let squares = c.e.sum(c.e.mul(centered, centered), &dims, false);
-        let variance = c.e.div(squares, c.e.size_like(squares, &count));
+        let (mean, _, variance) = moments(c, x, &dims);
+        let [mean, variance] = [mean, variance].map(|v| c.e.reshape(v, &[shape[1].clone()]));
         if let Some((old_mean, old_var)) = running {
             // The running variance is the unbiased one; over a single element it is 0 / 0, as in eager.
+            let squares = c.e.mul(variance, c.e.size_like(variance, &count));
             let unbiased = c.e.div(squares, c.e.size_like(squares, &count.sub(&Dim::from(1)).ok()?));
             let momentum = c.float(norm.momentum)?;
             out_running = Some((blend(c, old_mean, mean, momentum), blend(c, old_var, unbiased, momentum)));
