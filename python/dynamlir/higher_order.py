@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import functions, interruptions, plain, reached, reasons, replay, report, sizes
+from . import functions, interruptions, once, plain, reached, reasons, replay, report, sizes
 from .aten.schema import draws
 from .options import Options
 from .reasons import Fallback
@@ -71,10 +71,13 @@ class Gradients:
         again = functions.without_formulas(recording.ops)
         self._has_once = any(op.once for op in recording.ops)
         self._has_unseen = any(op.unseen for op in recording.ops)
-        if not whole:
-            again = functions.with_first_gradients_alone(again)
         path = (*recording.path, node)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
+        self._constants = once.Constants(self._recording)
+        if not whole:
+            self._constants = once.as_constants(self._recording)
+            again = functions.with_first_gradients_alone(self._constants.recording.ops)
+            self._recording = dataclasses.replace(self._constants.recording, ops=again)
         self._reaching = reached.Reaching(self._recording)
         self._node = node
         self._whole = whole
@@ -119,6 +122,7 @@ class Gradients:
         first = len(self._recording.inputs) + sum(map(len, self._tangents))
         beside = [*tangents, *taken]
         known.update((first + at, tensor) for at, tensor in enumerate(beside) if tensor is not None)
+        known.update(self._constants.given(tangents))
         own = tuple(range(first, first + len(beside)))
         foreign = next(filter(None, map(foreign_kind, tangents)), None)
         if self._draws_again(state) and self._event is None:
@@ -132,7 +136,7 @@ class Gradients:
             assert event is not None
             if self._has_unseen or not self._whole:
                 # The node computes them; that they cannot be differentiated is said to whoever does that.
-                said = _UNSEEN if self._has_unseen else _ONCE if self._has_once else _SEVERAL_NODES
+                said = _UNSEEN if self._has_unseen else once.WORDS if self._has_once else _SEVERAL_NODES
                 return said if self._has_once else f"{said} ({event})"
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
@@ -286,8 +290,6 @@ def _with_history(
         gradient if any(given[at] for at in own) else gradient.detach() for gradient, own in zip(gradients, sources)
     ]
 
-
-_ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
 
 _UNSEEN = (
     "trying to differentiate twice a torch.autograd.Function, of which torch.compile does not show how its backward is "

@@ -13,7 +13,7 @@ from .recording import OpRecord, Recording, Ref
 
 _Kind = Literal["constant", "zero", "linear", "other"]
 
-_OF_FIRST = frozenset(
+OF_FIRST = frozenset(
     [
         "alias",
         "clone",
@@ -65,7 +65,7 @@ _OF_FIRST = frozenset(
 )
 """Linear in the first operand, whatever the others are."""
 
-_SUMS = frozenset(
+SUMS = frozenset(
     [
         "add",
         "sub",
@@ -86,7 +86,7 @@ _SUMS = frozenset(
 _SUMMANDS = {"add": (1,), "sub": (1,), "copy": (1,), "where": (1, 2), "scatter": (3,)}
 """Where arguments may be numbers that would be among them."""
 
-_PRODUCTS = frozenset(["mul", "mm", "bmm", "mv", "dot", "matmul", "outer", "linear", "convolution", "einsum", "cross"])
+PRODUCTS = frozenset(["mul", "mm", "bmm", "mv", "dot", "matmul", "outer", "linear", "convolution", "einsum", "cross"])
 """Linear in each operand, where the others are constant."""
 
 _ZEROS = frozenset(["zeros", "zeros_like", "new_zeros"])
@@ -125,17 +125,17 @@ def _result(op: OpRecord, operands: list[_Kind], vjp: Recording) -> _Kind:
     if name == "scalar_tensor":
         return "zero" if numbers and numbers[0] == 0 else "constant"
     if "linear" not in operands:
-        return "zero" if operands and operands[0] == "zero" and name in _OF_FIRST else "constant"
+        return "zero" if operands and operands[0] == "zero" and name in OF_FIRST else "constant"
     if op.vjp is not None and op.raw is None:
         # A function within it hands on what its operations, which come before, have made.
         return "linear" if all(kind != "constant" for kind in operands[-len(op.results) :]) else "other"
-    if name in _SUMS and all(
+    if name in SUMS and all(
         kind in ("linear", "zero") or not vjp.metas[value].dtype.startswith(("f", "bf"))
         for kind, value in zip(operands, op.operands)
     ):
         # A number in the place of a tensor is a constant.
         return "linear" if all(isinstance(numbers[at], (Ref, list)) for at in _SUMMANDS.get(name, ())) else "other"
-    if name in _PRODUCTS and operands.count("linear") == 1:
+    if name in PRODUCTS and operands.count("linear") == 1:
         return "linear"
     only_first = operands[0] == "linear" and "linear" not in operands[1:]
     if only_first and name == "masked_fill":
@@ -144,7 +144,7 @@ def _result(op: OpRecord, operands: list[_Kind], vjp: Recording) -> _Kind:
         return "linear" if len(numbers) < 3 or numbers[2] == 0 else "other"
     if only_first and op.schema.startswith("aten.div.") and "_mode" in op.schema:
         return "other"
-    if only_first and (name in _OF_FIRST or name.endswith("_backward")):
+    if only_first and (name in OF_FIRST or name.endswith("_backward")):
         return "linear"
     return "other"
 

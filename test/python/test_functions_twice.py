@@ -133,3 +133,48 @@ def test_what_dynamo_does_not_show_is_no_constant(function: Callable[..., Any], 
     torch.testing.assert_close(first, torch.autograd.grad(function(x).exp().square().sum(), x)[0])
     with pytest.raises(RuntimeError, match="does not show how its backward is differentiated"):
         torch.autograd.grad(first.sum(), x)
+
+
+NODES: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "beside": lambda x, w: (Once.apply(x * w), x.cos()),
+    "before": lambda x, w: (Once.apply(x * w).exp(), (x * w).cos()),
+    "linear": lambda x, w: ((Once.apply(x) * 2).sum(), x * w, Once.apply(w).exp() * x),
+    "by a weight": lambda x, w: (Once.apply(x) * w, (w * 2).tanh()),
+    "two": lambda x, w: (Once.apply(Once.apply(x).tanh() + w), Once.apply(w) * x),
+}
+
+
+@DOORS
+@pytest.mark.parametrize("loss", ["each", "sum", "all"])
+@pytest.mark.parametrize("kind", NODES)
+def test_once_differentiable_among_several_nodes(kind: str, loss: str, door: Any) -> None:
+    """Its gradients are constants, and raise where all is walked back: where the gradients that it was given have a
+    history."""
+    function = NODES[kind]
+    numbers, facts = told(door(function), loss)
+    expected = told(function, loss)
+    assert facts == expected[1]
+    torch.testing.assert_close(numbers, expected[0])
+
+
+def told(function: Callable[..., Any], loss: str) -> tuple[list[Tensor | None], list[Any]]:
+    """The gradients of two orders, and those of a walk through all that there is; which have a history, what is
+    raised."""
+    numbers: list[Tensor | None] = []
+    facts: list[Any] = []
+    for at in range(1 if loss == "all" else 2):
+        x, w = (torch.linspace(low, low + 1, 3, dtype=torch.float64).requires_grad_() for low in (-0.4, 0.3))
+        chosen = [one for place, one in enumerate(function(x, w)) if loss == "all" or place == at]
+        total = torch.stack([one.sum() if loss == "sum" else one.square().sum() for one in chosen]).sum()
+        for _ in range(2):
+            if total.requires_grad:
+                given = torch.autograd.grad(total, [x, w], create_graph=True, allow_unused=True)
+                numbers += [None if one is None else one.detach() for one in given]
+                facts += [one is not None and one.requires_grad for one in given]
+                total = torch.stack([x.sum() * 0, *(one.square().sum() for one in given if one is not None)]).sum()
+        try:
+            total.backward()
+            numbers += [x.grad, w.grad]
+        except RuntimeError as error:
+            facts.append(str(error))
+    return numbers, facts
