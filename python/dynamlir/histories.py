@@ -28,6 +28,8 @@ Met = tuple[OpRecord, list[torch.Tensor], list[torch.Tensor | None]]
 _CREATIONS = {
     torch._C._autograd.CreationMeta.NO_GRAD_MODE: "no_grad",
     torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE: "one_of_several",
+    # Which is what compiled code makes in its place, where nobody has the memory from elsewhere.
+    torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION: "no_grad",
 }
 
 _GENERATED = "GeneratedBackwardFor_"
@@ -56,6 +58,21 @@ def creation(fake: torch.Tensor) -> str | None:
     made = _CREATIONS.get(torch._C._autograd._get_creation_meta(fake)) if fake._is_view() else None
     # A view of what was made with grad mode off has a history again, which leads to that.
     return None if made == "no_grad" and fake.grad_fn is not None else made
+
+
+def mark_made_in_function(fake: torch.Tensor) -> None:
+    """Note that a `torch.autograd.Function` has made this, if it is a view: torch has words of its own for writes."""
+    if fake._is_view():
+        torch._C._autograd._set_creation_meta(fake, torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION)
+
+
+def refuse_made_in_function(recorder: OpRecorder, fake: torch.Tensor) -> None:
+    """`Fallback` for a view of what existed before that such a function has made."""
+    of_function = torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION
+    if not fake._is_view() or torch._C._autograd._get_creation_meta(fake) != of_function:
+        return
+    if fake.untyped_storage()._cdata in recorder._input_storages:
+        raise Fallback("autograd", "a view of an argument that a torch.autograd.Function has made is returned")
 
 
 def _name(tensor: torch.Tensor) -> str:

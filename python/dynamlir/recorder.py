@@ -242,6 +242,9 @@ class OpRecorder(TorchDispatchMode):
             return [None] * len(leaves)
         made = {value for op in self.recording.ops for value in op.result_ids}
         known = [isinstance(leaf, torch.Tensor) and self._ids[id(leaf)] in made for leaf in leaves]
+        for leaf, is_made in zip(leaves, known):
+            if is_made:
+                histories.refuse_made_in_function(self, leaf)
         return [histories.creation(leaf) if is_made else None for leaf, is_made in zip(leaves, known)]
 
     def _check_counters(self, leaves: Sequence[Any]) -> None:

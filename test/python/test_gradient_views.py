@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from both import DOORS
@@ -217,3 +218,37 @@ def test_parts_may_be_written_with_grad_mode_off(door: Callable[..., Any]) -> No
     assert x[0].tolist() == [3, 3, 3]
     with torch.inference_mode():
         assert compiled(torch.ones(2, 3))[1].mul_(2).tolist() == [2, 2, 2]
+
+
+class Shown(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.view(-1), (x * 2).t()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise AssertionError("nothing has a gradient")
+
+
+def shown_by_a_function(x: Tensor) -> tuple[Tensor, ...]:
+    return Shown.apply(x)
+
+
+def shown_further(x: Tensor) -> tuple[Tensor, ...]:
+    return x + 1, Shown.apply(x)[0][1:]
+
+
+@pytest.mark.parametrize("program", [shown_by_a_function, shown_further])
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+def test_what_a_function_shows_of_an_argument_is_refused_in_its_words(program: Program, mode: Any) -> None:
+    weight = torch.ones((), requires_grad=True)
+    compiled = dynamlir.compile(program)
+    for function in (compiled, program, compiled):
+        with mode():
+            views = function(torch.ones(2, 3))
+        at = 0 if program is shown_by_a_function else 1
+        if mode is torch.enable_grad:
+            with pytest.raises(RuntimeError, match="created inside a custom Function"):
+                views[at].add_(weight)
+        with torch.no_grad():
+            assert views[at].mul_(2).eq(2).all()

@@ -204,3 +204,18 @@ def test_lazy_clones_share_memory_until_one_is_written() -> None:
         assert torch._C._data_address(x) == torch._C._data_address(lazy)
         lazy.add_(1)
         assert x.tolist() == [0, 1, 2] and lazy.tolist() == [1, 2, 3] and doubled.tolist() == [0, 2, 4]
+
+
+def test_zeros_in_memory_like_that_of_another_tensor() -> None:
+    zeros = torch.ops.aten._new_zeros_with_same_feature_meta
+
+    def function(x: Tensor, like: Tensor) -> Tensor:
+        return zeros(x * 2, like, self_num_batch_dims=1)
+
+    whole = torch.arange(12.0)
+    compiled = dynamlir.compile(function)
+    for like in (whole[:3], whole[1:4], whole[4:7], torch.ones(3), whole.view(3, 4).t(), torch.ones(7).resize_(3)):
+        expected, found = function(torch.ones(2, 5), like), compiled(torch.ones(2, 5), like)
+        assert torch.equal(found, expected)
+        assert found.storage_offset() == expected.storage_offset() and found.stride() == expected.stride()
+        assert found.untyped_storage().nbytes() == expected.untyped_storage().nbytes()

@@ -39,6 +39,7 @@ impl<'py> Capture<'py> {
         self.application(&application, "leave", ())?;
         let result = result?;
         if !application.getattr("is_differentiated")?.is_truthy()? {
+            self.application(&application, "mark_views", (&result.object,))?;
             return Ok(result);
         }
         self.layers.note_unrepeatable();

@@ -176,6 +176,8 @@ ROWS: tuple[Row, ...] = (
     ),
     # Both tensors share memory until one of them is written, and can be asked about that.
     Row("_lazy_clone", Facts(refused="aliasing")),
+    # Its result lies in as much memory as the second tensor does, at that one's place there.
+    Row("_new_zeros_with_same_feature_meta", Facts(refused="aliasing")),
     Row("_neg_view", Facts(refused="lazy-bit")),
     Row("_functional_assert_async _assert_scalar sym_constrain_range", Facts(refused="runtime-assert")),
     # -- questions

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import function as torchs
 
-from .. import functions
+from .. import functions, histories
 from ..reasons import Fallback
 from ..recorder import OpRecorder
 
@@ -64,6 +64,12 @@ class Application:
     def leave(self) -> None:
         """Set grad mode back."""
         torch._C._set_grad_enabled(self._grad)
+
+    def mark_views(self, result: Any) -> None:
+        """Tell torch that a function has made the views which ``forward`` returned, where nothing gets a history."""
+        for leaf in result if isinstance(result, tuple) else (result,):
+            if isinstance(leaf, torch.Tensor):
+                histories.mark_made_in_function(leaf)
 
     def results(self, result: Any) -> list[torch.Tensor | None] | None:
         """Give what ``forward`` returned its history; what ``backward`` gets, None if nothing is differentiable."""
