@@ -249,9 +249,10 @@ def _writes_what_is_kept_unseen(recording: Recording) -> bool:
             return True
         if op.recompute is not None and op.needs_grad:
             kept.update(root for root in memory if made.get(root) != op.recompute)
+        is_apart = "unsafe_" in op.schema  # its results share memory, and are no views for autograd
         for value, alias in zip(op.result_ids, op.aliases):
             made.setdefault(roots.get(value, value), op.recompute)
-            if alias >= 0 and (alias not in op.mutates or op.operands[alias] in views):
+            if alias >= 0 and not is_apart and (alias not in op.mutates or op.operands[alias] in views):
                 views.add(value)
     return False
 
