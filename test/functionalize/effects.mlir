@@ -77,6 +77,24 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> (!dynamo.tensor<4xf32, [1]>, 
 
 // -----
 
+// What is detached of what nobody sees is that itself: there is no second tensor. The other one that shows it is made as a view.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: dynamo.bases = [unit, #dynamo.base<none>]
+// CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result_view 0, [4], [1], 0>]
+func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> (!dynamo.tensor<4xf32, [1]>, !dynamo.tensor<4xf32, [1]>)
+    attributes {dynamo.entry, dynamo.versions = array<i64: 0, 0>, dynamo.bases = [#dynamo.base<none>, #dynamo.base<none>]} {
+  %0 = dynamo.aten "aten.neg.default"(%x) args [#dynamo.operand<0>] {aliases = array<i64: -1>}
+    : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+  %1 = dynamo.aten "aten.detach.default"(%0) args [#dynamo.operand<0>] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+  %2 = dynamo.aten "aten.detach.default"(%0) args [#dynamo.operand<0>] {aliases = array<i64: 0>}
+    : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+  return %1, %2 : !dynamo.tensor<4xf32, [1]>, !dynamo.tensor<4xf32, [1]>
+}
+
+// -----
+
 // What shows one storage has one version counter: the largest number that was recorded of it. Of the argument that is written,
 // and of its view, the argument's own number tells; a result that goes into an argument has none.
 

@@ -1,6 +1,6 @@
 //! The function's boundary: what it returns, and how the runtime makes the user's outputs and mutations of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Base, Block, Op, Output, Type, Value},
@@ -29,6 +29,10 @@ struct Results {
     of_storage: HashMap<usize, (usize, Type)>,
     /// Where a tensor object was an output first.
     first: HashMap<Value, usize>,
+    /// What eager has each output be a view of, as it was recorded.
+    recorded: Vec<Option<Base>>,
+    /// The objects that are returned, of which some are results themselves.
+    objects: HashSet<Value>,
 }
 
 impl Rewriter {
@@ -59,7 +63,11 @@ impl Rewriter {
         // Without a list, the user's outputs are the results.
         let entries = ops::OUTPUTS.of(old).map(|entries| entries.into_iter().map(Output::read).collect::<Option<Vec<_>>>());
         let entries = entries.unwrap_or_else(|| Some((0..tensors.len()).map(Output::Result).collect()));
-        let mut results = Results::default();
+        let mut results = Results {
+            recorded: ops::BASES.of(old).unwrap_or_default().into_iter().map(Base::read).collect(),
+            objects: tensors.iter().map(|&tensor| self.aliasing.object(tensor)).collect(),
+            ..Results::default()
+        };
         let mut outputs = Vec::new();
         let mut made = Vec::new();
         let entries = entries.ok_or_else(|| PassError::at(old, "dynamo.outputs lists something else"))?;
@@ -93,8 +101,7 @@ impl Rewriter {
             ops::VERSIONS.set(new, &results.versions);
         }
         ops::BASES.remove(new);
-        let recorded: Vec<Option<Base>> = ops::BASES.of(old).unwrap_or_default().into_iter().map(Base::read).collect();
-        let bases = bases::to_be_made(ctx, &made, &recorded);
+        let bases = bases::to_be_made(ctx, &made, &results.recorded);
         if let Some(bases) = &bases {
             ops::BASES.set(new, bases);
         }
@@ -151,7 +158,7 @@ impl Rewriter {
             Some(_) => return Err(other()),
             None => {
                 let value = self.read(exit, root)?;
-                let shown = if is_other { self.in_other_elements(value, &whole, ty.element()) } else { Some((value, whole.strides)) };
+                let shown = if is_other { self.in_other_elements(value, &whole, ty.element()) } else { Some((value, whole.strides.clone())) };
                 let (value, strides) = shown.ok_or_else(other)?;
                 results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.dims().with(self.b.ctx(), &strides)]));
                 results.versions.push(0);
@@ -160,7 +167,10 @@ impl Rewriter {
                 index
             }
         };
-        Ok(if object == root { Output::Result(index) } else { Output::ResultView(index, shown(ty)) })
+        // Of what shows all of a result that nobody sees, and is no view, there need not be two: `detach()` of what was just made.
+        let is_no_view = results.recorded.get(position).is_some_and(|base| *base == Some(Base::None));
+        let stands_for_it = !is_other && is_no_view && shown(ty) == whole && results.objects.insert(root);
+        Ok(if object == root || stands_for_it { Output::Result(index) } else { Output::ResultView(index, shown(ty)) })
     }
 
     /// A root that looks so, in its complex or its real numbers, with its strides.
