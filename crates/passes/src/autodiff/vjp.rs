@@ -71,7 +71,9 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
         without.retain(|value| *value != operand);
         walk.add(operand, gradient);
     }
-    without.into_iter().for_each(|operand| walk.miss(operand));
+    for operand in without {
+        walk.miss(operand);
+    }
     Ok(())
 }
 

@@ -225,7 +225,9 @@ impl<'s> Walk<'s> {
     fn materialize(&mut self, op: Op) -> bool {
         let mut of_classes = BTreeMap::<Class, Reached>::new();
         for missing in op.results().iter().filter_map(|result| self.missing.remove(result)) {
-            missing.iter().for_each(|(class, reached)| of_classes.entry(*class).or_default().extend(reached));
+            for (class, reached) in &missing {
+                of_classes.entry(*class).or_default().extend(reached);
+            }
         }
         if of_classes.is_empty() {
             return false;
@@ -235,7 +237,9 @@ impl<'s> Walk<'s> {
             let operands: Vec<Value> = op.operands().into_iter().filter(|operand| self.needs(*operand)).collect();
             for operand in operands {
                 let missing = self.missing.entry(operand).or_default();
-                of_classes.iter().for_each(|(class, reached)| missing.entry(*class).or_default().extend(reached));
+                for (class, reached) in &of_classes {
+                    missing.entry(*class).or_default().extend(reached);
+                }
             }
             return false;
         };
