@@ -113,8 +113,7 @@ class Call:
             for at, value in outputs
         ]
         record.vjp.drop_unseen_detaches()
-        if not linear.in_tangents(record.vjp):
-            raise Fallback("autograd", "a torch.autograd.Function whose backward may not be linear", self._location)
+        record.not_linear = not linear.in_tangents(record.vjp)
         recording.append(record)
 
     def again(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
@@ -197,6 +196,9 @@ class Call:
         made = {value for op in ops for value in op.result_ids}
         roots = self._recorder.recording.roots()
         for op in ops:
+            if op.not_linear:
+                # As a part of a derivative it is no node of its own.
+                raise Fallback("autograd", "a torch.autograd.Function whose backward may not be linear", op.location)
             if op.random:
                 raise Fallback("autograd", "the backward of a torch.autograd.Function draws numbers", op.location)
             if any(roots.get(op.operands[at], op.operands[at]) not in made for at in op.mutates):

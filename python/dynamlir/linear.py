@@ -1,8 +1,9 @@
 """Whether the backward of a `torch.autograd.Function` is linear in the gradients that it is given.
 
 Autograd calls it once, with the sum of what reaches its results. A graph that is differentiated twice calls it for what
-reaches them through the first gradients as well, by itself: the sum of that is the same only where it is linear. What
-is not known to be linear is taken for something that is not, such as a ``clamp``.
+reaches them through the first gradients as well, by itself: the sum of that is the same only where it is linear. Where
+it is not, the function is a node of its own, to whose results autograd adds up all. What is not known to be linear is
+taken for something that is not, such as a ``clamp``.
 """
 
 from __future__ import annotations

@@ -139,6 +139,8 @@ class OpRecord:
     """Whether nobody knows how that is differentiated in turn."""
     materialized: bool = False
     """Whether it runs, on zeros, where the gradients of the results are missing."""
+    not_linear: bool = False
+    """Whether it is not linear, so that it has to be given the sum of all gradients of the results."""
 
     @property
     def is_view(self) -> bool:
@@ -332,6 +334,7 @@ class Recording:
                 op.location,
                 op.recompute if self.is_training else None,
                 op.materialized,
+                op.not_linear,
             )
         for output in self.outputs:
             if output.kind == "value":
@@ -389,6 +392,7 @@ class Builder(Protocol):
         location: Location,
         recompute: int | None = None,
         materialized: bool = False,
+        not_linear: bool = False,
     ) -> None: ...
 
     def output(self, kind: str, *payload: Any) -> None: ...

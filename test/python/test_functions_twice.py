@@ -178,3 +178,51 @@ def told(function: Callable[..., Any], loss: str) -> tuple[list[Tensor | None], 
         except RuntimeError as error:
             facts.append(str(error))
     return numbers, facts
+
+
+class Bounded(Function):
+    """Its backward is not linear in what it is given."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.clamp(-0.7, 0.7) + gradient.square() * 0.1
+
+
+BOUNDED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "a node of its own": lambda x, w: (Bounded.apply(x * w).sin() * x, x.sum()),
+    "in a row": lambda x, w: (Bounded.apply(Bounded.apply(x).exp() * w).square(), w.cos()),
+    "used twice": lambda x, w: (lambda h: (h.sin() + h.cos() * w, h * 2))(Bounded.apply(x * w)),
+    "side by side": lambda x, w: (Bounded.apply(x).cos() * Bounded.apply(w).sin(), Bounded.apply(w * x)),
+}
+
+
+@DOORS
+@pytest.mark.parametrize("loss", ["each", "sum", "all"])
+@pytest.mark.parametrize("kind", BOUNDED)
+def test_a_backward_that_is_not_linear_is_given_the_sum(kind: str, loss: str, door: Any) -> None:
+    """Also of what reaches it by way of gradients that are differentiated in turn."""
+    function = BOUNDED[kind]
+    numbers, facts = told(door(function), loss)
+    expected = told(function, loss)
+    assert facts == expected[1]
+    torch.testing.assert_close(numbers, expected[0])
+    assert not dynamlir.counters()["fallbacks"]
+
+
+def test_a_backward_that_is_not_linear_has_one_node() -> None:
+    """And its neighbours theirs."""
+    compiled = dynamlir.compile(lambda x: Bounded.apply(x.exp()).sin().sum())
+    for _ in range(2):
+        x = torch.linspace(-1, 1, 4, dtype=torch.float64).requires_grad_()
+        result = compiled(x)
+        names = [type(node).__name__ for node in (result.grad_fn, result.grad_fn.next_functions[0][0])]
+        assert names == ["DynamlirBackward"] * 2
+        calls: list[Tensor] = []
+        result.grad_fn.next_functions[0][0].register_prehook(lambda given: calls.append(given[0]))  # noqa: B023
+        (first,) = torch.autograd.grad(result, x, create_graph=True)
+        (result + first.square().sum()).backward()
+        assert len(calls) == 2

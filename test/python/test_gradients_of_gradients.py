@@ -152,4 +152,4 @@ def test_backward_gets_the_sum(name: str) -> None:
     for door in DOORS.values():
         dynamlir.reset()
         torch.testing.assert_close(use(door(f)), expected)
-        assert (not dynamlir.counters()["fallbacks"]) == (name in LINEAR)
+        assert not dynamlir.counters()["fallbacks"]

@@ -198,6 +198,9 @@ impl<'t> Writer<'t> {
         if call.materialized {
             ops::MATERIALIZED.set(op.op(), ());
         }
+        if call.not_linear {
+            ops::NOT_LINEAR.set(op.op(), ());
+        }
         Ok(op.outputs())
     }
 
@@ -268,6 +271,7 @@ mod tests {
             vjp: None,
             recompute: None,
             materialized: false,
+            not_linear: false,
             location,
         };
         let y = trace.op(op);

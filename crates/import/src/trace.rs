@@ -92,6 +92,8 @@ pub struct OpCall {
     pub recompute: Option<i64>,
     /// Whether its derivative runs, on zeros, where the gradients of its results are missing.
     pub materialized: bool,
+    /// Whether its derivative is not linear: it takes the sum of all that reaches it.
+    pub not_linear: bool,
     /// Where the user called it, innermost first.
     pub location: Arc<[Frame]>,
 }

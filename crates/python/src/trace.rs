@@ -142,7 +142,7 @@ impl TraceBuilder {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one per field of a recorded call")]
-    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None, materialized=false))]
+    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None, materialized=false, not_linear=false))]
     fn op(
         &mut self,
         schema: String,
@@ -158,6 +158,7 @@ impl TraceBuilder {
         location: &Bound<'_, PyAny>,
         recompute: Option<i64>,
         materialized: bool,
+        not_linear: bool,
     ) -> PyResult<()> {
         let results = self.results.get(results, tensor_type)?;
         if values.len() != results.len() || aliases.len() != results.len() {
@@ -177,6 +178,7 @@ impl TraceBuilder {
             vjp: vjp.map(|builder| builder.trace.clone()),
             recompute,
             materialized,
+            not_linear,
             location: self.locations.get(location, frame)?,
         };
         let first = Arc::make_mut(&mut self.trace).op(call);

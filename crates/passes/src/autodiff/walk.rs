@@ -181,6 +181,9 @@ impl<'s> Walk<'s> {
     fn settle(&mut self, op: Op) -> bool {
         let mut set = BTreeSet::new();
         let mut is_reached = false;
+        if ops::NOT_LINEAR.is_on(op) {
+            self.cut(op);
+        }
         for result in op.results() {
             if self.shown(op, result).is_some() {
                 continue;
@@ -271,6 +274,20 @@ impl<'s> Walk<'s> {
     /// Notes that what is given from here on is there whenever the node of the operation runs.
     pub fn give_always(&mut self) {
         self.reached.always |= !self.as_one_node;
+    }
+
+    /// Makes the results of an operation that gradients have reached results which nodes see, as if users did: so autograd adds up all that
+    /// reaches them, also by way of gradients that are differentiated in turn.
+    fn cut(&mut self, op: Op) {
+        let is_hidden = |result: &Value| !self.visible.contains_key(result) && self.sums.contains_key(result);
+        let results: Vec<Value> = op.results().into_iter().filter(is_hidden).collect();
+        for result in results.into_iter().filter(|_| !self.as_one_node) {
+            let number = self.exit.num_operands() + self.hidden.len();
+            let Some(argument) = self.function.body().map(|body| body.add_arg(result.ty(), self.exit.loc())) else { continue };
+            self.hidden.push(result);
+            self.tangents.push(Tangent { result: number, class: 0, value: argument });
+            self.visible.insert(result, vec![number]);
+        }
     }
 
     /// The output that a value is, where that is a view: the gradients of what is made of it go by way of the output. A view of a whole

@@ -225,8 +225,8 @@ impl Rewriter {
         let (decomposition, vjp, grad) = (decomposition.as_ref(), vjp.as_ref(), old.grad_enabled());
         let new =
             AtenOp::build(&self.b, schema, operands, args, None, None, None, decomposition, vjp, strides.0, strides.1, grad, types).op();
-        if ops::MATERIALIZED.is_on(old.op()) {
-            ops::MATERIALIZED.set(new, ());
+        for said in [ops::MATERIALIZED, ops::NOT_LINEAR].into_iter().filter(|said| said.is_on(old.op())) {
+            said.set(new, ());
         }
         new
     }

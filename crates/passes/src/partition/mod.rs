@@ -104,7 +104,11 @@ fn run(module: Op, pass: &Run) -> PassResult {
 
 /// Removes what an operation says for those who make gradients and cut.
 fn forget(op: Op) {
-    _ = ops::RECOMPUTE.remove(op) | ops::SHOWN.remove(op) | ops::ONCE.remove(op) | ops::MATERIALIZED.remove(op);
+    _ = ops::RECOMPUTE.remove(op)
+        | ops::SHOWN.remove(op)
+        | ops::ONCE.remove(op)
+        | ops::MATERIALIZED.remove(op)
+        | ops::NOT_LINEAR.remove(op);
 }
 
 /// Returns true if an entry is a backward of another already: such text has been cut.

@@ -83,9 +83,10 @@ def Dynamo_Dialect : Dialect {
     // result of a joint function: that nodes alone see it. Of an operation: for each result the output that it is, which is a view, or -1.
     "::mlir::IntegerAttr":$node, "::mlir::IntegerAttr":$gradient_of, "::mlir::IntegerAttr":$gradient_of_output,
     // And: that eager keeps something for it, so that it is there once. Of an operation: that one walk uses it up; that its derivative
-    // runs, on zeros, where the gradients of its results are missing.
+    // runs, on zeros, where the gradients of its results are missing; that it is to be given the sum of all that reaches it, as a node
+    // of its own.
     "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$once, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
-    "::mlir::UnitAttr":$materialized,
+    "::mlir::UnitAttr":$materialized, "::mlir::UnitAttr":$not_linear,
     // Of a graph function: the functions that compute the gradients of its nodes, in order, and the types of what nodes alone see; of
     // these functions: which of the kept values they take, and which of their arguments formulas read by way of views alone, which are
     // what eager keeps; of one that is differentiated several times: which node, each time.
