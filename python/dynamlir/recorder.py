@@ -22,11 +22,10 @@ from .buffers import Buffers
 from .checkpoints import Counts
 from .device import device_of, is_constant
 from .fakes import Faker, check_supported, is_stranger, made_fake
-from .memory import filler, is_beyond, is_dense, share_counter
+from .memory import filler, is_beyond, is_dense
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
-    Base,
     InputRecord,
     OpRecord,
     Recording,
@@ -215,48 +214,6 @@ class OpRecorder(TorchDispatchMode):
         """Say of users' operators whether they are differentiated; see `histories`."""
         with modes.set_aside():  # the history of a view is made anew when it is looked at
             histories.settle(self._below_functions, self._alive)
-
-    def bases(self, leaves: Sequence[Any]) -> list[Base | None]:
-        """What each of the graph's outputs is a view of, as eager has it; None for what is not a view."""
-        self._check_counters(leaves)
-        histories.check_saved(self, leaves)
-        positions = {id(tensor): at for at, tensor in reversed(list(enumerate(self._inputs)))}
-        shown = {id(leaf): at for at, leaf in reversed(list(enumerate(leaves)))}
-        hidden: dict[int, int] = {}
-        found: list[Base | None] = []
-        for at, leaf in enumerate(leaves):
-            base = leaf._base if isinstance(leaf, torch.Tensor) and leaf._is_view() else None
-            if base is None or id(leaf) in positions or "is_view" in self.eager_facts.get(id(leaf), {}):
-                found.append(None)
-            elif id(base) in positions:
-                found.append(Base("arg", positions[id(base)]))
-            elif id(base) in shown:
-                found.append(Base("output", shown[id(base)]))
-            else:
-                found.append(Base("hidden", hidden.setdefault(id(base), at)))
-        return found
-
-    def creations(self, leaves: Sequence[Any]) -> list[str | None]:
-        """How each of the graph's outputs was made (`histories.creation`), where the call began with grad mode on."""
-        if not self.grad_enabled:
-            return [None] * len(leaves)
-        made = {value for op in self.recording.ops for value in op.result_ids}
-        known = [isinstance(leaf, torch.Tensor) and self._ids[id(leaf)] in made for leaf in leaves]
-        for leaf, is_made in zip(leaves, known):
-            if is_made:
-                histories.refuse_made_in_function(self, leaf)
-        return [histories.creation(leaf) if is_made else None for leaf, is_made in zip(leaves, known)]
-
-    def _check_counters(self, leaves: Sequence[Any]) -> None:
-        """Refuse outputs that show another's memory but count versions by themselves, as ``.data`` does: what a graph
-        returns shares its counter with the tensor whose memory it shows."""
-        seen: dict[int, torch.Tensor] = {fake.untyped_storage()._cdata: fake for fake in reversed(self._inputs)}
-        for leaf in leaves:
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            other = seen.setdefault(leaf.untyped_storage()._cdata, leaf)
-            if other is not leaf and not share_counter(leaf, other):
-                raise Fallback("metadata-mutation", "a tensor shares memory, but not its version counter (.data)")
 
     def _fresh(self, meta: TensorMeta) -> int:
         value = self._next

@@ -22,7 +22,19 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import backwards, functions, interruptions, logs, machinery, modes, native, presumed, scalars, segments
+from . import (
+    backwards,
+    functions,
+    interruptions,
+    logs,
+    machinery,
+    modes,
+    native,
+    output_views,
+    presumed,
+    scalars,
+    segments,
+)
 from .aten import composites, replaced
 from .device import device_of
 from .fakes import Faker, is_stranger
@@ -174,7 +186,7 @@ def record(
         leaves, recording.out_spec = pytree.tree_flatten(result)
         leaves = [recorder.known_fake(leaf) if is_stranger(leaf) else leaf for leaf in leaves]
         recording.outputs = [output_record(leaf, recorder) for leaf in leaves]
-        facts = zip(recording.outputs, recorder.bases(leaves), recorder.creations(leaves))
+        facts = zip(recording.outputs, output_views.bases(recorder, leaves), output_views.creations(recorder, leaves))
         for output, base, creation in facts:
             output.base, output.creation = base, creation
         recorder.note_bumps()

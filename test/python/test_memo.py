@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sampled
 import torch
-from dynamlir import memo
+from dynamlir import memo, output_views
 from dynamlir.fakes import Faker
 from dynamlir.reasons import Fallback
 from dynamlir.recorder import OpRecorder
@@ -46,7 +46,7 @@ def recorded(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         raise recorder.failure
     results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
     recording.outputs = [output_record(leaf, recorder) for leaf in results]
-    for output, base in zip(recording.outputs, recorder.bases(results)):
+    for output, base in zip(recording.outputs, output_views.bases(recorder, results)):
         output.base = base
     recorder.note_bumps()
     return recording

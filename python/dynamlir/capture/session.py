@@ -26,6 +26,7 @@ from .. import (
     machinery,
     memo,
     modes,
+    output_views,
     presumed,
     progress,
     reasons,
@@ -508,7 +509,7 @@ class Session:
         tensor_writes.settle(self.recorder, self.sets)
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}
-        bases = self.recorder.bases(outputs)
+        bases = output_views.bases(self.recorder, outputs)
         # The recorder makes inputs of constants such as torch.tensor([1, 2]), too: they come after the frame's.
         fakes = self.recorder.input_fakes
         places = {id(self.faker.known(real)): at for at, real in enumerate(self.inputs)}
@@ -520,7 +521,7 @@ class Session:
         fetchers = dict(zip((at for at, fake in enumerate(fakes) if id(fake) not in places), self.recording.captures))
         self.recording.inputs = [self.recording.inputs[at] for at in kept]
         self.recording.captures = [fetchers[at] for at in kept if at in fetchers]
-        creations = self.recorder.creations(outputs)
+        creations = output_views.creations(self.recorder, outputs)
         for output, base, creation in zip(self.recording.outputs, bases, creations, strict=True):
             output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
             output.creation = creation
