@@ -353,11 +353,14 @@ NOT_SHOWN = "trying to differentiate twice a torch.autograd.Function, of which t
 def without_gradients(told: Any) -> Any:
     """A description without the numbers of gradients: which of values that a later piece writes are read, and which are
     computed again of others, is a compiler's choice as well."""
-    if isinstance(told, list):
-        return [one if isinstance(one, tuple) and type(one[-1]) is bool else without_gradients(one) for one in told]
-    if isinstance(told, tuple):
-        return tuple(map(without_gradients, told))
-    return 0.0 if isinstance(told, float) else told
+
+    def without(one: Any) -> Any:
+        if isinstance(one, (list, tuple)):
+            return [*map(without, one)]
+        return 0.0 if isinstance(one, float) else one
+
+    # What is told of results comes first, and not in a list.
+    return [one if isinstance(one, tuple) and type(one[-1]) is bool else without(one) for one in told]
 
 
 def unwritten(text: str, seed: int, how: dict[str, Any]) -> Any:
