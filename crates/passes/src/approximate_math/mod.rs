@@ -5,10 +5,12 @@
 //! `asin`, `acos`, `tanh` and `erfc` what is made of them, within two, the tail of `erfc` within four; subnormal results, infinities and NaN are as they
 //! should be.
 //!
-//! `f64` and all other functions stay calls. Option `keep=1` leaves everything as it is.
+//! `f64` and all other functions stay calls, but square roots of whole vectors of 512 bits are arithmetic in either type, rounded as ever.
+//! Option `keep=1` leaves everything as it is.
 
 mod inverse;
 mod logarithm;
+mod roots;
 mod tails;
 
 use dynamlir_dialect::{
@@ -41,7 +43,7 @@ pass_options! {
 
 fn run(module: Op, pass: &Run) -> PassResult {
     if !pass.options::<ApproximateMathOptions>()?.keep {
-        pass.count(&EXPANDED, expand(module));
+        pass.count(&EXPANDED, expand(module) + roots::expand(module));
     }
     Ok(())
 }

@@ -158,7 +158,8 @@ impl Rewriter {
             Some(_) => return Err(other()),
             None => {
                 let value = self.read(exit, root)?;
-                let shown = if is_other { self.in_other_elements(value, &whole, ty.element()) } else { Some((value, whole.strides.clone())) };
+                let shown =
+                    if is_other { self.in_other_elements(value, &whole, ty.element()) } else { Some((value, whole.strides.clone())) };
                 let (value, strides) = shown.ok_or_else(other)?;
                 results.push(value, Attr::dict(self.b.ctx(), &[ops::STRIDES.dims().with(self.b.ctx(), &strides)]));
                 results.versions.push(0);

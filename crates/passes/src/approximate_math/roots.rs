@@ -1,0 +1,88 @@
+//! Square roots of whole vectors of 512 bits: an estimate by one instruction, steps of Newton's, and a last one that rounds as the square
+//! root does, as by Markstein. The processor's own instruction takes two to three times as long, and computes what is rare: zeros,
+//! what is infinite, negative or next to subnormal, and NaN.
+
+use dynamlir_dialect::{
+    ir::{Builder, Op, Target, Type, Value},
+    upstream::{arith::CmpI, math, vector::Reduction},
+};
+
+/// Bits of the vectors that there is an instruction for.
+const BITS: i64 = 512;
+
+/// What differs between types.
+struct Kind {
+    estimate: &'static str,
+    /// The bits of the smallest common number, whose residuals are exact, and of infinity.
+    common: [i64; 2],
+    /// How often the 14 bits of the estimate are doubled before the last step.
+    steps: usize,
+}
+
+const SINGLE: Kind = Kind { estimate: "llvm.x86.avx512.rsqrt14.ps.512", common: [27 << 23, 0xff << 23], steps: 1 };
+const DOUBLE: Kind = Kind { estimate: "llvm.x86.avx512.rsqrt14.pd.512", common: [123 << 52, 0x7ff << 52], steps: 2 };
+
+/// Expands the square roots of one vector or two inside an operation; how many.
+pub(super) fn expand(module: Op) -> usize {
+    let target = Target::of(module);
+    let mut found = Vec::new();
+    if target.vector_bits >= BITS && target.triple.starts_with("x86_64") {
+        module.walk(&mut |op| found.extend(op.is(math::SQRT).then_some(op)));
+    }
+    found.retain(|op| vectors(op.result(0).ty()).is_some());
+    for &op in &found {
+        let count = vectors(op.result(0).ty()).unwrap_or_default();
+        let value = root_of_vectors(Builder::before(op), op.operand(0), count);
+        op.result(0).replace_all_uses_with(value);
+        op.erase();
+    }
+    found.len()
+}
+
+/// How many vectors of the processor's a type is, if it is one or two.
+fn vectors(ty: Type) -> Option<i64> {
+    if !ty.is_vector() || !(ty.element().is_f32() || ty.element().is_f64()) {
+        return None;
+    }
+    let &[lanes] = &ty.shape()[..] else { return None };
+    let bits = lanes * i64::from(ty.element().width());
+    (bits == BITS || bits == 2 * BITS).then_some(bits / BITS)
+}
+
+fn root_of_vectors(b: Builder, x: Value, count: i64) -> Value {
+    if count == 1 {
+        return root(b, x);
+    }
+    let lanes = x.ty().shape()[0] / count;
+    let half = |first: i64| b.vector_shuffle(x, x, &(first..first + lanes).collect::<Vec<_>>());
+    let [first, second] = [half(0), half(lanes)].map(|part| root(b, part));
+    b.vector_shuffle(first, second, &(0..2 * lanes).collect::<Vec<_>>())
+}
+
+fn root(b: Builder, x: Value) -> Value {
+    let ty = x.ty();
+    let width = ty.element().width();
+    let kind = if width == 32 { &SINGLE } else { &DOUBLE };
+    let lanes = u32::try_from(BITS).unwrap_or_default() / width;
+    let all = b.int(Type::int(b.ctx(), lanes), -1);
+    let estimate = b.llvm_call_instruction(kind.estimate, &[x, x, all], ty);
+    let half = b.float(ty, 0.5);
+    let (mut root, mut inverse) = (b.mulf(x, estimate), b.mulf(estimate, half));
+    for _ in 0..kind.steps {
+        let off = b.fma(b.negf(inverse), root, half);
+        (root, inverse) = (b.fma(root, off, root), b.fma(inverse, off, inverse));
+    }
+    // What is left of the argument is exact, so this rounds once.
+    let left = b.fma(b.negf(root), root, x);
+    let value = b.fma(left, inverse, root);
+
+    let word = ty.with_element(Type::int(b.ctx(), width));
+    let [least, end] = kind.common;
+    let place = b.subi(b.bitcast(x, word), b.int(word, least));
+    let is_rare = b.vector_reduction(Reduction::Or, b.cmpi(CmpI::Uge, place, b.int(word, end - least)));
+    let ([yes, no], result) = b.scf_if_value(is_rare, ty);
+    let rare = Builder::at_end(yes, b.loc);
+    rare.scf_yield(&[rare.sqrt(x)]);
+    Builder::at_end(no, b.loc).scf_yield(&[value]);
+    result
+}
