@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .. import histories, scalars, warned
+from .. import histories, modes, scalars, warned
 from ..device import device_of
 from ..fakes import is_stranger
 from ..reasons import Fallback
@@ -170,6 +170,19 @@ def _shape_as_tensor(
     return torch.stack([torch.full((), size, dtype=torch.int64, device="cpu") for size in of.shape])
 
 
+def _reading(*places: int) -> Run:
+    """Functions that read lengths in C++ from the tensors at these places: fakes have no memory. Torch raises an error
+    there, but where the number of lengths varies it reads from a null pointer."""
+
+    def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for value in (*(args[at] for at in places if at < len(args)), *kwargs.values()):
+            if isinstance(value, FakeTensor) and not value.is_floating_point() and modes.vary([value]):
+                raise Fallback("data-dependent", f"{recorder.builtin} reads lengths from a tensor", recorder.location)
+        return target(*args, **kwargs)
+
+    return run
+
+
 def _set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
@@ -194,6 +207,12 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
 ]
 # By name, which methods of tensors have as well.
 _NAMED: list[tuple[str, Run]] = [
+    ("lstm", _reading(1)),
+    ("gru", _reading(1)),
+    ("rnn_tanh", _reading(1)),
+    ("rnn_relu", _reading(1)),
+    ("_pad_packed_sequence", _reading(1)),
+    ("ctc_loss", _reading(2, 3)),
     ("detach_", _detach_in_place),
     ("quantile", _quantile),
     ("nanquantile", _quantile),
@@ -201,6 +220,6 @@ _NAMED: list[tuple[str, Run]] = [
 _BY_NAME: dict[str, Run] = {
     name: special
     for bare, special in _NAMED
-    for name in (bare, f"aten.{bare}", f"aten.{bare}.default", f"aten.{bare}.scalar")
+    for name in (bare, *(f"aten.{bare}{of}" for of in ("", ".default", ".scalar", ".data", ".Tensor")))
 }
 _SPECIAL: dict[int, Run] = {id(function): special for function, special in _FUNCTIONS}
