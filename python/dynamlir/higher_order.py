@@ -70,7 +70,7 @@ class Gradients:
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
         self._has_once = any(op.once for op in recording.ops)
-        self._has_unseen = any(op.unseen for op in recording.ops)
+        self._has_unseen = any(op.unseen for op in replay.differentiated(recording))
         path = (*recording.path, node)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
         self._constants = once.Constants(self._recording)

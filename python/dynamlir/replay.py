@@ -94,6 +94,11 @@ def _needed(recording: Recording, results: Iterable[int]) -> tuple[set[int], set
     return needed, read
 
 
+def differentiated(recording: Recording) -> list[OpRecord]:
+    """The operations that results with a gradient are made by."""
+    return [recording.ops[at] for at in sorted(_needed(recording, _differentiable(recording))[0])]
+
+
 def _run(recording: Recording, inputs: Sequence[torch.Tensor], results: Iterable[int]) -> dict[int, Any]:
     """What the operations return that these values are made by. What is written is written, as in the program, but for
     the inputs: copies of those."""

@@ -226,3 +226,13 @@ def test_a_backward_that_is_not_linear_has_one_node() -> None:
         (first,) = torch.autograd.grad(result, x, create_graph=True)
         (result + first.square().sum()).backward()
         assert len(calls) == 2
+
+
+def test_what_dynamo_does_not_show_may_be_unused() -> None:
+    def function(x: Tensor) -> Tensor:
+        Partly.apply(x.cos())
+        return x.exp() * x
+
+    x = leaf(3)
+    found = orders(torch.compile(function, backend="dynamlir"), (x,), 3)
+    torch.testing.assert_close(found, orders(function, (x,), 3))
