@@ -7,7 +7,6 @@ reads that follows from these alone is computed while the frame is captured; the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from . import modes
 from .aten import schema
-from .recording import OpRecord, Recording, Ref
+from .recording import OpRecord, Recording, map_refs
 
 if TYPE_CHECKING:
     from .recorder import OpRecorder
@@ -42,7 +41,8 @@ class Buffers:
         self._set.append(fake)
 
     def contents(self, recorder: OpRecorder, fake: torch.Tensor) -> torch.Tensor | None:
-        """What a tensor of one element holds that follows from buffers alone; None for others."""
+        """The contents of a tensor of one element that follow from buffers alone; None for others, and where computing
+        them raises: Python has that raise where it is computed."""
         value = recorder.number(fake)
         if value is None or not self.held:
             return None
@@ -52,9 +52,12 @@ class Buffers:
         operations, origins = found
         with modes.set_aside(), torch.no_grad():
             known = {origin: self.held[origin][1] for origin in origins}
-            for record in operations:
-                (result,) = record.result_ids
-                known[result] = _run(record, known)
+            try:
+                for record in operations:
+                    (result,) = record.result_ids
+                    known[result] = _run(record, known)
+            except RuntimeError:
+                return None
         self.read += [self.held[origin][0] for origin in origins]
         return known[value]
 
@@ -111,17 +114,5 @@ def _run(record: OpRecord, known: dict[int, torch.Tensor]) -> torch.Tensor:
     """The result of an operation."""
     assert record.raw is not None
     func, full = record.raw
-    positional, keywords = schema.call(func, _filled(full, known))
+    positional, keywords = schema.call(func, [map_refs(value, lambda ref: known[ref.id]) for value in full])
     return func(*positional, **keywords)
-
-
-def _filled(values: Sequence[Any], known: dict[int, torch.Tensor]) -> list[Any]:
-    """Arguments with tensors in the place of references."""
-    return [
-        known[value.id]
-        if isinstance(value, Ref)
-        else _filled(value, known)
-        if isinstance(value, (list, tuple))
-        else value
-        for value in values
-    ]

@@ -94,6 +94,15 @@ class Ref(NamedTuple):
     id: int
 
 
+def map_refs(value: Any, made: Callable[[Ref], torch.Tensor]) -> Any:
+    """An argument with tensors where it has references."""
+    if isinstance(value, Ref):
+        return made(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(element, Ref) for element in value):
+        return type(value)(map_refs(element, made) for element in value)
+    return value
+
+
 @dataclasses.dataclass
 class InputRecord:
     """A tensor the graph receives: a placeholder's, or one captured from the module."""

@@ -13,9 +13,9 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 
-from .aten.replaying import map_refs, split_arguments
+from .aten.replaying import split_arguments
 from .aten.schema import as_called
-from .recording import DTYPES, NO_RESULT, InputRecord, OpRecord, Recording
+from .recording import DTYPES, NO_RESULT, InputRecord, OpRecord, Recording, map_refs
 
 
 def gradients(

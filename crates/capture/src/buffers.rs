@@ -26,7 +26,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// How often the program has read buffers: a call that does so for one module does something else for another.
+    /// The number of times that the program has read buffers. A call of another module that reads its own cannot be repeated from this one.
     pub(crate) fn count_of_buffers_read(&self) -> PyResult<usize> {
         if self.tensors.has_buffers() { self.buffers_read()?.len() } else { Ok(0) }
     }

@@ -75,7 +75,7 @@ impl TensorMatch {
     }
 }
 
-/// What a tensor of one integer, or bool, holds in the memory of the CPU.
+/// The contents of a tensor on the CPU that has one element, an integer or bool.
 #[derive(Clone)]
 pub struct Contents {
     class: Arc<TensorClass>,
@@ -85,7 +85,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// What a tensor holds now; None if it is not such a tensor.
+    /// The present contents of a tensor; None if it is not such a tensor.
     ///
     /// # Errors
     /// When this torch's tensors cannot be read.
@@ -102,8 +102,8 @@ impl Contents {
         self.number
     }
 
-    /// Where this tensor was reached: by which expression, and that it is this one. Of another module the same expression reaches
-    /// another tensor, whose number is no sign of a change.
+    /// The place of this tensor: the expression that reaches it, and its address. In another module the same expression reaches another
+    /// tensor; that it holds another number does not mean that a number has changed.
     #[must_use]
     pub fn place(&self, expression: &str) -> String {
         format!("{expression} at {:#x}", self.asked)

@@ -90,7 +90,7 @@ pub struct OpCall {
     pub vjp: Option<Arc<Trace>>,
     /// The checkpoint that it belongs to, of which backward computes it again.
     pub recompute: Option<i64>,
-    /// Whether its derivative runs, on zeros, where the gradients of its results are missing.
+    /// True if its derivative is given zeros for missing gradients of its results, and runs nevertheless.
     pub materialized: bool,
     /// Whether its derivative is not linear: it takes the sum of all that reaches it.
     pub not_linear: bool,

@@ -25,9 +25,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import interruptions, logs
 from ..fakes import Faker
 from ..recorder import OpRecorder
-from ..recording import DTYPES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta
+from ..recording import DTYPES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta, map_refs
 from . import custom, schema, table
-from .replaying import Operands, freeze, map_refs, split_arguments
+from .replaying import Operands, freeze, split_arguments
 
 _MAX_DEPTH = 8
 

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 
 from ..fakes import Faker
 from ..recorder import OpRecorder
-from ..recording import DTYPES, Recording, Ref, TensorMeta
+from ..recording import DTYPES, Recording, Ref, TensorMeta, map_refs
 
 
 class Operands:
@@ -46,15 +46,6 @@ class Operands:
         self._recorder.add_input(self.fakes[value], f"operand{len(self.order)}")
         self.order.append(value)
         return self.fakes[value]
-
-
-def map_refs(value: Any, made: Callable[[Ref], torch.Tensor]) -> Any:
-    """An argument with tensors where it has references."""
-    if isinstance(value, Ref):
-        return made(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(element, Ref) for element in value):
-        return type(value)(map_refs(element, made) for element in value)
-    return value
 
 
 def split_arguments(overload: OpOverload, arguments: list[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -38,7 +38,7 @@ pub struct Tensors {
     nodes: RefCell<Journal<usize, (Py<PyAny>, NodeId)>>,
     /// Whether there is a number among all that the frame has seen.
     numbers: Cell<bool>,
-    /// Whether there is a buffer whose contents it may read.
+    /// True if one of the inputs is a buffer whose contents may be read.
     buffers: Cell<bool>,
 }
 
@@ -61,12 +61,12 @@ impl Tensors {
         self.numbers.get()
     }
 
-    /// Whether the frame has seen a buffer whose contents it may read.
+    /// Returns true if one of the inputs is a buffer whose contents may be read.
     pub(crate) fn has_buffers(&self) -> bool {
         self.buffers.get()
     }
 
-    /// Says that it has.
+    /// Notes that one of the inputs is.
     pub(crate) fn note_buffer(&self) {
         self.buffers.set(true);
     }

@@ -181,9 +181,9 @@ fn any(builder: Builder, lanes: Value) -> Value {
     builder.vector_reduction(Reduction::Or, lanes)
 }
 
-/// How many coefficients a long polynomial has.
+/// The number of coefficients from which a polynomial is long.
 const LONG: usize = 6;
-/// How an instruction is told to round as the processor does at present.
+/// The operand by which an instruction rounds in the current rounding mode.
 const CURRENT_ROUNDING: i64 = 4;
 
 /// Builds arithmetic on vectors of one float type.
@@ -240,7 +240,7 @@ impl Lanes {
     fn none(&self) -> Value {
         self.int(self.real.with_element(Type::int(self.ctx(), 1)), 0)
     }
-    /// Whether there is an instruction that multiplies by powers of two and rounds what is subnormal: there is one where vectors have 512 bits.
+    /// Returns true if the target has an instruction that scales by powers of two and rounds subnormal results: with 512-bit vectors.
     fn scales(&self) -> bool {
         self.real.shape() == [8] && self.real.element().is_f64()
     }

@@ -51,7 +51,7 @@ const FLAT_COSINE: &[f64] = &[
     0.041_666_666_666_666_664,
 ];
 
-/// What is left of an argument, a small rest of that, and the lanes in which it is not exact enough.
+/// A reduced argument, the part of it that rounding has lost, and the lanes in which it is not exact enough.
 struct Left {
     r: Value,
     rest: Value,
