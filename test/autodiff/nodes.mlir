@@ -136,3 +136,25 @@ func.func @reached(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
   %z = dynamo.exp %w : tensor<4xf32>
   return %y, %z : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A function of the user's that gives no gradient: the node still leads to what the result is made of, since autograd visits what has made
+// that (dynamo.sources).
+
+// CHECK-LABEL: func.func @nothing
+// CHECK-SAME: dynamo.node = 0 : i64{{.*}}dynamo.sources = array<i64: 0>{{.*}}dynamo.tangent = 0 : i64}
+// CHECK-SAME: dynamo.gradient = 1 : i64
+func.func @nothing(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                   %w: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>], dynamo.differentiable = array<i64: 0, 1>} {
+  %y = dynamo.aten "user.nothing.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, vjp = @nothing_vjp, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  %z = dynamo.exp %w : tensor<4xf32>
+  return %y, %z : tensor<4xf32>, tensor<4xf32>
+}
+
+func.func private @nothing_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64}) {
+  return
+}

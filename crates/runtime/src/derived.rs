@@ -275,7 +275,7 @@ impl Shape {
             return error("it is not a graph and its gradients".to_owned());
         };
         let Training { vjps, saved: all_saved, primals, keys, crossing } = training;
-        let Derivative { tangents, gradients, reached, kept, by_views, once } = derivative;
+        let Derivative { tangents, gradients, reached, kept, by_views, once, sources: leads_to } = derivative;
         let vjp = format!("@{}", vjps.get(node).map_or("", |name| name));
         if forward.device != backward.device {
             return error(format!("{vjp} is for {}, its graph for {}", backward.device, forward.device));
@@ -342,7 +342,8 @@ impl Shape {
         inputs.sort_unstable();
         if inputs.is_empty() {
             // Outputs require a gradient all the same.
-            inputs = forward.requires_grad.iter().map(|input| NodeInput::Input(*input)).collect();
+            let wanting = |input: &&usize| leads_to.is_empty() || leads_to.contains(input);
+            inputs = forward.requires_grad.iter().filter(wanting).map(|input| NodeInput::Input(*input)).collect();
         }
         let tangent_of = |result: &usize| tangents.iter().skip(saved.len()).position(|own| *own == Some(*result));
         let all = || (0..sources.len()).collect();

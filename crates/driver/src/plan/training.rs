@@ -74,8 +74,12 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let reached = (0..plan.results.len()).map(|result| ops::REACHED.of_result(main, result).map(places)).collect();
         let kept = ops::KEPT.of(main).map(places);
         let by_views = ops::BY_VIEWS.of(main).map(places).unwrap_or_default();
+        let mut sources: Vec<usize> =
+            (0..plan.inputs.len()).flat_map(|input| ops::SOURCES.of_arg(main, input).map(places).unwrap_or_default()).collect();
+        sources.sort_unstable();
+        sources.dedup();
         let once = (0..plan.results.len()).any(|result| ops::ONCE.of_result(main, result).is_some());
-        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once });
+        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once, sources });
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use dynamlir_shapes::{Dim, Dimension, Scope};
 use super::{
     aten::{is_dense, refuse_huge, strides_of},
     flow,
-    nodes::{Given, Of, Reached},
+    nodes::{Given, Of, Reached, Tangent},
     walk::Walk,
 };
 
@@ -63,7 +63,7 @@ pub fn differentiate(function: Op, functions: &[Op], how: How) -> Result<usize, 
     let count = walk.run()?;
     let wanting: Vec<(usize, Value)> = wanting.into_iter().map(|at| (at, arguments[at])).collect();
     let given = walk.finish(&wanting);
-    let exit = Boundary { function, block, exit, walk: &mut walk, scope: &scope }.write(given);
+    let exit = Boundary { function, block, exit, walk: &mut walk, scope: &scope, arguments: &wanting }.write(given);
     walk.sweep(last, exit);
     Ok(count)
 }
@@ -150,6 +150,8 @@ struct Boundary<'a, 's> {
     exit: Op,
     walk: &'a mut Walk<'s>,
     scope: &'a Scope,
+    /// The arguments that want a gradient.
+    arguments: &'a [(usize, Value)],
 }
 
 impl Boundary<'_, '_> {
@@ -158,7 +160,7 @@ impl Boundary<'_, '_> {
         let numbers = self.numbers(&given);
         let before = self.exit.num_operands();
         let strides: Vec<Vec<Dim>> = self.strides_of_results();
-        self.describe_tangents(numbers.as_deref(), &strides);
+        self.describe_tangents(numbers.as_deref(), &strides, &given);
         // As before where there is one node: by argument.
         given.sort_by_key(|given| (numbers.as_ref().map(|numbers| numbers[given.class]), given.of));
         let (function, exit, ctx) = (self.function, self.exit, self.function.ctx());
@@ -203,6 +205,11 @@ impl Boundary<'_, '_> {
         Some(self.walk.nodes.numbers())
     }
 
+    /// A result, or what nodes alone see, which counts on after them.
+    fn result(&self, at: usize) -> Value {
+        at.checked_sub(self.exit.num_operands()).map_or_else(|| self.exit.operand(at), |hidden| self.walk.hidden[hidden])
+    }
+
     /// The strides of all results, those that nodes alone see among them.
     fn strides_of_results(&self) -> Vec<Vec<Dim>> {
         let own = |result: usize| {
@@ -213,9 +220,15 @@ impl Boundary<'_, '_> {
         (0..self.exit.num_operands()).map(own).chain(hidden).collect()
     }
 
-    /// Says of each tangent whose it is, and that it is laid out as that.
-    fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>]) {
+    /// Says of each tangent whose it is, and that it is laid out as that. Where its node gives no gradient, because functions of the user's
+    /// return None, also which arguments it leads to: autograd visits them all the same.
+    fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>], given: &[Given]) {
         let (function, ctx) = (self.function, self.function.ctx());
+        let gives_nothing = |tangent: &Tangent| given.iter().all(|gradient| gradient.class != tangent.class);
+        let sources = self.walk.tangents.iter().any(gives_nothing).then(|| {
+            let arguments: Vec<Value> = self.arguments.iter().map(|(_, value)| *value).collect();
+            flow::sources(self.block, &arguments, &self.walk.functions)
+        });
         let mut attrs = dictionaries(function, func::ARG_ATTRS, self.block.args().len() - self.walk.tangents.len());
         for tangent in self.walk.tangents_in_order() {
             let mut said = vec![
@@ -224,6 +237,11 @@ impl Boundary<'_, '_> {
                 ops::TANGENT.with(ctx, number(tangent.result)),
             ];
             said.extend(numbers.map(|numbers| ops::NODE.with(ctx, number(numbers[tangent.class]))));
+            if let Some(sources) = sources.as_ref().filter(|_| gives_nothing(tangent)) {
+                let result = self.result(tangent.result);
+                let own = sources.get(&result).into_iter().flatten().map(|&at| number(self.arguments[at].0));
+                said.push(ops::SOURCES.with(ctx, &own.collect::<Vec<_>>()));
+            }
             attrs.push(Attr::dict(ctx, &said));
         }
         function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));
