@@ -70,10 +70,10 @@ func.func @written(%x: memref<64x16xf32>, %y: memref<16xf32>, %out: memref<64x16
   return
 }
 
-// Steps of two, what stands still in the outer loop, and few elements stay as they are.
+// Steps of two, what stands still in either loop, and few elements stay as they are.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: scf.for
-func.func @others(%x: memref<64x64xf32, strided<[128, 2]>>, %y: memref<64xf32>, %z: memref<4x64xf32, strided<[1, 4]>>, %out: memref<64x64xf32>, %few: memref<4x64xf32>) {
+func.func @others(%x: memref<64x64xf32, strided<[128, 2]>>, %y: memref<64xf32>, %z: memref<4x64xf32, strided<[1, 4]>>, %still: memref<64x64xf32, strided<[1, 0]>>, %out: memref<64x64xf32>, %few: memref<4x64xf32>) {
   linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
       ins(%x, %y : memref<64x64xf32, strided<[128, 2]>>, memref<64xf32>) outs(%out : memref<64x64xf32>) {
   ^bb0(%a: f32, %b: f32, %c: f32):
@@ -82,6 +82,11 @@ func.func @others(%x: memref<64x64xf32, strided<[128, 2]>>, %y: memref<64xf32>, 
   }
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%z : memref<4x64xf32, strided<[1, 4]>>) outs(%few : memref<4x64xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%still : memref<64x64xf32, strided<[1, 0]>>) outs(%out : memref<64x64xf32>) {
   ^bb0(%a: f32, %b: f32):
     linalg.yield %a : f32
   }

@@ -103,10 +103,11 @@ impl Extent {
     }
 }
 
-/// The loop along which neighbours of an operand lie, if it is another one than the innermost, along which they do not.
+/// The loop along which neighbours of an operand lie, if it is another one than the innermost, along which they do not. An operand that
+/// stands still along the innermost loop is read once for each of its turns.
 pub(crate) fn crossed(access: &[usize], shape: &[i64], strides: &[i64], innermost: usize) -> Option<usize> {
     let is_long = |place: usize| shape[place] == DYNAMIC || shape[place] >= FEWEST;
-    let inner = access.iter().position(|&dim| dim == innermost).filter(|&place| strides[place] != 1 && is_long(place))?;
+    let inner = access.iter().position(|&dim| dim == innermost).filter(|&place| !matches!(strides[place], 0 | 1) && is_long(place))?;
     let along = strides.iter().position(|&stride| stride == 1).filter(|&place| place != inner && is_long(place))?;
     Some(access[along])
 }
