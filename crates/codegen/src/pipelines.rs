@@ -60,6 +60,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `dynamo-vector-functions` after `dynamo-edge-math`, which makes `tan`s, and before `dynamo-legalize-arith` and `convert-scf-to-cf`, for
 ///   what it defines;
 /// - `dynamo-approximate-math` before `dynamo-legalize-arith`, which takes the one-instruction math it leaves;
+/// - `dynamo-narrow` before `dynamo-legalize-arith`, which makes integer arithmetic of rounding;
 /// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
 /// - `dynamo-bf16-as-bits` after `dynamo-legalize-arith`, which makes `bf16` something that is only moved;
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
@@ -67,7 +68,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,dynamo-transpose-tiles,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
-    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
+    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-narrow,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\

@@ -18,6 +18,7 @@ pub mod fuse;
 pub mod hoist_scratch;
 pub mod legalize_arith;
 pub mod loop_locations;
+pub mod narrow;
 pub mod partition;
 pub mod plan;
 pub mod prefetch;
@@ -53,6 +54,7 @@ pub const PASSES: &[&Pass] = &[
     &loop_locations::PASS,
     &edge_math::PASS,
     &approximate_math::PASS,
+    &narrow::PASS,
     &legalize_arith::PASS,
     &bf16_as_bits::PASS,
     &expand_copies::PASS,
