@@ -3,6 +3,7 @@
 // Gradients have been taken: what says where they go is its value, and derivatives that operators name are gone.
 
 // CHECK-NOT: @f_vjp
+// CHECK-NOT: @{{gone_vjp|gone_decomposition}}
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: vjp
 // CHECK: %[[F:.*]] = dynamo.aten "mine.f.default"(%arg0) args [#dynamo.operand<0>]
@@ -21,4 +22,14 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %2 = dynamo.history %x of %1 : tensor<4xf32>
   %3 = dynamo.mul %2, %1 : tensor<4xf32>
   return %3 : tensor<4xf32>
+}
+// So are those of operators that were gone before: of second gradients, the results themselves are not computed.
+func.func private @gone_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64})
+    -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) {
+  %0 = dynamo.full 1.0 : f32 -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @gone_decomposition(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = dynamo.full 1.0 : f32 -> tensor<4xf32>
+  return %0 : tensor<4xf32>
 }

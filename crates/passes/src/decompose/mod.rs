@@ -158,25 +158,16 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let functions: Vec<Op> = body.ops().into_iter().filter(|op| op.is(func::FUNC)).collect();
     let (private, public): (Vec<Op>, Vec<Op>) = functions.into_iter().partition(|&op| is_private(op));
     let private: HashMap<String, Op> = private.into_iter().filter_map(|op| Some((op.symbol()?, op))).collect();
-    let mut named = Vec::new();
-    let mut derivatives = Vec::new();
     for function in public {
-        function.walk(&mut |op| derivatives.extend(derivative(op)));
         let Some(block) = function.body() else { continue };
         let numbered = seeds::numbered(&block.ops());
         let scope = Rc::new(sizes::scope(function));
-        decompose_block(block, (&lowerings, &private), (world, &scope), &mut named, pass)?;
+        decompose_block(block, (&lowerings, &private), (world, &scope), pass)?;
         sweep(block);
         seeds::gather(function, block, numbered)?;
     }
-    // The decompositions of decompositions are named by private functions only.
-    named.extend(derivatives);
-    for function in private.values() {
-        function.walk(&mut |op| named.extend(decomposition(op).into_iter().chain(derivative(op))));
-    }
-    named.sort_unstable();
-    named.dedup();
-    named.iter().filter_map(|name| private.get(name)).for_each(|function| function.erase());
+    // Decompositions and derivatives have been taken, also of operations that are gone: nothing names them any more.
+    private.values().filter(|function| function.body().is_some() && !ops::ENTRY.is_on(**function)).for_each(|function| function.erase());
     Ok(())
 }
 
@@ -190,7 +181,6 @@ fn decompose_block(
     block: Block,
     (lowerings, private): (&HashMap<&str, Row>, &HashMap<String, Op>),
     (world, scope): (World, &Rc<Scope>),
-    named: &mut Vec<String>,
     pass: &Run,
 ) -> PassResult {
     // A stack, so that what is inlined is lowered next.
@@ -209,7 +199,6 @@ fn decompose_block(
         }
         let Some(call) = Call::new(op, world, Rc::clone(scope)) else { continue };
         let name = decomposition(op);
-        named.extend(name.clone());
         let lowering = lowerings.get(call.schema()).filter(|(takes, _)| says_sizes(op, *takes));
         // On floats alone, nothing can go wrong with elements.
         let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
@@ -369,11 +358,6 @@ fn has_complex(op: Op) -> bool {
 
 fn decomposition(op: Op) -> Option<String> {
     op.attr("decomposition")?.as_symbol()
-}
-
-/// The derivative that an op names: gradients have been taken before.
-fn derivative(op: Op) -> Option<String> {
-    AtenOp::cast(op)?.vjp().map(|name| name.name)
 }
 
 /// The value of an op that says only where gradients go.
