@@ -68,7 +68,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,dynamo-transpose-tiles,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
-    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-narrow,dynamo-legalize-arith,dynamo-bf16-as-bits,canonicalize{max-iterations=1},\
+    dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-narrow,dynamo-legalize-arith,dynamo-bf16-as-bits,dynamo-bools-as-bytes,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\
     convert-vector-to-llvm,convert-math-to-libm,convert-math-to-llvm,\
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},\

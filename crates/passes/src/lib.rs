@@ -7,6 +7,7 @@ pub mod approximate_math;
 pub mod at;
 pub mod autodiff;
 pub mod bf16_as_bits;
+pub mod bools_as_bytes;
 pub mod decompose;
 pub mod edge_math;
 pub mod emit;
@@ -57,6 +58,7 @@ pub const PASSES: &[&Pass] = &[
     &narrow::PASS,
     &legalize_arith::PASS,
     &bf16_as_bits::PASS,
+    &bools_as_bytes::PASS,
     &expand_copies::PASS,
     &transpose_tiles::PASS,
     &alias_scopes::PASS,
