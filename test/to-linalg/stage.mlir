@@ -37,4 +37,47 @@ func.func @once(%x: memref<256x256xf32, strided<[1, 256]>>, %out: memref<256xf32
   bufferization.materialize_in_destination %m in restrict writable %out : (tensor<256xf32>, memref<256xf32>) -> ()
   return
 }
+
+// Rows with gaps are copied, too, each with the phases that go over it.
+// CHECK-LABEL: func.func @gaps
+// CHECK: %[[X:.*]] = bufferization.to_tensor
+// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[X]], %{{.*}} : {{.*}} attrs = {dynamo.phase = 0 : i64}
+// CHECK: linalg.generic {{.*}} ins(%[[COPY]] : {{.*}} attrs = {dynamo.phase = 1 : i64}
+// CHECK: linalg.generic {{.*}} ins(%[[COPY]], %{{.*}} attrs = {dynamo.phase = 2 : i64}
+// SCHEDULED-LABEL: func.func @gaps
+// SCHEDULED: scf.for
+// SCHEDULED: linalg.generic {{.*}} ins(%{{.*}} : tensor<1x100xf32>, i1) {{.*}}dynamo.phase = 0
+func.func @gaps(%x: memref<64x100xf32, strided<[200, 2]>>, %out: memref<64x100xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 64, 100>, dynamo.reduced_dims = array<i64: 1>} {
+  %a = bufferization.to_tensor %x restrict : memref<64x100xf32, strided<[200, 2]>> to tensor<64x100xf32>
+  %m = dynamo.reduce max %a dims [1] : tensor<64x100xf32> -> tensor<64xf32>
+  %b = dynamo.broadcast %m dims [0] : tensor<64xf32> -> tensor<64x100xf32>
+  %r = dynamo.sub %a, %b : tensor<64x100xf32>
+  bufferization.materialize_in_destination %r in restrict writable %out : (tensor<64x100xf32>, memref<64x100xf32>) -> ()
+  return
+}
+
+// So are columns of them, where several phases go over them.
+// CHECK-LABEL: func.func @columns
+// CHECK-COUNT-3: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK-LABEL: func.func @columns_once
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+func.func @columns(%x: memref<64x100xf32, strided<[200, 2]>>, %out: memref<64x100xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 64, 100>, dynamo.reduced_dims = array<i64: 0>} {
+  %a = bufferization.to_tensor %x restrict : memref<64x100xf32, strided<[200, 2]>> to tensor<64x100xf32>
+  %m = dynamo.reduce max %a dims [0] : tensor<64x100xf32> -> tensor<100xf32>
+  %b = dynamo.broadcast %m dims [1] : tensor<100xf32> -> tensor<64x100xf32>
+  %r = dynamo.sub %a, %b : tensor<64x100xf32>
+  bufferization.materialize_in_destination %r in restrict writable %out : (tensor<64x100xf32>, memref<64x100xf32>) -> ()
+  return
+}
+func.func @columns_once(%x: memref<64x100xf32, strided<[200, 2]>>, %out: memref<100xf32>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 64, 100>, dynamo.reduced_dims = array<i64: 0>} {
+  %a = bufferization.to_tensor %x restrict : memref<64x100xf32, strided<[200, 2]>> to tensor<64x100xf32>
+  %m = dynamo.reduce max %a dims [0] : tensor<64x100xf32> -> tensor<100xf32>
+  bufferization.materialize_in_destination %m in restrict writable %out : (tensor<100xf32>, memref<100xf32>) -> ()
+  return
+}
 }

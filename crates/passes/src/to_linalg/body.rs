@@ -43,13 +43,13 @@ struct Operand {
 
 impl Bodies<'_> {
     /// Copies what lies across the rows of a kernel that goes over them several times, as phases of their own, of which the schedule takes
-    /// some rows at a time ([`crate::transpose_tiles`]); how many.
-    pub(super) fn stage(&mut self) -> usize {
+    /// some rows at a time ([`crate::transpose_tiles`]), and what has gaps; how many.
+    pub(super) fn stage(&mut self, goes_over: usize) -> usize {
         let kernel = self.kernel;
         let crossing = kernel.ops.iter().map(|op| (op.operands(), op.results())).filter_map(|(from, to)| {
             let (memory, value) = (from.first()?, to.first()?);
             let is_crossed = self.tensors.contains_key(value) && kernel.shape(*value) == Shape::Full;
-            (is_crossed && stage::pays(kernel, memory.ty())).then_some(*value)
+            (is_crossed && stage::pays(kernel, memory.ty(), goes_over)).then_some(*value)
         });
         let crossing: Vec<_> = crossing.collect();
         if crossing.len() > stage::MOST {

@@ -113,7 +113,8 @@ fn lower(function: Op) -> PassResult {
         alone: phases.len() == 1,
         tensors: loaded.chain(products.iter().copied()).collect(),
     };
-    let staged = if phases.len() > 1 && products.is_empty() { bodies.stage() } else { 0 };
+    let goes_over = phases.iter().filter(|phase| !phase.rows).count();
+    let staged = if phases.len() > 1 && products.is_empty() { bodies.stage(goes_over) } else { 0 };
     for (number, phase) in phases.iter().enumerate() {
         for (escape, tensor) in bodies.build(staged + number, phase)? {
             kernel.escapes[escape].set_operand(0, tensor);
