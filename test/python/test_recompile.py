@@ -7,7 +7,6 @@ a remembered check has to notice it, and a few times after it.
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import Any
 
 import dynamlir
@@ -46,7 +45,6 @@ def test_a_change_is_noticed_if_it_matters(case: Case, monkeypatch: pytest.Monke
         assert bool(misses) == bool(case.recompilations)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="dicts have no version there: globals are looked up")
 @torch.no_grad()
 def test_a_check_that_has_passed_compares_words_and_walks_nothing() -> None:
     """What it costs: see ``remembered``. New tensors as arguments, and new containers of them, take no walk."""
@@ -93,8 +91,7 @@ def test_what_lies_beside_a_number_that_changes_is_remembered() -> None:
     check(graphs)
     words, objects, again = compiled._cache[-1].guards.remembered
     assert "L['self'].scale" in again and not any("weight" in path for path in again), again
-    if sys.version_info < (3, 13):  # dicts have no version there: what they hold is looked up
-        assert words > len(list(model.modules())) and objects >= len(list(model.parameters()))
+    assert words > len(list(model.modules())) and objects >= len(list(model.parameters()))
     model.offset = 2
     check(graphs + 1)
     model.layers[7].weight = nn.Parameter(torch.randn(4, 4))

@@ -109,6 +109,14 @@ pub(crate) enum ManagedStorage {
     Tagged { keys: usize },
 }
 
+/// Values of attributes that lie in instances themselves (`Py_TPFLAGS_INLINE_VALUES`), behind what the class says is their size. The dict
+/// of such an instance shares them, and its version does not change when one is assigned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InlineValues {
+    /// `PyDictValues.values`: the first value; the first byte says for how many there is room.
+    pub first: usize,
+}
+
 /// How a frame that raised is left, when its traceback entry is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
@@ -128,8 +136,9 @@ pub(crate) struct Layout {
     pub thread: ThreadLayout,
     pub code: CodeLayout,
     pub types: TypeLayout,
-    /// `uint64_t` in `PyDictObject` that changes with each change of the dict.
+    /// `uint64_t` in `PyDictObject` that changes with each change of the dict, unless that shares inline values.
     pub dict_version: Option<usize>,
+    pub inline_values: Option<InlineValues>,
     pub managed_storage: ManagedStorage,
     pub leaving: Leaving,
     /// What `match` says that a pattern must be, where it is called and is not a class.

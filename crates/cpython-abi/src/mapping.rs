@@ -97,9 +97,14 @@ pub fn iterates_as_dict(dict: &Bound<'_, PyDict>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// A number that changes whenever the dict does, where the version has one.
+/// A number that changes whenever the dict does, where the version has one, and the dict does not share the inline values of an instance.
+#[inline]
 pub fn dict_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<u64> {
     let offset = abi.layout.dict_version?;
+    // SAFETY: all dicts have their values there, and the dict is alive.
+    if abi.layout.inline_values.is_some() && unsafe { dict.as_ptr().byte_add(offsets::DICT_VALUES).cast::<usize>().read() } != 0 {
+        return None;
+    }
     // SAFETY: the layout says that a 64-bit number lies there, and the dict is alive.
     Some(unsafe { dict.as_ptr().byte_add(offset).cast::<u64>().read() })
 }

@@ -44,6 +44,10 @@ pub const MANAGED_VALUES: isize = -32;
 pub const DICT_ITEMS: usize = 16;
 /// `PyDictObject.ma_keys`
 pub const DICT_KEYS: usize = 32;
+/// `PyDictObject.ma_values`: the values of a dict that shares its table of names with others; else NULL.
+pub const DICT_VALUES: usize = 40;
+/// `PyTypeObject.tp_basicsize`
+pub const TYPE_BASIC_SIZE: usize = 32;
 /// `PyDictKeysObject.dk_log2_index_bytes`: a byte.
 pub const KEYS_LOG2_INDEX_BYTES: usize = 9;
 /// `PyDictKeysObject.dk_kind`: a byte; 1 and 2 are tables of exact strings only.

@@ -10,11 +10,11 @@ use std::{
 use pyo3::{
     ffi,
     prelude::*,
-    types::{PyDict, PyType},
+    types::{PyDict, PyList, PyString, PyType},
 };
 
 use crate::{
-    Abi, Frame, Owner, Refusal, Thread, abi, code,
+    Abi, Frame, Owner, Refusal, SharedValues, Thread, abi, code, mapping,
     symbols::EvalFunction,
     thread::{EVAL_BREAKER, value_of},
     types,
@@ -194,6 +194,34 @@ fn examine_types(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     check(before != 0 && types::version_tag(abi, class) != before, "version tag of a type")
 }
 
+/// Versions of dicts and inline values are where the table says, and are what they are taken for.
+fn examine_dicts(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
+    let dict = PyDict::new(py);
+    let before = mapping::dict_version(abi, &dict);
+    asked(dict.set_item("key", 1))?;
+    check(before.is_some() == abi.layout.dict_version.is_some(), "version of a dict")?;
+    check(before.is_none() || mapping::dict_version(abi, &dict) != before, "version of a dict")?;
+    if abi.layout.inline_values.is_none() {
+        return Ok(());
+    }
+    let class = asked(py.get_type::<PyType>().call1(("Sentinel", (py.get_type::<PyAny>(),), PyDict::new(py))))?;
+    let instance = asked(class.call0())?;
+    let (first, second) = (PyString::intern(py, "first"), PyString::intern(py, "second"));
+    asked(instance.setattr(&first, PyList::empty(py)))?;
+    asked(instance.setattr(&second, PyList::empty(py)))?;
+    let dict = asked(instance.getattr("__dict__"))?;
+    let dict = dict.cast::<PyDict>().map_err(|_| Refusal::Layout("dict of an instance"))?;
+    let shared = SharedValues::of(abi, &instance, dict).ok_or(Refusal::Layout("inline values"))?;
+    let new = PyList::empty(py);
+    asked(instance.setattr(&second, &new))?;
+    // SAFETY: the dict shares the values of the instance: nothing has come between.
+    let (names, place) = unsafe { (shared.names().read(), shared.place(&second).map(|place| place.read())) };
+    check(names == 2 && place == Some(new.as_ptr() as u64), "inline values")?;
+    // As soon as they do not share them any more, the dict says so.
+    asked(instance.setattr("__dict__", PyDict::new(py)))?;
+    check(SharedValues::of(abi, &instance, dict).is_none(), "inline values of a dict that was taken away")
+}
+
 /// Makes the sentinel call.
 pub(crate) fn probe(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let function = asked(py.eval(c"lambda first, second: (first, second)", None, None))?;
@@ -215,6 +243,7 @@ pub(crate) fn probe(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     asked(result)?;
     found.take().ok_or(Refusal::Layout("the hook is not called"))??;
     examine_types(py, abi)?;
+    examine_dicts(py, abi)?;
     let thread = Thread::current(py)?;
     asked(examine_eval_breaker(py, thread))
 }

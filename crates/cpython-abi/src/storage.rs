@@ -7,6 +7,7 @@ use pyo3::{
 };
 
 use crate::{
+    inline::INLINE_VALUES,
     layout::{ManagedStorage, layout},
     offsets, types,
 };
@@ -25,9 +26,6 @@ pub enum Attributes {
 /// Where the instances of one class keep attributes; none: CPython is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InstanceStorage(Option<ManagedStorage>);
-
-/// `Py_TPFLAGS_INLINE_VALUES`: values lie in the object itself.
-const INLINE_VALUES: std::ffi::c_ulong = 1 << 2;
 
 /// A word in front of an object.
 ///

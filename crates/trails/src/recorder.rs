@@ -7,8 +7,9 @@ mod containers;
 mod dicts;
 mod functions;
 mod spot;
+mod values;
 
-use dynamlir_cpython_abi::{Abi, offsets, types};
+use dynamlir_cpython_abi::{Abi, SharedValues, offsets, types};
 use dynamlir_torch_abi::Pattern;
 use pyo3::{
     prelude::*,
@@ -27,6 +28,8 @@ pub struct Recorder<'py> {
     /// Types whose version tag is recorded: comparing the address is enough for their other instances.
     tagged: FxHashSet<usize>,
     dicts: FxHashMap<usize, u64>,
+    /// Dicts of instances, by their addresses, that are recorded to share the values in these.
+    shared: FxHashMap<usize, SharedValues>,
     /// Addresses of the words that are recorded.
     words: FxHashSet<usize>,
 }
@@ -34,7 +37,15 @@ pub struct Recorder<'py> {
 impl<'py> Recorder<'py> {
     /// A recorder that only steps.
     pub fn off(py: Python<'py>, abi: &'static Abi) -> Self {
-        Self { py, abi, trail: None, tagged: FxHashSet::default(), dicts: FxHashMap::default(), words: FxHashSet::default() }
+        Self {
+            py,
+            abi,
+            trail: None,
+            tagged: FxHashSet::default(),
+            dicts: FxHashMap::default(),
+            shared: FxHashMap::default(),
+            words: FxHashSet::default(),
+        }
     }
 
     /// A recorder that records from a root on.

@@ -141,7 +141,7 @@ def other(chance: random.Random, value: Any, world: Any) -> Any:
         chance.shuffle(items)
         return type(value)(chance.choice([items, items[1:], [*items, 16]]))
     if isinstance(value, dict):
-        return type(value)(list(value.items())[::-1]) if type(value) is not collections.defaultdict else dict(value)
+        return dict(value) if isinstance(value, collections.defaultdict) else type(value)(list(value.items())[::-1])
     if isinstance(value, type):
         return chance.choice([world.Other, world.Config, world.Empty])
     if own(type(value)):
@@ -227,15 +227,32 @@ def change_function(chance: random.Random, function: Any, world: Any) -> None:
         function.__wrapped__ = world.helper_of_others
 
 
+def set_in_dict(value: Any, name: str, new: Any) -> None:
+    """``setattr`` past what the class makes of it."""
+    value.__dict__[name] = new
+
+
+def set_by_other_dict(value: Any, name: str, new: Any) -> None:
+    """``setattr``, where the instance gets another dict."""
+    value.__dict__ = {**value.__dict__, name: new}
+
+
 def change_instance(chance: random.Random, value: Any, world: Any) -> None:
     """An object: what it stores, its class."""
     names = [name for name in getattr(value, "__dict__", {}) if not name.startswith("_")]
     what = chance.random()
     if what < 0.5 and names:
         name = chance.choice(names)
-        setattr(value, name, other(chance, getattr(value, name), world))
+        # An instance keeps its values in itself, in a dict that shares them, or in one of its own.
+        write = chance.choice([setattr, set_in_dict, set_by_other_dict])
+        write(value, name, other(chance, getattr(value, name), world))
     elif what < 0.65 and names:
-        delattr(value, chance.choice(names))
+        name = chance.choice(names)
+        kept = getattr(value, name)
+        delattr(value, name)
+        if chance.random() < 0.3:
+            # The same again, at another place in the order.
+            setattr(value, name, kept)
     elif what < 0.85:
         setattr(value, chance.choice(["k", "missing", "unset", "value", "width", "lazy", "scaled", "__getattr__"]), 6)
     elif own(type(value)):

@@ -36,6 +36,7 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 76, free_count: 92, local_names: 96, instructions: 184 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
+    inline_values: None,
     managed_storage: ManagedStorage::DictOrValues { keys: 872 },
     leaving: Leaving::Caller,
     called_pattern: "type",

@@ -37,6 +37,7 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 192 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
+    inline_values: None,
     managed_storage: ManagedStorage::Tagged { keys: 880 },
     leaving: Leaving::Default,
     called_pattern: "class",

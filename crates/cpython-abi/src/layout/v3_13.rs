@@ -1,8 +1,8 @@
 //! CPython 3.13.
 
 use super::{
-    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, ThreadLayout,
-    TypeLayout,
+    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InlineValues, InstructionPointer, Layout, Leaving, ManagedStorage,
+    ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -36,7 +36,8 @@ pub(super) static LAYOUT: Layout = Layout {
     },
     code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 200 },
     types: TypeLayout { version_tag: 384 },
-    dict_version: None,
+    dict_version: Some(24),
+    inline_values: Some(InlineValues { first: 8 }),
     managed_storage: ManagedStorage::Dict,
     leaving: Leaving::Call,
     called_pattern: "class",

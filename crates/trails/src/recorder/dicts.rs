@@ -45,7 +45,7 @@ impl<'py> Recorder<'py> {
 
     /// Records a dict's content, not its order; false where that is not possible.
     pub fn dict_content(&mut self, spot: &Spot<'py>) -> bool {
-        self.dict_state(spot, false)
+        self.shared_content(spot) || self.dict_state(spot, false)
     }
 
     /// Looks something up in a dict, whose state is recorded.
@@ -68,6 +68,11 @@ impl<'py> Recorder<'py> {
     /// # Errors
     /// What hashing or comparing the key raised.
     pub fn dict_item(&mut self, spot: &Spot<'py>, key: &Bound<'py, PyAny>) -> PyResult<Reached<'py>> {
+        if let Ok(name) = key.cast_exact::<PyString>()
+            && let Some(reached) = self.shared_value(spot, name)?
+        {
+            return Ok(reached);
+        }
         self.in_dict(spot, false, |dict| get_item(dict, key))
     }
 
@@ -96,7 +101,11 @@ impl<'py> Recorder<'py> {
             let proof = if self.class(spot) { Proof::Object } else { Proof::None };
             return Ok(Reached { object: None, proof });
         };
-        self.in_dict(&Spot { object: dict, proof }, true, |dict| get_item(dict, name))
+        let dict = Spot { object: dict, proof };
+        if let Some(reached) = self.shared_value(&dict, name)? {
+            return Ok(reached);
+        }
+        self.in_dict(&dict, true, |dict| get_item(dict, name))
     }
 
     /// The dict of an instance; inline values become one. None if its class gives it none.
@@ -114,6 +123,9 @@ impl<'py> Recorder<'py> {
         let known = (managed || offset > 0) && self.class(spot);
         // SAFETY: the class is recorded and says where its instances keep their dict.
         let proven = known && unsafe { self.word(spot, offset, dict.as_ptr() as usize) };
+        if proven {
+            self.shares_values(spot, &dict);
+        }
         Ok(Some((dict, if proven { Proof::Address } else { Proof::None })))
     }
 
@@ -251,6 +263,6 @@ impl<'py> Recorder<'py> {
     }
 }
 
-fn get_item<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(super) fn get_item<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     dict.get_item(key)
 }
