@@ -82,6 +82,8 @@ class Gradients:
         self._node = node
         self._whole = whole
         """Whether it is the gradients of all of what was recorded."""
+        self.takes_batches = whole and not (self._recording.has_random or self._has_once or self._has_unseen)
+        """True if tangents may be batches of `torch.vmap`: torch's operators can run all of the program once more."""
         self._settings = settings
         self._name = name if recording.order > 1 else name + _NAMED
         self._numbers = numbers

@@ -6,10 +6,12 @@ what they return, and says in its own words where it cannot.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._functorch.eager_transforms import enable_inplace_requires_grad
 from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 
@@ -56,9 +58,9 @@ def _input(record: InputRecord, tensor: torch.Tensor | None, is_read: bool) -> t
             tensor = torch.empty_strided(meta.sizes, meta.strides, dtype=dtype).zero_()
         else:
             tensor = torch.zeros((), dtype=dtype).expand(meta.sizes)
-        return tensor.requires_grad_(record.requires_grad)
+        return _leaf(tensor) if record.requires_grad else tensor
     if record.requires_grad and not tensor.requires_grad:
-        return tensor.detach().requires_grad_()
+        return _leaf(tensor)
     return tensor.view_as(tensor)
 
 
@@ -68,7 +70,16 @@ def _tangent(tensor: torch.Tensor | None, output: torch.Tensor, is_last: bool) -
         tensor = torch.zeros_like(output)
     if is_last or tensor.requires_grad:
         return tensor.view_as(tensor)
-    return tensor.detach().requires_grad_()
+    return _leaf(tensor)
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """What is there, as a tensor that requires a gradient. Within `torch.vmap`, where a batch of gradients is computed,
+    torch has nobody say that; it is about tensors of the transform, of which this is none."""
+    leaf = tensor.detach()
+    is_own = torch._C._functorch.is_functorch_wrapped_tensor(leaf)
+    with contextlib.nullcontext() if is_own else enable_inplace_requires_grad(True):
+        return leaf.requires_grad_()
 
 
 def _differentiable(recording: Recording) -> list[int]:

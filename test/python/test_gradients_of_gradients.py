@@ -167,3 +167,47 @@ def test_formula_of_what_is_not_computed(function: Callable[[Tensor], Tensor], d
         found.append(torch.autograd.grad(g.square().sum(), x)[0])
     torch.testing.assert_close(found[1], found[0])
     assert not dynamlir.counters()["fallbacks"]
+
+
+def of_several(x: Tensor) -> Any:
+    y = x * x * x
+    return y, y.sin().sum(0)
+
+
+IN_BATCHES: dict[str, Callable[[Tensor], Any]] = {
+    "indexed": lambda x: (x * x)[torch.tensor([[0, 0], [1, 1]])],
+    "complex": lambda x: torch.fft.fft(x * x * x).abs(),
+    "of several": of_several,
+    "random": lambda x: F.dropout(x * x * x, 0.5),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("way", ["vmap", "is_grads_batched"])
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_second_gradients_in_batches(name: str, way: str, door: str) -> None:
+    """Rows of a Hessian at once are those that are computed one by one."""
+
+    def rows(f: Callable[[Tensor], Any]) -> list[Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(2, 3, requires_grad=True)
+        results = f(x)
+        results = results if isinstance(results, tuple) else (results,)
+        (g,) = torch.autograd.grad([y.sum() for y in results], x, create_graph=True)
+        vectors = torch.eye(6).reshape(6, 2, 3)
+
+        def row(vector: Tensor) -> Tensor:
+            return torch.autograd.grad(g, x, vector, retain_graph=True)[0]
+
+        if way == "vmap":
+            batch = torch.vmap(row)(vectors)
+        else:
+            (batch,) = torch.autograd.grad(g, x, vectors, retain_graph=True, is_grads_batched=True)
+        return [batch, torch.stack([row(vector) for vector in vectors])]
+
+    function = IN_BATCHES[name]
+    found = rows(DOORS[door](lambda x: function(x)))
+    torch.testing.assert_close(found[0], found[1])
+    assert found[0].any()
+    if name != "random":
+        torch.testing.assert_close(found, rows(function))

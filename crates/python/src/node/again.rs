@@ -57,6 +57,12 @@ impl Again {
         self.function.get().is_some()
     }
 
+    /// Returns true if that function takes batches of tangents, which torch's own operators can be run on.
+    pub fn takes_batches(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(function) = self.function.get() else { return Ok(false) };
+        untraced(py, || function.bind(py).getattr(intern!(py, "takes_batches"))?.is_truthy())
+    }
+
     /// Before a call that draws random numbers by torch's operators: what its node has to keep, to draw them again.
     pub fn state<'py>(&self, py: Python<'py>, training: &Differentiable) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.function.get().is_none() || !training.draws_by_state() {

@@ -99,11 +99,11 @@ impl Backward {
     }
 
     /// Several gradients at once, where running the program once more would not give what it gave before: of random numbers, of state that
-    /// it has written, of what nodes hand to one another.
+    /// it has written, of what nodes hand to one another; also of graphs that are themselves the gradients of such a program.
     fn batch<'py>(&self, py: Python<'py>, given: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
         static SPLIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let is_simple = self.training.nodes().len() == 1 && !self.training.forward().plan().random && self.node().lost().is_empty();
-        if is_simple {
+        if is_simple && self.again.takes_batches(py)? {
             return Ok(None);
         }
         let split = dynamlir_cpython_abi::import_once(py, &SPLIT, "dynamlir.batches", "split")?;
