@@ -24,16 +24,17 @@
 // CHECK: "llvm.intr.prefetch"{{.*}} rw = 1
 // CHECK-NOT: "llvm.intr.prefetch"
 // CHECK: linalg.generic
-func.func @along_rows(%x: memref<64x1024xf32>, %o: memref<64x1024xf32>) {
+func.func @along_rows(%x: memref<4096x1024xf32>, %o: memref<4096x1024xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
+  %c4096 = arith.constant 4096 : index
   %c1024 = arith.constant 1024 : index
-  scf.for %i = %c0 to %c64 step %c1 {
+  scf.for %i = %c0 to %c4096 step %c1 {
     scf.for %j = %c0 to %c1024 step %c32 {
-      %s = memref.subview %x[%i, %j] [1, 32] [1, 1] : memref<64x1024xf32> to memref<1x32xf32, strided<[1024, 1], offset: ?>>
-      %d = memref.subview %o[%i, %j] [1, 32] [1, 1] : memref<64x1024xf32> to memref<1x32xf32, strided<[1024, 1], offset: ?>>
+      %s = memref.subview %x[%i, %j] [1, 32] [1, 1] : memref<4096x1024xf32> to memref<1x32xf32, strided<[1024, 1], offset: ?>>
+      %d = memref.subview %o[%i, %j] [1, 32] [1, 1] : memref<4096x1024xf32> to memref<1x32xf32, strided<[1024, 1], offset: ?>>
       linalg.generic {indexing_maps = [#full, #full], iterator_types = ["parallel", "parallel"]}
           ins(%s : memref<1x32xf32, strided<[1024, 1], offset: ?>>) outs(%d : memref<1x32xf32, strided<[1024, 1], offset: ?>>) {
       ^bb0(%a: f32, %b: f32):
@@ -50,13 +51,13 @@ func.func @along_rows(%x: memref<64x1024xf32>, %o: memref<64x1024xf32>) {
 // CHECK-LABEL: func.func @one_row
 // CHECK: arith.constant 2048 : i64
 // CHECK: "llvm.intr.prefetch"
-func.func @one_row(%x: memref<65536xf32>) {
+func.func @one_row(%x: memref<4194304xf32>) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
-  %c65536 = arith.constant 65536 : index
+  %c4194304 = arith.constant 4194304 : index
   %zero = ub.poison : f32
-  scf.for %j = %c0 to %c65536 step %c16 {
-    %s = memref.subview %x[%j] [16] [1] : memref<65536xf32> to memref<16xf32, strided<[1], offset: ?>>
+  scf.for %j = %c0 to %c4194304 step %c16 {
+    %s = memref.subview %x[%j] [16] [1] : memref<4194304xf32> to memref<16xf32, strided<[1], offset: ?>>
     %v = vector.transfer_read %s[%c0], %zero {in_bounds = [true]} : memref<16xf32, strided<[1], offset: ?>>, vector<16xf32>
   } {dynamo.prefetch}
   return
@@ -88,18 +89,19 @@ func.func @columns(%x: memref<512x1024xf32>, %column: index) {
 // CHECK-COUNT-4: "llvm.intr.prefetch"
 // CHECK-NOT: "llvm.intr.prefetch"
 // CHECK: return
-func.func @once_per_row(%x: memref<64x1024xf32>) {
+func.func @once_per_row(%x: memref<4096x1024xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
+  %c4096 = arith.constant 4096 : index
   %c1024 = arith.constant 1024 : index
-  scf.for %i = %c0 to %c64 step %c1 {
+  scf.for %i = %c0 to %c4096 step %c1 {
     %kept = memref.alloca() : memref<1x1024xf32>
     scf.for %j = %c0 to %c1024 step %c64 {
-      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<64x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
+      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<4096x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
     } {dynamo.prefetch}
     scf.for %j = %c0 to %c1024 step %c64 {
-      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<64x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
+      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<4096x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
       %d = memref.subview %kept[0, %j] [1, 64] [1, 1] : memref<1x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
     } {dynamo.prefetch}
   }
@@ -123,23 +125,37 @@ func.func @open_rows(%x: memref<f32>, %n: index) {
 
 // Nothing is asked for in a loop without the mark, nor
 // - of what is so small that it stays in the cache,
+// - along rows where all memory of the kernel is so little that some cache has it, from which the processor follows by itself,
 // - where the loop goes through memory in steps,
 // - where the size of a row is not known: neither is how far ahead is far enough.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: "llvm.intr.prefetch"
 // CHECK: return
-func.func @nothing(%x: memref<65536xf32>, %small: memref<1024xf32>, %steps: memref<65536xf32, strided<[2]>>, %unknown: memref<?xf32>) {
+func.func @nothing(%x: memref<4194304xf32>, %small: memref<1024xf32>, %steps: memref<65536xf32, strided<[2]>>, %unknown: memref<?xf32>) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %c1024 = arith.constant 1024 : index
   scf.for %j = %c0 to %c1024 step %c16 {
-    %s = memref.subview %x[%j] [16] [1] : memref<65536xf32> to memref<16xf32, strided<[1], offset: ?>>
+    %s = memref.subview %x[%j] [16] [1] : memref<4194304xf32> to memref<16xf32, strided<[1], offset: ?>>
   }
   scf.for %j = %c0 to %c1024 step %c16 {
     %s = memref.subview %small[%j] [16] [1] : memref<1024xf32> to memref<16xf32, strided<[1], offset: ?>>
     %t = memref.subview %steps[%j] [16] [1] : memref<65536xf32, strided<[2]>> to memref<16xf32, strided<[2], offset: ?>>
     %u = memref.subview %unknown[%j] [16] [1] : memref<?xf32> to memref<16xf32, strided<[1], offset: ?>>
+  } {dynamo.prefetch}
+  return
+}
+
+// CHECK-LABEL: func.func @cached
+// CHECK-NOT: "llvm.intr.prefetch"
+// CHECK: return
+func.func @cached(%x: memref<1048576xf32>) {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c1048576 = arith.constant 1048576 : index
+  scf.for %j = %c0 to %c1048576 step %c16 {
+    %s = memref.subview %x[%j] [16] [1] : memref<1048576xf32> to memref<16xf32, strided<[1], offset: ?>>
   } {dynamo.prefetch}
   return
 }

@@ -22,16 +22,17 @@
 //! - in a loop from row to row a later row.
 //!
 //! Only the kernel's arguments are asked for, once per row, and not those that are known to fit into the cache; nothing is asked for
-//! where strides or the size of a row are not known.
+//! where strides or the size of a row are not known. Along rows nothing is asked for where all memory of a kernel fits some cache: there
+//! the processor is in time by itself, and a kernel that does little else takes 0.85 of its time without being asked (Zen 4).
 //!
 //! An address beyond the end of memory does no harm: a prefetch never faults. It is computed on integers, since LLVM may
 //! assume that pointers stay inside of what they point to.
 
 use dynamlir_dialect::{
-    ir::{Builder, DYNAMIC, Op, Type, Value},
+    ir::{Block, Builder, DYNAMIC, Op, Type, Value},
     ops,
     pass::{Pass, PassError, PassResult, Run, Statistic, Takes},
-    upstream::{arith, linalg, memref, scf, vector},
+    upstream::{arith, func, linalg, memref, scf, vector},
 };
 
 /// The pass.
@@ -54,6 +55,8 @@ const AHEAD: i64 = 2048;
 const ROW: i64 = 16 * 1024;
 /// An argument of so few bytes stays in the cache anyway.
 const SMALL: i64 = 16 * 1024;
+/// Arguments of so few bytes together are in some cache, from which the processor fetches a stream in time by itself.
+const CACHED: i64 = 8 * 1024 * 1024;
 /// Most lines that one iteration asks for.
 const MOST_LINES: i64 = 32;
 
@@ -78,7 +81,9 @@ fn prefetch(marked: Op, asked: &mut Vec<(Option<Op>, Value)>) -> PassResult {
     let Some(body) = marked.body() else { return Ok(()) };
     let (Some(&index), Some(bounds)) = (body.args().first(), Bounds::read(marked)) else { return Ok(()) };
     for view in body.ops().into_iter().filter(|op| op.is(memref::SUBVIEW)) {
-        let Some(access) = Access::read(view, index, &bounds) else { continue };
+        let Some(access) = Access::read(view, index, &bounds).filter(|access| !access.is_stream || !is_cached(marked)) else {
+            continue;
+        };
         let key = (marked.parent(), access.argument);
         if !asked.contains(&key) {
             asked.push(key);
@@ -86,6 +91,28 @@ fn prefetch(marked: Op, asked: &mut Vec<(Option<Op>, Value)>) -> PassResult {
         }
     }
     Ok(())
+}
+
+/// Returns true if all that the kernel of a loop goes through fits some cache.
+fn is_cached(marked: Op) -> bool {
+    let mut function = marked;
+    while let Some(around) = function.parent().filter(|_| !function.is(func::FUNC)) {
+        function = around;
+    }
+    let arguments = function.body().map(Block::args).unwrap_or_default();
+    let sum = arguments.into_iter().try_fold(0, |sum: i64, argument| sum.checked_add(reach(argument.ty())?));
+    sum.is_some_and(|bytes| bytes < CACHED)
+}
+
+/// Bytes from the first to the last element of an argument; None where a size is not known, or is an argument.
+fn reach(ty: Type) -> Option<i64> {
+    if !ty.is_memref() {
+        return None;
+    }
+    let (sizes, strides) = (ty.shape(), ty.strides());
+    let is_known = !sizes.iter().chain(&strides).any(|&number| number == DYNAMIC);
+    let steps = || sizes.iter().zip(&strides).map(|(size, stride)| (size - 1).saturating_mul(stride.abs())).fold(1, i64::saturating_add);
+    is_known.then(|| steps().saturating_mul(i64::from(ty.element().width().div_ceil(8))))
 }
 
 /// How a loop runs.
@@ -111,6 +138,8 @@ struct Access {
     bytes: i64,
     /// How far ahead to ask.
     ahead: i64,
+    /// Whether it goes along a row.
+    is_stream: bool,
 }
 
 impl Access {
@@ -151,7 +180,8 @@ impl Access {
             return None;
         }
         let (stride, is_last) = moved.filter(|&(stride, _)| stride != DYNAMIC && stride != 0)?;
-        let (bytes, ahead) = if is_last && stride == 1 {
+        let is_stream = is_last && stride == 1;
+        let (bytes, ahead) = if is_stream {
             // Along a row.
             let bytes = bounds.step.checked_mul(element)?;
             let fits = bounds.count.is_some_and(|count| count.saturating_mul(bytes) <= ROW);
@@ -165,7 +195,7 @@ impl Access {
             let bytes = length.checked_mul(element).filter(|_| is_row)?;
             (bytes, steps_ahead(stride.saturating_mul(bounds.step).saturating_mul(element), bytes))
         };
-        Some(Self { argument: memory, bytes, ahead })
+        Some(Self { argument: memory, bytes, ahead, is_stream })
     }
 }
 
