@@ -48,6 +48,8 @@ def dump_const(value, facts):
             return {"tuple": [dump_const(item, facts) for item in value]}
         case frozenset():
             return {"frozenset": [dump_const(item, facts) for item in value]}
+        case slice():
+            return {"slice": [dump_const(part, facts) for part in (value.start, value.stop, value.step)]}
         case types.CodeType():
             return {"code": dump_code(value, facts)}
         case _ if value is ...:

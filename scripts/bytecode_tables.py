@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes the opcode tables of crates/bytecode, and what its tests compare with, from the interpreters they describe.
 
-Usage: scripts/bytecode_tables.py [--check] PYTHON3.11 PYTHON3.12 PYTHON3.13
+Usage: scripts/bytecode_tables.py [--check] [PYTHON...]
 
+Without names the interpreters are those that `scripts/pythons --list` finds: one of each version is needed.
 Each interpreter is asked for its own `opcode` module: numbers, inline cache entries, kinds of operands. Left out are
 pseudo-instructions, specialised and instrumented forms (`code.co_code` never holds them) and what only CPython's own
 trampolines use. Fixtures are stack effects, and the code objects of tests/corpus. With --check nothing is written; a
@@ -14,6 +15,10 @@ import pathlib
 import subprocess
 import sys
 
+from interpreters import found
+
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+
 ASK = r"""
 import dis, json, opcode, sys
 have_argument = opcode.HAVE_ARGUMENT
@@ -24,7 +29,8 @@ def cache_entries(name, code):
 def takes_argument(code):
     return code in opcode.hasarg if hasattr(opcode, "hasarg") else code >= have_argument
 def operand(name, code):
-    if code in opcode.hasjrel:
+    # `END_ASYNC_FOR` of 3.14 says how far away its `SEND` is, for tools, and does not jump.
+    if code in opcode.hasjrel and name != "END_ASYNC_FOR":
         return "Backward" if "BACKWARD" in name else "Forward"
     assert code not in opcode.hasjabs, name
     for kind in ("const", "name", "local", "free", "compare"):
@@ -116,9 +122,12 @@ def main():
     arguments = sys.argv[1:]
     check = "--check" in arguments
     pythons = [python for python in arguments if python != "--check"]
+    if not pythons:
+        pythons = list({one.version: one.path for one in reversed(found(VERSIONS))}.values())
     answers = [ask(python) for python in pythons]
-    if sorted(version for version, _, _ in answers) != [(3, 11), (3, 12), (3, 13)]:
-        sys.exit(__doc__)
+    versions = {f"{major}.{minor}" for (major, minor), _, _ in answers}
+    if versions != set(VERSIONS) or len(answers) != len(VERSIONS):
+        sys.exit(f"{__doc__}\nFound {sorted(versions)}, wanted {list(VERSIONS)}.")
     names = sorted({row[1] for _, rows, _ in answers for row in rows})
     files = {ROOT / "src/opcode/list.rs": list_file(names)}
     for python, (version, rows, effects) in zip(pythons, answers):

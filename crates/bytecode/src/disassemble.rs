@@ -10,9 +10,18 @@ pub const COMPARISONS: [&str; 6] = ["<", "<=", "==", "!=", ">", ">="];
 /// Symbols of `BINARY_OP`; the same again with `=` behind are the in-place forms.
 pub const OPERATORS: [&str; 13] = ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^"];
 
+/// The argument of the `BINARY_OP` that takes an item (from 3.14 on): it follows the in-place forms.
+pub const SUBSCRIPT: usize = 2 * OPERATORS.len();
+
+/// What `LOAD_COMMON_CONSTANT` loads (from 3.14 on).
+pub const COMMON_CONSTANTS: [&str; 5] = ["AssertionError", "NotImplementedError", "tuple", "all", "any"];
+
+/// The methods that `LOAD_SPECIAL` looks up (from 3.14 on).
+pub const SPECIAL_METHODS: [&str; 4] = ["__enter__", "__exit__", "__aenter__", "__aexit__"];
+
 const CONVERSIONS: [&str; 4] = ["", "str", "repr", "ascii"];
 
-const FUNCTION_ATTRIBUTES: [&str; 4] = ["defaults", "kwdefaults", "annotations", "closure"];
+const FUNCTION_ATTRIBUTES: [&str; 5] = ["defaults", "kwdefaults", "annotations", "closure", "annotate"];
 
 const INTRINSICS_1: [&str; 12] = [
     "INTRINSIC_1_INVALID",
@@ -125,6 +134,7 @@ pub(crate) fn meaning(object: &CodeObject, slots: &[&str], code: &Code, instruct
         Some(Operand::Forward | Operand::Backward) => instruction.target.map_or(String::new(), |unit| format!("to {}", 2 * unit)),
         _ => match instruction.opcode {
             Opcode::BinaryOp if arg < OPERATORS.len() => OPERATORS[arg].to_owned(),
+            Opcode::BinaryOp if arg == SUBSCRIPT => "[]".to_owned(),
             Opcode::BinaryOp => look_up(&OPERATORS, arg - OPERATORS.len()) + "=",
             Opcode::FormatValue => {
                 let conversion = CONVERSIONS[arg & 3];
@@ -132,6 +142,8 @@ pub(crate) fn meaning(object: &CodeObject, slots: &[&str], code: &Code, instruct
                 if arg & 4 == 4 { format!("{conversion}{comma}with format") } else { conversion.to_owned() }
             }
             Opcode::ConvertValue => look_up(&CONVERSIONS, arg),
+            Opcode::LoadCommonConstant => look_up(&COMMON_CONSTANTS, arg),
+            Opcode::LoadSpecial => look_up(&SPECIAL_METHODS, arg),
             Opcode::MakeFunction | Opcode::SetFunctionAttribute => {
                 let set = FUNCTION_ATTRIBUTES.iter().enumerate().filter(|(bit, _)| arg >> bit & 1 == 1);
                 set.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
@@ -179,5 +191,8 @@ pub fn wants_bool(version: Version, arg: u32) -> bool {
 
 /// Whether the argument packs two slots.
 fn is_pair(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::LoadFastLoadFast | Opcode::StoreFastLoadFast | Opcode::StoreFastStoreFast)
+    matches!(
+        opcode,
+        Opcode::LoadFastBorrowLoadFastBorrow | Opcode::LoadFastLoadFast | Opcode::StoreFastLoadFast | Opcode::StoreFastStoreFast
+    )
 }

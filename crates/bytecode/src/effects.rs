@@ -13,6 +13,7 @@ pub fn stack_effect(version: Version, opcode: Opcode, arg: u32, jump: bool) -> O
         Version::V3_11 => effect_3_11(opcode, jump),
         Version::V3_12 => effect_3_12(opcode, arg),
         Version::V3_13 => effect_3_13(opcode, arg),
+        Version::V3_14 => effect_3_14(opcode, arg),
     };
     own.or_else(|| common(opcode, arg, jump))
 }
@@ -57,6 +58,18 @@ fn effect_3_13(opcode: Opcode, arg: u32) -> Option<i32> {
     })
 }
 
+fn effect_3_14(opcode: Opcode, arg: u32) -> Option<i32> {
+    use Opcode as Op;
+    Some(match opcode {
+        // There is always a place for keywords.
+        Op::CallFunctionEx => -3,
+        // What is returned is counted as what the caller gets.
+        Op::ReturnValue => 0,
+        Op::BuildSlice => 1 - arg.min(1 << 28) as i32,
+        _ => return effect_3_13(opcode, arg),
+    })
+}
+
 /// What is the same in every version that has the opcode.
 fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
     use Opcode as Op;
@@ -89,6 +102,7 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         | Op::LoadFromDictOrGlobals
         | Op::MakeCell
         | Op::Nop
+        | Op::NotTaken
         | Op::Resume
         | Op::ReturnConst
         | Op::SetupAnnotations
@@ -110,14 +124,18 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         | Op::LoadBuildClass
         | Op::LoadClassderef
         | Op::LoadClosure
+        | Op::LoadCommonConstant
         | Op::LoadConst
         | Op::LoadDeref
         | Op::LoadFast
         | Op::LoadFastAndClear
+        | Op::LoadFastBorrow
         | Op::LoadFastCheck
         | Op::LoadLocals
         | Op::LoadMethod
         | Op::LoadName
+        | Op::LoadSmallInt
+        | Op::LoadSpecial
         | Op::MatchKeys
         | Op::MatchMapping
         | Op::MatchSequence
@@ -126,6 +144,7 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         | Op::WithExceptStart => 1,
         Op::BinaryOp
         | Op::BinarySubscr
+        | Op::BuildTemplate
         | Op::CallIntrinsic2
         | Op::CleanupThrow
         | Op::CompareOp
@@ -141,6 +160,7 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         | Op::ListAppend
         | Op::ListExtend
         | Op::PopExcept
+        | Op::PopIter
         | Op::PopJumpBackwardIfFalse
         | Op::PopJumpBackwardIfNone
         | Op::PopJumpBackwardIfNotNone
@@ -168,7 +188,9 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         Op::BinarySlice | Op::DeleteSubscr | Op::EndAsyncFor | Op::MapAdd | Op::MatchClass | Op::StoreAttr | Op::StoreFastStoreFast => -2,
         Op::StoreSubscr => -3,
         Op::StoreSlice => -4,
-        Op::LoadFastLoadFast => 2,
+        Op::LoadFastBorrowLoadFastBorrow | Op::LoadFastLoadFast => 2,
+        // With the format specification, if the lowest bit is set.
+        Op::BuildInterpolation => -1 - flag(1),
         Op::JumpIfFalseOrPop | Op::JumpIfTrueOrPop => -i32::from(!jump),
         Op::BuildConstKeyMap | Op::Precall | Op::RaiseVarargs => -count,
         Op::BuildList | Op::BuildSet | Op::BuildString | Op::BuildTuple => 1 - count,

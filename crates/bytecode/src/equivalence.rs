@@ -153,7 +153,7 @@ impl<'a> Side<'a> {
         for _ in 0..=self.code.instructions.len() {
             let Some(instruction) = self.code.instructions.get(at.instruction) else { break };
             at = match instruction.opcode {
-                Opcode::Nop | Opcode::Resume | Opcode::Precall | Opcode::MakeCell | Opcode::CopyFreeVars => at.after(),
+                Opcode::Nop | Opcode::NotTaken | Opcode::Resume | Opcode::Precall | Opcode::MakeCell | Opcode::CopyFreeVars => at.after(),
                 Opcode::JumpForward | Opcode::JumpBackward | Opcode::JumpBackwardNoInterrupt => self.target(at),
                 _ => return at,
             };
@@ -203,7 +203,9 @@ impl<'a> Side<'a> {
         };
         let (high, low) = (self.slot(arg >> 4), self.slot(arg & 15));
         match opcode {
-            Opcode::LoadFastLoadFast => return pair(format!("LOAD_FAST {high}"), format!("LOAD_FAST {low}")),
+            Opcode::LoadFastLoadFast | Opcode::LoadFastBorrowLoadFastBorrow => {
+                return pair(format!("LOAD_FAST {high}"), format!("LOAD_FAST {low}"));
+            }
             Opcode::StoreFastLoadFast => return pair(format!("STORE_FAST {high}"), format!("LOAD_FAST {low}")),
             Opcode::StoreFastStoreFast => return pair(format!("STORE_FAST {high}"), format!("STORE_FAST {low}")),
             Opcode::IsOp | Opcode::ContainsOp => {
@@ -264,7 +266,7 @@ impl<'a> Side<'a> {
         let what = match opcode.operand(version) {
             Some(Operand::Const) => format!("{name} {}", self.constant(arg)),
             // Whether a local is known to be set depends on what is around it.
-            _ if opcode == Opcode::LoadFastCheck => format!("LOAD_FAST {}", self.slot(arg)),
+            _ if matches!(opcode, Opcode::LoadFastCheck | Opcode::LoadFastBorrow) => format!("LOAD_FAST {}", self.slot(arg)),
             Some(Operand::Name | Operand::Local | Operand::Free | Operand::Compare) => {
                 format!("{name} {}", meaning(self.object, &self.slots, &self.code, instruction))
             }
@@ -304,6 +306,11 @@ fn may_raise(version: Version, opcode: Opcode) -> bool {
     match opcode {
         Opcode::LoadFast => version.facts().load_fast_checks,
         Opcode::LoadConst
+        | Opcode::LoadCommonConstant
+        | Opcode::LoadFastBorrow
+        | Opcode::LoadSmallInt
+        | Opcode::NotTaken
+        | Opcode::PopIter
         | Opcode::StoreFast
         | Opcode::PopTop
         | Opcode::Copy

@@ -3,6 +3,7 @@
 mod v3_11;
 mod v3_12;
 mod v3_13;
+mod v3_14;
 
 use crate::{Opcode, Version};
 
@@ -43,6 +44,7 @@ impl Version {
             Self::V3_11 => &v3_11::FACTS,
             Self::V3_12 => &v3_12::FACTS,
             Self::V3_13 => &v3_13::FACTS,
+            Self::V3_14 => &v3_14::FACTS,
         }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn uses(code: &Code, instruction: &Instruction) -> (Vec<u32>, Vec<u32
     use Opcode as Op;
     let arg = instruction.arg;
     match instruction.opcode {
-        Op::LoadFastLoadFast => (vec![arg >> 4, arg & 15], vec![]),
+        Op::LoadFastLoadFast | Op::LoadFastBorrowLoadFastBorrow => (vec![arg >> 4, arg & 15], vec![]),
         Op::StoreFastStoreFast => (vec![], vec![arg >> 4, arg & 15]),
         // Stores first: a load of the same slot reads what was stored.
         Op::StoreFastLoadFast if arg >> 4 == arg & 15 => (vec![], vec![arg >> 4]),

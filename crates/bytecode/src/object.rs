@@ -27,6 +27,8 @@ pub enum Const {
     Tuple(Vec<Self>),
     /// A frozenset, in its order of iteration.
     FrozenSet(Vec<Self>),
+    /// A slice of constants (from 3.14 on): start, stop, step.
+    Slice(Box<[Self; 3]>),
     /// A nested code object.
     Code(Box<CodeObject>),
     /// What no compiler puts there, as its `repr`.

@@ -38,6 +38,7 @@ pub fn repr(value: &Const) -> String {
         Const::Tuple(items) => format!("({})", list(items)),
         Const::FrozenSet(items) if items.is_empty() => "frozenset()".to_owned(),
         Const::FrozenSet(items) => format!("frozenset({{{}}})", list(items)),
+        Const::Slice(parts) => format!("slice({})", list(&parts[..])),
         Const::Code(code) => format!("<code object {}, file \"{}\", line {}>", code.name, code.filename, code.first_line),
         Const::Other(text) => text.clone(),
     }

@@ -303,7 +303,9 @@ impl Writer<'_> {
         let Instruction { opcode, arg, .. } = *instruction;
         let pair = |first, second| vec![(first, self.slots.of(arg >> 4)), (second, self.slots.of(arg & 15))];
         match (opcode, opcode.operand(self.code.version)) {
-            (Op::LoadFastLoadFast, _) => pair(Op::LoadFast, Op::LoadFast),
+            // A local of the new function may end elsewhere, so nothing is borrowed.
+            (Op::LoadFastLoadFast | Op::LoadFastBorrowLoadFastBorrow, _) => pair(Op::LoadFast, Op::LoadFast),
+            (Op::LoadFastBorrow, _) => vec![(Op::LoadFast, self.slots.of(arg))],
             (Op::StoreFastLoadFast, _) => pair(Op::StoreFast, Op::LoadFast),
             (Op::StoreFastStoreFast, _) => pair(Op::StoreFast, Op::StoreFast),
             (_, Some(Operand::Local | Operand::Free)) => vec![(opcode, self.slots.of(arg))],

@@ -5,6 +5,7 @@ use crate::{Opcode, Version};
 mod v3_11;
 mod v3_12;
 mod v3_13;
+mod v3_14;
 
 /// What an instruction's argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,7 @@ pub(crate) fn table(version: Version) -> &'static Table {
         Version::V3_11 => &v3_11::TABLE,
         Version::V3_12 => &v3_12::TABLE,
         Version::V3_13 => &v3_13::TABLE,
+        Version::V3_14 => &v3_14::TABLE,
     }
 }
 

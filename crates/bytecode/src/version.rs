@@ -11,11 +11,13 @@ pub enum Version {
     V3_12,
     /// CPython 3.13.
     V3_13,
+    /// CPython 3.14.
+    V3_14,
 }
 
 impl Version {
     /// All of them, oldest first.
-    pub const ALL: [Self; 3] = [Self::V3_11, Self::V3_12, Self::V3_13];
+    pub const ALL: [Self; 4] = [Self::V3_11, Self::V3_12, Self::V3_13, Self::V3_14];
 
     /// The version with this number; `None` if its bytecode is not known here.
     pub fn of(major: u32, minor: u32) -> Option<Self> {
@@ -23,6 +25,7 @@ impl Version {
             (3, 11) => Some(Self::V3_11),
             (3, 12) => Some(Self::V3_12),
             (3, 13) => Some(Self::V3_13),
+            (3, 14) => Some(Self::V3_14),
             _ => None,
         }
     }
@@ -34,6 +37,7 @@ impl fmt::Display for Version {
             Self::V3_11 => "3.11",
             Self::V3_12 => "3.12",
             Self::V3_13 => "3.13",
+            Self::V3_14 => "3.14",
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-use crate::{AssembleError, Assembly, CodeObject, Const, Opcode, Operation, Position, Version, flags, number_of};
+use crate::{AssembleError, Assembly, CodeObject, Const, Opcode, Operation, Position, Version, disassemble::SUBSCRIPT, flags, number_of};
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -269,7 +269,11 @@ impl Writer<'_> {
             Expr::Item(base, key) => {
                 self.expression(base)?;
                 self.expression(key)?;
-                self.emit(Opcode::BinarySubscr, 0, -1);
+                if number_of(self.version, Opcode::BinarySubscr).is_some() {
+                    self.emit(Opcode::BinarySubscr, 0, -1);
+                } else {
+                    self.emit(Opcode::BinaryOp, SUBSCRIPT, -1);
+                }
             }
             Expr::Binary(left, op, right) => {
                 self.expression(left)?;
@@ -300,7 +304,8 @@ impl Writer<'_> {
 
     fn dict(&mut self, entries: &[(Expr, Expr)]) -> Result<(), WriteError> {
         let count = entries.len();
-        if let Some(keys) = constants(entries.iter().map(|(key, _)| key)).filter(|_| count > 1) {
+        let has_keys = count > 1 && number_of(self.version, Opcode::BuildConstKeyMap).is_some();
+        if let Some(keys) = constants(entries.iter().map(|(key, _)| key)).filter(|_| has_keys) {
             entries.iter().try_for_each(|(_, value)| self.expression(value))?;
             self.load(Const::Tuple(keys));
             self.emit(Opcode::BuildConstKeyMap, count, -(count as i64));

@@ -98,7 +98,7 @@ fn no_bytes_make_it_panic() {
     };
     let mut decoded = 0;
     for round in 0..60_000 {
-        let version = Version::ALL[round % 3];
+        let version = Version::ALL[round % Version::ALL.len()];
         let mut bytes = Vec::new();
         for _ in 0..next() % 12 {
             let opcode = Opcode::ALL[next() as usize % Opcode::ALL.len()];

@@ -11,6 +11,7 @@ use crate::{
 mod v3_11;
 mod v3_12;
 mod v3_13;
+mod v3_14;
 
 /// What `return` without a value returns.
 pub(crate) static NONE: Const = Const::None;
@@ -54,6 +55,7 @@ pub(crate) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
         Version::V3_11 => v3_11::lift(source, instruction, out)?,
         Version::V3_12 => v3_12::lift(source, instruction, out)?,
         Version::V3_13 => v3_13::lift(source, instruction, out)?,
+        Version::V3_14 => v3_14::lift(source, instruction, out)?,
     };
     if !own {
         out.extend(common(source, instruction)?);

@@ -23,6 +23,8 @@ pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> 
         Version::V3_11 => &v3_11::TABLE,
         Version::V3_12 => &v3_12::TABLE,
         Version::V3_13 => &v3_13::TABLE,
+        // Decoded, not yet interpreted.
+        Version::V3_14 => return None,
     })
 }
 

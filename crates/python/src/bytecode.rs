@@ -5,7 +5,7 @@ use dynamlir_decompile::Decompiled;
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
-    types::{PyBool, PyBytes, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple},
+    types::{PyBool, PyBytes, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PySlice, PyString, PyTuple},
 };
 
 /// The version of the running interpreter.
@@ -73,6 +73,9 @@ fn constant(version: Version, value: &Bound<'_, PyAny>) -> PyResult<Const> {
         Const::Tuple(items(value)?)
     } else if value.is_exact_instance_of::<PyFrozenSet>() {
         Const::FrozenSet(items(value)?)
+    } else if let Ok(slice) = value.cast_exact::<PySlice>() {
+        let part = |name: &str| constant(version, &slice.getattr(name)?);
+        Const::Slice(Box::new([part("start")?, part("stop")?, part("step")?]))
     } else if value.hasattr("co_code")? {
         Const::Code(Box::new(object(version, value)?))
     } else {
@@ -113,6 +116,7 @@ fn value_of<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAny>> 
         Const::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
         Const::Tuple(parts) => PyTuple::new(py, items(parts)?)?.into_any(),
         Const::FrozenSet(parts) => PyFrozenSet::new(py, items(parts)?)?.into_any(),
+        Const::Slice(parts) => py.get_type::<PySlice>().call1(PyTuple::new(py, items(&parts[..])?)?)?,
         Const::WideStr(_) | Const::Code(_) | Const::Other(_) => {
             return Err(PyRuntimeError::new_err("a constant that is made of no text"));
         }

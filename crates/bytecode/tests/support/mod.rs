@@ -52,6 +52,10 @@ pub fn constant(version: Version, value: &Value) -> Const {
                 "bytes" => Const::Bytes(bytes(value)),
                 "tuple" => Const::Tuple(items(value)),
                 "frozenset" => Const::FrozenSet(items(value)),
+                "slice" => {
+                    let parts: Vec<Const> = items(value);
+                    Const::Slice(Box::new(parts.try_into().expect("three parts")))
+                }
                 "code" => Const::Code(Box::new(code(version, value))),
                 "ellipsis" => Const::Ellipsis,
                 _ => panic!("a constant of kind {kind}"),

@@ -270,7 +270,7 @@ impl Printer {
                 let parts: Vec<String> = items.iter().map(|item| self.constant(item).1).collect();
                 (Level::Atom, format!("{{{}}}", parts.join(", ")))
             }
-            Const::FrozenSet(_) | Const::Code(_) | Const::Other(_) => {
+            Const::FrozenSet(_) | Const::Slice(_) | Const::Code(_) | Const::Other(_) => {
                 self.problem = Some("a constant that no literal makes".to_owned());
                 (Level::Atom, repr::repr(value))
             }
