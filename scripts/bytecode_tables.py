@@ -17,7 +17,7 @@ import sys
 
 from interpreters import found
 
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 
 ASK = r"""
 import dis, json, opcode, sys
@@ -25,7 +25,7 @@ have_argument = opcode.HAVE_ARGUMENT
 pseudo = set(getattr(opcode, "_pseudo_ops", ())) | {n for n, c in opcode.opmap.items() if c > 255}
 caches = opcode._inline_cache_entries
 def cache_entries(name, code):
-    return caches.get(name, 0) if isinstance(caches, dict) else caches[code]
+    return caches.get(name, 0) if hasattr(caches, "get") else caches[code]
 def takes_argument(code):
     return code in opcode.hasarg if hasattr(opcode, "hasarg") else code >= have_argument
 def operand(name, code):
@@ -52,7 +52,7 @@ print(json.dumps({"version": sys.version_info[:2], "rows": rows, "effects": want
 """
 
 # Not in any code object that a program can get hold of.
-INTERNAL = {"CACHE", "RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "INSTRUMENTED_INSTRUCTION"}
+INTERNAL = {"CACHE", "RESERVED", "TRACE_RECORD", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "INSTRUMENTED_INSTRUCTION"}
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 ROOT = SCRIPTS.parent / "crates/bytecode"

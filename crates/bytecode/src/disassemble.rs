@@ -13,9 +13,6 @@ pub const OPERATORS: [&str; 13] = ["+", "&", "//", "<<", "@", "*", "%", "|", "**
 /// The argument of the `BINARY_OP` that takes an item (from 3.14 on): it follows the in-place forms.
 pub const SUBSCRIPT: usize = 2 * OPERATORS.len();
 
-/// What `LOAD_COMMON_CONSTANT` loads (from 3.14 on).
-pub const COMMON_CONSTANTS: [&str; 5] = ["AssertionError", "NotImplementedError", "tuple", "all", "any"];
-
 /// The methods that `LOAD_SPECIAL` looks up (from 3.14 on).
 pub const SPECIAL_METHODS: [&str; 4] = ["__enter__", "__exit__", "__aenter__", "__aexit__"];
 
@@ -142,7 +139,7 @@ pub(crate) fn meaning(object: &CodeObject, slots: &[&str], code: &Code, instruct
                 if arg & 4 == 4 { format!("{conversion}{comma}with format") } else { conversion.to_owned() }
             }
             Opcode::ConvertValue => look_up(&CONVERSIONS, arg),
-            Opcode::LoadCommonConstant => look_up(&COMMON_CONSTANTS, arg),
+            Opcode::LoadCommonConstant => look_up(code.version.facts().common_constants, arg),
             Opcode::LoadSpecial => look_up(&SPECIAL_METHODS, arg),
             Opcode::MakeFunction | Opcode::SetFunctionAttribute => {
                 let set = FUNCTION_ATTRIBUTES.iter().enumerate().filter(|(bit, _)| arg >> bit & 1 == 1);
@@ -159,6 +156,13 @@ pub(crate) fn meaning(object: &CodeObject, slots: &[&str], code: &Code, instruct
 fn named(object: &CodeObject, version: Version, instruction: &Instruction) -> String {
     let name = object.names.get(name_index(version, instruction)).map_or("?", String::as_str);
     let more = match instruction.opcode {
+        Opcode::ImportName if version.facts().import_has_flags => {
+            return match instruction.arg & 3 {
+                1 => format!("{name} + lazy"),
+                2 => format!("{name} + eager"),
+                _ => name.to_owned(),
+            };
+        }
         _ if instruction.arg & 1 == 0 => return name.to_owned(),
         Opcode::LoadGlobal => "NULL",
         Opcode::LoadAttr if version.facts().attribute_has_method_flag => "NULL|self",
@@ -173,6 +177,7 @@ pub fn name_index(version: Version, instruction: &Instruction) -> usize {
     let shift = match instruction.opcode {
         Opcode::LoadGlobal => 1,
         Opcode::LoadAttr if version.facts().attribute_has_method_flag => 1,
+        Opcode::ImportName if version.facts().import_has_flags => 2,
         Opcode::LoadSuperAttr => 2,
         _ => 0,
     };

@@ -14,6 +14,7 @@ pub fn stack_effect(version: Version, opcode: Opcode, arg: u32, jump: bool) -> O
         Version::V3_12 => effect_3_12(opcode, arg),
         Version::V3_13 => effect_3_13(opcode, arg),
         Version::V3_14 => effect_3_14(opcode, arg),
+        Version::V3_15 => effect_3_15(opcode, arg),
     };
     own.or_else(|| common(opcode, arg, jump))
 }
@@ -67,6 +68,16 @@ fn effect_3_14(opcode: Opcode, arg: u32) -> Option<i32> {
         Op::ReturnValue => 0,
         Op::BuildSlice => 1 - arg.min(1 << 28) as i32,
         _ => return effect_3_13(opcode, arg),
+    })
+}
+
+fn effect_3_15(opcode: Opcode, arg: u32) -> Option<i32> {
+    use Opcode as Op;
+    Some(match opcode {
+        // An iterator has a second place, for how far a list or tuple has been gone through.
+        Op::GetIter => 1,
+        Op::EndSend | Op::PopIter => -2,
+        _ => return effect_3_14(opcode, arg),
     })
 }
 

@@ -4,6 +4,7 @@ mod v3_11;
 mod v3_12;
 mod v3_13;
 mod v3_14;
+mod v3_15;
 
 use crate::{Opcode, Version};
 
@@ -17,6 +18,10 @@ pub struct Facts {
     pub comparison_to_bool: Option<u32>,
     /// Whether the lowest bit of `LOAD_ATTR` asks for a method; else that is `LOAD_METHOD`.
     pub attribute_has_method_flag: bool,
+    /// Whether the two lowest bits of `IMPORT_NAME` say whether the module is imported when it is used, or at once.
+    pub import_has_flags: bool,
+    /// What `LOAD_COMMON_CONSTANT` loads.
+    pub common_constants: &'static [&'static str],
     /// Whether the NULL of a call stands above the callable.
     pub null_above_callable: bool,
     /// Whether `LOAD_FAST` finds that a local is not set; else that is `LOAD_FAST_CHECK`.
@@ -45,6 +50,7 @@ impl Version {
             Self::V3_12 => &v3_12::FACTS,
             Self::V3_13 => &v3_13::FACTS,
             Self::V3_14 => &v3_14::FACTS,
+            Self::V3_15 => &v3_15::FACTS,
         }
     }
 }

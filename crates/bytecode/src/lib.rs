@@ -28,9 +28,7 @@ mod write;
 
 pub use assemble::{AssembleError, Assembled, Assembly, Operation, Protected};
 pub use code::{Code, DecodeError, Instruction};
-pub use disassemble::{
-    COMMON_CONSTANTS, COMPARISONS, OPERATORS, SPECIAL_METHODS, SUBSCRIPT, comparison, disassemble, name_index, wants_bool,
-};
+pub use disassemble::{COMPARISONS, OPERATORS, SPECIAL_METHODS, SUBSCRIPT, comparison, disassemble, name_index, wants_bool};
 pub use effects::stack_effect;
 pub use equivalence::{Difference, equivalent};
 pub use exceptions::{Handler, Region};

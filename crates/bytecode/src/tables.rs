@@ -6,6 +6,7 @@ mod v3_11;
 mod v3_12;
 mod v3_13;
 mod v3_14;
+mod v3_15;
 
 /// What an instruction's argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub(crate) fn table(version: Version) -> &'static Table {
         Version::V3_12 => &v3_12::TABLE,
         Version::V3_13 => &v3_13::TABLE,
         Version::V3_14 => &v3_14::TABLE,
+        Version::V3_15 => &v3_15::TABLE,
     }
 }
 

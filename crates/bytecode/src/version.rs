@@ -13,11 +13,13 @@ pub enum Version {
     V3_13,
     /// CPython 3.14.
     V3_14,
+    /// CPython 3.15.
+    V3_15,
 }
 
 impl Version {
     /// All of them, oldest first.
-    pub const ALL: [Self; 4] = [Self::V3_11, Self::V3_12, Self::V3_13, Self::V3_14];
+    pub const ALL: [Self; 5] = [Self::V3_11, Self::V3_12, Self::V3_13, Self::V3_14, Self::V3_15];
 
     /// The version with this number; `None` if its bytecode is not known here.
     pub fn of(major: u32, minor: u32) -> Option<Self> {
@@ -26,6 +28,7 @@ impl Version {
             (3, 12) => Some(Self::V3_12),
             (3, 13) => Some(Self::V3_13),
             (3, 14) => Some(Self::V3_14),
+            (3, 15) => Some(Self::V3_15),
             _ => None,
         }
     }
@@ -38,6 +41,7 @@ impl fmt::Display for Version {
             Self::V3_12 => "3.12",
             Self::V3_13 => "3.13",
             Self::V3_14 => "3.14",
+            Self::V3_15 => "3.15",
         })
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
         Version::V3_11 => v3_11::lift(source, instruction, out)?,
         Version::V3_12 => v3_12::lift(source, instruction, out)?,
         Version::V3_13 => v3_13::lift(source, instruction, out)?,
-        Version::V3_14 => v3_14::lift(source, instruction, out)?,
+        Version::V3_14 | Version::V3_15 => v3_14::lift(source, instruction, out)?,
     };
     if !own {
         out.extend(common(source, instruction)?);

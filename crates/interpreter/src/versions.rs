@@ -24,7 +24,7 @@ pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> 
         Version::V3_12 => &v3_12::TABLE,
         Version::V3_13 => &v3_13::TABLE,
         // Decoded, not yet interpreted.
-        Version::V3_14 => return None,
+        Version::V3_14 | Version::V3_15 => return None,
     })
 }
 

@@ -6,6 +6,8 @@ pub(super) static FACTS: Facts = Facts {
     comparison_shift: 0,
     comparison_to_bool: None,
     attribute_has_method_flag: false,
+    import_has_flags: false,
+    common_constants: &[],
     null_above_callable: false,
     load_fast_checks: true,
     jump_asks_for_truth: true,

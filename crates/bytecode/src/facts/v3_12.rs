@@ -7,6 +7,8 @@ pub(super) static FACTS: Facts = Facts {
     comparison_shift: 4,
     comparison_to_bool: None,
     attribute_has_method_flag: true,
+    import_has_flags: false,
+    common_constants: &[],
     null_above_callable: false,
     load_fast_checks: false,
     jump_asks_for_truth: true,

@@ -1,0 +1,21 @@
+//! CPython 3.15.
+
+use super::Facts;
+use crate::Opcode;
+
+pub(super) static FACTS: Facts = Facts {
+    comparison_shift: 5,
+    comparison_to_bool: Some(16),
+    attribute_has_method_flag: true,
+    import_has_flags: true,
+    common_constants: &["AssertionError", "NotImplementedError", "tuple", "all", "any", "list", "set", "None", "''", "True", "False", "-1"],
+    null_above_callable: true,
+    load_fast_checks: false,
+    jump_asks_for_truth: false,
+    turns_jumps: true,
+    pairs_locals: true,
+    loop_end: &[Opcode::EndFor, Opcode::PopIter],
+    merges_positions: true,
+    class_notes_its_place: true,
+    nests_quotes: true,
+};
