@@ -52,7 +52,15 @@ print(json.dumps({"version": sys.version_info[:2], "rows": rows, "effects": want
 """
 
 # Not in any code object that a program can get hold of.
-INTERNAL = {"CACHE", "RESERVED", "TRACE_RECORD", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "INSTRUMENTED_INSTRUCTION"}
+INTERNAL = {
+    "CACHE",
+    "RESERVED",
+    "TRACE_RECORD",
+    "INTERPRETER_EXIT",
+    "EXIT_INIT_CHECK",
+    "ENTER_EXECUTOR",
+    "INSTRUMENTED_INSTRUCTION",
+}
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 ROOT = SCRIPTS.parent / "crates/bytecode"
