@@ -200,3 +200,36 @@ def test_the_dict_itself_is_read() -> None:
     del owner.scale
     owner.__dict__["scale"] = 8
     check()
+
+
+class Slotted(Plain):
+    """Has a slot besides its dict."""
+
+    __slots__ = ("more",)
+
+
+class Listed(Plain, list[int]):
+    """A list with attributes."""
+
+
+def of_another_class() -> Plain:
+    owner = type("Another", (Plain,), {})()
+    owner.__class__ = Plain
+    return owner
+
+
+@pytest.mark.parametrize("make", [Slotted, Listed, of_another_class], ids=lambda make: make.__name__)
+def test_dicts_with_values_of_their_own(make: Callable[[], Plain]) -> None:
+    """The table of names is that of the class, the values are those of the dict alone, whose version tells of them."""
+    owner, x = make(), torch.ones(2)
+    owner.scale, owner.shift = 2000, 0.25
+    compiled = dynamlir.compile(lambda x: owner.run(x))
+    for _ in range(4):
+        torch.testing.assert_close(compiled(x), owner.run(x))
+    words, _, again = compiled._cache[0].guards.remembered
+    assert words and again == []
+    for way in (assign, assign_often, by_dict, after_deletion, after_many_names):
+        for number in range(2):
+            way(owner, "shift", number)
+            torch.testing.assert_close(compiled(x), owner.run(x))
+            torch.testing.assert_close(compiled(x), owner.run(x))

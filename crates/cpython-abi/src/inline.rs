@@ -54,6 +54,12 @@ impl SharedValues {
         self.values
     }
 
+    /// Returns true if a dict shares them now: so the instance that they lie in is alive, since one that dies takes them apart.
+    pub fn are_of(&self, dict: &Bound<'_, PyDict>) -> bool {
+        // SAFETY: the dict is alive and has the address of its values there.
+        unsafe { dict.as_ptr().byte_add(offsets::DICT_VALUES).cast::<usize>().read() == self.values }
+    }
+
     /// The address of the number of names in the class's table. As long as that is the same, no name has come.
     pub fn names(&self) -> *const u64 {
         self.keys.wrapping_byte_add(offsets::KEYS_ENTRIES).cast()

@@ -115,6 +115,8 @@ pub(crate) enum ManagedStorage {
 pub(crate) struct InlineValues {
     /// `PyDictValues.values`: the first value; the first byte says for how many there is room.
     pub first: usize,
+    /// `PyDictValues.embedded`: a byte, which is 0 where the values are those of the dict alone.
+    pub embedded: usize,
 }
 
 /// How a frame that raised is left, when its traceback entry is made.

@@ -101,9 +101,14 @@ pub fn iterates_as_dict(dict: &Bound<'_, PyDict>) -> PyResult<bool> {
 #[inline]
 pub fn dict_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<u64> {
     let offset = abi.layout.dict_version?;
-    // SAFETY: all dicts have their values there, and the dict is alive.
-    if abi.layout.inline_values.is_some() && unsafe { dict.as_ptr().byte_add(offsets::DICT_VALUES).cast::<usize>().read() } != 0 {
-        return None;
+    if let Some(inline) = abi.layout.inline_values {
+        // SAFETY: all dicts have the address of their values there, if they have them apart from their table, and the dict is alive.
+        let values = unsafe { dict.as_ptr().byte_add(offsets::DICT_VALUES).cast::<*const u8>().read() };
+        // SAFETY: the layout says that values have this byte; they are the dict's, or those of an instance that is alive, since one that
+        // dies takes them apart.
+        if !values.is_null() && unsafe { values.add(inline.embedded).read() } != 0 {
+            return None;
+        }
     }
     // SAFETY: the layout says that a 64-bit number lies there, and the dict is alive.
     Some(unsafe { dict.as_ptr().byte_add(offset).cast::<u64>().read() })

@@ -214,12 +214,17 @@ fn examine_dicts(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let shared = SharedValues::of(abi, &instance, dict).ok_or(Refusal::Layout("inline values"))?;
     let new = PyList::empty(py);
     asked(instance.setattr(&second, &new))?;
+    check(mapping::dict_version(abi, dict).is_none(), "version of a dict that shares values")?;
     // SAFETY: the dict shares the values of the instance: nothing has come between.
     let (names, place) = unsafe { (shared.names().read(), shared.place(&second).map(|place| place.read())) };
     check(names == 2 && place == Some(new.as_ptr() as u64), "inline values")?;
     // As soon as they do not share them any more, the dict says so.
     asked(instance.setattr("__dict__", PyDict::new(py)))?;
-    check(SharedValues::of(abi, &instance, dict).is_none(), "inline values of a dict that was taken away")
+    check(SharedValues::of(abi, &instance, dict).is_none(), "inline values of a dict that was taken away")?;
+    let before = mapping::dict_version(abi, dict);
+    asked(dict.set_item(&second, &new))?;
+    asked(dict.set_item(&second, PyList::empty(py)))?;
+    check(before.is_some() && mapping::dict_version(abi, dict) != before, "version of a dict with values of its own")
 }
 
 /// Makes the sentinel call.

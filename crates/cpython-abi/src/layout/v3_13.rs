@@ -37,7 +37,7 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 200 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
-    inline_values: Some(InlineValues { first: 8 }),
+    inline_values: Some(InlineValues { first: 8, embedded: 2 }),
     managed_storage: ManagedStorage::Dict,
     leaving: Leaving::Call,
     called_pattern: "class",

@@ -23,13 +23,18 @@ impl<'py> Recorder<'py> {
         }
     }
 
+    /// The values that a dict is recorded to share, and shares still: Python code may have run since.
+    fn shared_by(&self, dict: &Spot<'py>) -> Option<SharedValues> {
+        let shared = self.shared.get(&(dict.object.as_ptr() as usize)).filter(|_| dict.proof != Proof::None)?;
+        shared.are_of(dict.object.cast::<PyDict>().ok()?).then_some(*shared)
+    }
+
     /// What an instance keeps in itself under a name, by its dict. None where the dict is not known to share values.
     ///
     /// # Errors
     /// When Python is out of memory.
     pub(super) fn shared_value(&mut self, dict: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Option<Reached<'py>>> {
-        let known = self.shared.get(&(dict.object.as_ptr() as usize)).filter(|_| dict.proof != Proof::None);
-        let Some(&shared) = known else { return Ok(None) };
+        let Some(shared) = self.shared_by(dict) else { return Ok(None) };
         let object = get_item(dict.object.cast::<PyDict>()?, name)?;
         let expected = object.as_ref().map_or(0, |object| object.as_ptr() as u64);
         // SAFETY: as long as the words recorded so far hold, the dict shares the values, which lie in the instance; its class, which is
@@ -50,7 +55,7 @@ impl<'py> Recorder<'py> {
 
     /// Records what a dict that shares the values of an instance holds, not its order; false where that is not possible.
     pub(super) fn shared_content(&mut self, dict: &Spot<'py>) -> bool {
-        let Some(&shared) = self.shared.get(&(dict.object.as_ptr() as usize)) else { return false };
+        let Some(shared) = self.shared_by(dict) else { return false };
         // SAFETY: as in `shared_value`.
         let places = unsafe { shared.places() };
         // SAFETY: all dicts have the number of their items there.
