@@ -33,6 +33,9 @@ def operand(name, code):
     if code in opcode.hasjrel and name != "END_ASYNC_FOR":
         return "Backward" if "BACKWARD" in name else "Forward"
     assert code not in opcode.hasjabs, name
+    # Which 3.14 lists among those of locals.
+    if name == "LOAD_DEREF":
+        return "Free"
     for kind in ("const", "name", "local", "free", "compare"):
         if code in getattr(opcode, "has" + kind):
             return kind.capitalize()

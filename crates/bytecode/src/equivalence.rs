@@ -61,7 +61,7 @@ pub fn equivalent(a: &CodeObject, b: &CodeObject) -> Result<(), Difference> {
         ("the parameters", a.varnames.iter().take(a.parameter_count()).eq(b.varnames.iter().take(b.parameter_count()))),
         ("the set of free variables", sorted(&a.freevars) == sorted(&b.freevars)),
         ("the set of cells", sorted(&a.cellvars) == sorted(&b.cellvars)),
-        ("the docstring", docstring(a) == docstring(b)),
+        ("the docstring", a.docstring().map(repr) == b.docstring().map(repr)),
     ];
     if let Some((what, _)) = head.iter().find(|(_, same)| !same) {
         return Err(Difference::Head(what));
@@ -96,11 +96,6 @@ fn sorted(names: &[String]) -> Vec<&String> {
     let mut names: Vec<_> = names.iter().collect();
     names.sort();
     names
-}
-
-fn docstring(code: &CodeObject) -> Option<String> {
-    let constant = code.consts.first().filter(|_| code.has(flags::OPTIMIZED))?;
-    matches!(constant, Const::Str(_) | Const::WideStr(_)).then(|| repr(constant))
 }
 
 /// An instruction, or the second half of one that does two things.
@@ -227,7 +222,7 @@ impl<'a> Side<'a> {
                     return Step { what: format!("{opcode} 0"), ways, raises: opcode == Opcode::ContainsOp };
                 }
             }
-            Opcode::LoadConst if version.facts().class_notes_its_place => {
+            Opcode::LoadConst | Opcode::LoadSmallInt if version.facts().class_notes_its_place => {
                 // Where a class stands, and what its methods set in no fixed order, is not what it does.
                 let next = self.settle(at.after());
                 let stored = self.code.instructions.get(next.instruction).filter(|next| next.opcode == Opcode::StoreName);

@@ -20,6 +20,8 @@ pub struct Facts {
     pub attribute_has_method_flag: bool,
     /// Whether the two lowest bits of `IMPORT_NAME` say whether the module is imported when it is used, or at once.
     pub import_has_flags: bool,
+    /// How many values a `with` keeps on the stack: the exit method, and from 3.14 on what it is bound to.
+    pub with_places: u32,
     /// What `LOAD_COMMON_CONSTANT` loads.
     pub common_constants: &'static [&'static str],
     /// Whether the NULL of a call stands above the callable.

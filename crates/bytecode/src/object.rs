@@ -111,6 +111,12 @@ impl CodeObject {
         Positions::decode(&self.line_table, self.first_line, self.bytecode.len() / 2)
     }
 
+    /// The docstring of a function. Before 3.14 no flag says so of each that has one, and the first constant of one without is None.
+    pub fn docstring(&self) -> Option<&Const> {
+        let may_have = self.has(if self.version >= Version::V3_14 { flags::DOCSTRING } else { flags::OPTIMIZED });
+        self.consts.first().filter(|first| may_have && matches!(first, Const::Str(_) | Const::WideStr(_)))
+    }
+
     /// Whether a bit of [`flags`] is set.
     pub fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0

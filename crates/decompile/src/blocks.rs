@@ -32,6 +32,8 @@ pub(crate) struct Blocks<'a> {
     pub regions: Regions,
     /// The first block of each region's handler, if the region is reached.
     pub handlers: Vec<Option<BlockId>>,
+    /// How many values a `with` keeps on the stack.
+    pub with_places: u32,
 }
 
 impl<'a> Blocks<'a> {
@@ -68,7 +70,7 @@ impl<'a> Blocks<'a> {
         }
         let all = firsts.iter().map(|&first| block(&graph, &block_of, &drops, first)).collect();
         let handlers = graph.handlers.iter().map(|&handler| block_of[handler]).collect();
-        Self { all, entry: block_of[graph.entry].unwrap_or(0), regions: graph.regions, handlers }
+        Self { all, entry: block_of[graph.entry].unwrap_or(0), regions: graph.regions, handlers, with_places: graph.with_places }
     }
 
     /// How many edges, the entry and handlers included, lead to each block that is reached.

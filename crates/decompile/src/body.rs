@@ -39,7 +39,7 @@ fn blocks<'a>(code: &'a CodeObject, declared: &mut Declared<'a>) -> Result<Block
     for instruction in &decoded.instructions {
         let cell = instruction.opcode.operand(code.version) == Some(Operand::Free) && instruction.opcode != Opcode::MakeCell;
         // The cells that 3.13 hands to a nested function are loaded like locals.
-        if cell || instruction.opcode == Opcode::LoadFast {
+        if cell || matches!(instruction.opcode, Opcode::LoadFast | Opcode::LoadFastBorrow) {
             declared.used.extend(source.slot(instruction.arg));
         }
         if instruction.opcode == Opcode::LoadFastCheck {
@@ -49,7 +49,7 @@ fn blocks<'a>(code: &'a CodeObject, declared: &mut Declared<'a>) -> Result<Block
                 declared.checked.push(name);
             }
         }
-        if instruction.opcode == Opcode::LoadFastLoadFast {
+        if matches!(instruction.opcode, Opcode::LoadFastLoadFast | Opcode::LoadFastBorrowLoadFastBorrow) {
             declared.used.extend(source.slot(instruction.arg >> 4).into_iter().chain(source.slot(instruction.arg & 15)));
         }
     }

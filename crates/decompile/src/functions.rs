@@ -59,6 +59,8 @@ fn callable<'a>(state: &mut State<'a>, arguments: &mut Vec<Arg<'a>>) -> Result<S
 
 /// `CALL_FUNCTION_EX`
 pub(crate) fn call_ex(state: &mut State<'_>, keywords: bool) -> Result<(), Problem> {
+    // From 3.14 on NULL stands where there are none.
+    let keywords = if keywords && state.peek(1)?.expr == Expr::Null { state.slot().map(|_| false)? } else { keywords };
     let options = if keywords { Some(state.value()?) } else { None };
     let positional = state.value()?;
     let mut arguments = Vec::new();
@@ -142,11 +144,25 @@ fn attribute<'a>(state: &mut State<'a>, flag: u32, value: Expr<'a>) -> Result<()
                 function.annotations.extend(named(vec![(Some(Expr::Const(key)), Expr::Const(value))])?);
             }
         }
+        (16, Expr::Function(annotate)) => function.annotations = annotations(annotate.code)?,
         // The cells are those of the names that the code uses.
         (8, Expr::Tuple(_)) => {}
         _ => return Err(Problem::Malformed),
     }
     Ok(())
+}
+
+/// What the function says that gives the annotations of another (from 3.14 on): it refuses formats that it does not know, and returns a dict.
+fn annotations(annotate: &CodeObject) -> Result<Vec<(&str, Expr<'_>)>, Problem> {
+    let mut statements = body::statements(annotate, Scoped::Lambda)?.into_iter();
+    match (statements.next(), statements.next(), statements.next()) {
+        (Some(Stmt::If(_, refuses, other)), Some(Stmt::Return(Expr::Dict(pairs))), None)
+            if other.is_empty() && matches!(refuses[..], [Stmt::Raise(..)]) =>
+        {
+            named(pairs)
+        }
+        _ => Err(Problem::Stack("annotations that no compiler writes")),
+    }
 }
 
 fn named<'a>(pairs: Vec<(Option<Expr<'a>>, Expr<'a>)>) -> Result<Vec<(&'a str, Expr<'a>)>, Problem> {

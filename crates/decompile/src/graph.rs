@@ -2,7 +2,7 @@
 //!
 //! Edges are those of normal control flow; where exceptions go is a property of each step, its [`Node::region`].
 
-use dynamlir_bytecode::{Code, Const, Opcode, Operand, Position, Positions, StackDepths, ends_flow};
+use dynamlir_bytecode::{Code, Instruction, Opcode, Operand, Position, Positions, SPECIAL_METHODS, StackDepths, ends_flow};
 
 use crate::{
     Problem,
@@ -97,6 +97,8 @@ pub(crate) struct Node<'a> {
 /// The graph of a code object.
 #[derive(Debug)]
 pub(crate) struct StepGraph<'a> {
+    /// How many values a `with` keeps on the stack.
+    pub with_places: u32,
     pub nodes: Vec<Node<'a>>,
     pub entry: NodeId,
     pub regions: Regions,
@@ -171,7 +173,7 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
     let entry = resolver.edge(0).to;
     // Finding a region may find those around it.
     let handlers = finder.regions.0.iter().map(|region| resolver.edge(region.entry).to).collect();
-    Ok(StepGraph { nodes: resolver.nodes, entry, regions: finder.regions, handlers })
+    Ok(StepGraph { with_places: code.version.facts().with_places, nodes: resolver.nodes, entry, regions: finder.regions, handlers })
 }
 
 /// Follows instructions without steps to the next step.
@@ -247,6 +249,13 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::Branch);
             or_pop(code, at).ok_or(Problem::Malformed)?
         }
+        (Opcode::Copy, _) if let Some(call) = called_as_ever(code, at) => Control::To(call),
+        (Opcode::Copy, _) if let Some((is_async, next)) = entered(code, at) => {
+            ops.push(Op::EnterWith(is_async));
+            Control::To(next)
+        }
+        // A value that is returned is put below what a `with` keeps, of which the steps know one.
+        (Opcode::Swap, _) if instruction.arg == 3 && leaves(source, code, following) => Control::To(following),
         (Opcode::ForIter, Some(exit)) => {
             ops.push(Op::Branch);
             let mut exit = exit;
@@ -296,8 +305,7 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
 /// `LOAD_CONST None; SEND; YIELD_VALUE; RESUME; JUMP_BACKWARD_NO_INTERRUPT`: the instruction where the result is there.
 fn awaited(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
     let [load, send, give, resume, back] = code.instructions.get(at..at + 5)? else { return None };
-    let fits = load.opcode == Opcode::LoadConst
-        && source.constant(load.arg).is_ok_and(|value| *value == Const::None)
+    let fits = source.is_none(load)
         && send.opcode == Opcode::Send
         && give.opcode == Opcode::YieldValue
         && resume.opcode == Opcode::Resume
@@ -305,6 +313,37 @@ fn awaited(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
         && back.target == Some(send.start);
     let end = *code.index.get(send.target? as usize)? as usize;
     fits.then_some(if code.instructions[end].opcode == Opcode::EndSend { end + 1 } else { end })
+}
+
+/// `COPY 1; LOAD_SPECIAL __exit__; SWAP 2; SWAP 3; LOAD_SPECIAL __enter__; CALL 0` is what `BEFORE_WITH` was before 3.14: whether it is
+/// asynchronous, and the instruction behind it.
+fn entered(code: &Code, at: usize) -> Option<(bool, usize)> {
+    let [_, exit, swap, other, enter, call] = code.instructions.get(at..at + 6)? else { return None };
+    let method = |instruction: &Instruction| {
+        (instruction.opcode == Opcode::LoadSpecial).then(|| SPECIAL_METHODS.get(instruction.arg as usize).copied()).flatten()
+    };
+    let swaps = [swap, other].map(|swap| (swap.opcode, swap.arg)) == [(Opcode::Swap, 2), (Opcode::Swap, 3)];
+    match (method(exit)?, method(enter)?) {
+        _ if !swaps || (call.opcode, call.arg) != (Opcode::Call, 0) => None,
+        ("__exit__", "__enter__") => Some((false, at + 6)),
+        ("__aexit__", "__aenter__") => Some((true, at + 6)),
+        _ => None,
+    }
+}
+
+/// `COPY 1; LOAD_COMMON_CONSTANT any; IS_OP; POP_JUMP_IF_FALSE` is in front of a loop that does what `any` does with a generator: where the
+/// call stands that is made if the name means something else.
+fn called_as_ever(code: &Code, at: usize) -> Option<usize> {
+    let [_, load, is, jump] = code.instructions.get(at..at + 4)? else { return None };
+    let opcodes = [load, is, jump].map(|instruction| instruction.opcode);
+    let fits = opcodes == [Opcode::LoadCommonConstant, Opcode::IsOp, Opcode::PopJumpIfFalse] && is.arg == 0;
+    Some(*code.index.get(jump.target.filter(|_| fits)? as usize)? as usize)
+}
+
+/// Returns true for `SWAP 2` and three times None, with which a `with` of 3.14 is left.
+fn leaves(source: &Source<'_>, code: &Code, at: usize) -> bool {
+    let Some([swap, rest @ ..]) = code.instructions.get(at..at + 4) else { return false };
+    (swap.opcode, swap.arg) == (Opcode::Swap, 2) && rest.iter().all(|load| source.is_none(load))
 }
 
 /// `COPY 1; POP_JUMP_IF_…; POP_TOP` is what 3.11's `JUMP_IF_…_OR_POP` was.
@@ -316,7 +355,7 @@ fn or_pop(code: &Code, at: usize) -> Option<Control> {
     }
     let branch = code.instructions.get(jump)?;
     let mut pop = jump + 1;
-    while code.instructions.get(pop)?.opcode == Opcode::Nop {
+    while matches!(code.instructions.get(pop)?.opcode, Opcode::Nop | Opcode::NotTaken) {
         pop += 1;
     }
     let keep_if = match branch.opcode {
@@ -326,5 +365,12 @@ fn or_pop(code: &Code, at: usize) -> Option<Control> {
     };
     let fits = first.arg == 1 && code.instructions[pop].opcode == Opcode::PopTop;
     let keep = *code.index.get(branch.target? as usize)? as usize;
-    fits.then_some(Control::OrPop { keep_if, keep, drop: pop + 1 })
+    let drop = pop + 1;
+    // From 3.14 on `and` leads to the end of the `or` around it, which drops what was kept: so it does no more than test it.
+    let is_dropped = code.instructions[keep].opcode == Opcode::PopTop && keep > 0 && code.instructions[keep - 1].opcode == Opcode::NotTaken;
+    fits.then_some(match (is_dropped, keep_if) {
+        (true, true) => Control::Branch { yes: keep + 1, no: drop },
+        (true, false) => Control::Branch { yes: drop, no: keep + 1 },
+        (false, _) => Control::OrPop { keep_if, keep, drop },
+    })
 }

@@ -43,6 +43,15 @@ impl<'a> Source<'a> {
         self.object.consts.get(arg as usize).ok_or(Problem::Malformed)
     }
 
+    /// Returns true for an instruction that loads None.
+    pub fn is_none(&self, load: &Instruction) -> bool {
+        match load.opcode {
+            Opcode::LoadConst => self.constant(load.arg).is_ok_and(|value| *value == Const::None),
+            Opcode::LoadCommonConstant => self.object.version.facts().common_constants.get(load.arg as usize) == Some(&"None"),
+            _ => false,
+        }
+    }
+
     /// Whether a slot is a cell of an enclosing function.
     fn scope(&self, arg: u32) -> Scope {
         if arg as usize >= self.slots.len() - self.object.freevars.len() { Scope::Free } else { Scope::Local }

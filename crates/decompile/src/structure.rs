@@ -334,7 +334,14 @@ impl<'a, 'd> Structurer<'a, 'd> {
         let block = &self.blocks.all[at];
         let depth = block.ops.iter().fold(i64::from(block.depth) - 1, |depth, op| {
             let (pops, pushes) = op.effect();
-            depth + pushes as i64 - pops as i64
+            // The steps know one value of what a `with` keeps.
+            let others = i64::from(self.blocks.with_places) - 1;
+            let others = match op {
+                Op::EnterWith(_) => others,
+                Op::EndWith => -others,
+                _ => 0,
+            };
+            depth + pushes as i64 - pops as i64 + others
         });
         let candidates = self.order.iter().copied().filter(|&block| {
             let forward = |from: &&BlockId| self.rank[**from] < self.rank[block] && !self.dominators.dominates(block, **from);

@@ -31,7 +31,7 @@ pub(crate) fn body<'a>(
     let mut head = Vec::new();
     match scoped {
         Scoped::Function => {
-            if let Some(doc @ (Const::Str(_) | Const::WideStr(_))) = code.consts.first() {
+            if let Some(doc) = code.docstring() {
                 head.push(Stmt::Expr(Expr::Const(doc)));
             }
         }
@@ -130,7 +130,8 @@ fn class_parts(statements: &mut Vec<Stmt<'_>>) {
     } else {
         drop_return(statements);
     }
-    for name in ["__static_attributes__", "__classdictcell__"] {
+    // In 3.14 the other way round.
+    for name in ["__static_attributes__", "__classdictcell__", "__static_attributes__"] {
         if let Some(Stmt::Assign(targets, _)) = statements.last()
             && targets[..] == [Expr::Name(name)]
         {

@@ -78,7 +78,7 @@ impl<'a> Structurer<'a, '_> {
         out: &mut Vec<Stmt<'a>>,
     ) -> Result<After<'a>, Problem> {
         let Some((manager, is_async)) = state.entered.pop() else { return self.unstructured("a `with` without a context manager", at) };
-        let base = self.blocks.regions.0[region].handler.depth.saturating_sub(1);
+        let base = self.blocks.regions.0[region].handler.depth.saturating_sub(self.blocks.with_places);
         let exits = self.exits(region, at, base);
         // Where an exception that is swallowed leads.
         let handler = self.blocks.handlers[region].ok_or(Problem::Malformed)?;

@@ -79,7 +79,8 @@ fn leave_handler(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) 
     };
     if (0..graph.handlers.len()).any(|id| of_with(&id)) {
         let drops = |id: NodeId| graph.nodes[id].next.one().filter(|&next| graph.nodes[next].op == Op::Pop);
-        if let Some(end) = drops(id).and_then(drops) {
+        // What the `with` has kept, and the unit that raised.
+        if let Some(end) = (0..=graph.with_places).try_fold(id, |at, _| drops(at)) {
             graph.nodes[id].next = graph.nodes[end].next.clone();
         }
         return true;
@@ -140,7 +141,8 @@ fn exit_call(graph: &StepGraph<'_>, id: NodeId) -> Option<NodeId> {
         }
         at = graph.nodes[at].next.one()?;
     }
-    if graph.nodes[at].op != Op::Call(2) {
+    // The first is the object of the method, where that has no place of its own.
+    if graph.nodes[at].op != Op::Call(1 + graph.with_places as usize) {
         return None;
     }
     at = graph.nodes[at].next.one()?;

@@ -33,7 +33,7 @@ fn plain(text: &str) -> Vec<String> {
 fn source_comes_back() {
     let path = format!("{}/../bytecode/tests/corpus/forms.py", env!("CARGO_MANIFEST_DIR"));
     let source = plain(&std::fs::read_to_string(path).expect("the corpus"));
-    for version in Version::ALL.into_iter().filter(|version| *version < Version::V3_14) {
+    for version in Version::ALL.into_iter().filter(|version| *version < Version::V3_15) {
         let made = decompile(&module("forms", version));
         assert_eq!(made.unknown, [] as [String; 0], "{version}");
         for (own, wanted) in plain(&made.text).iter().zip(&source) {
@@ -43,24 +43,12 @@ fn source_comes_back() {
     }
 }
 
-/// What is left as disassembly of 3.14: each that comes to be known goes from this list. Of 3.15 loops are, too.
+/// Loops of 3.15 take two places of the stack, which the steps do not know yet.
 #[test]
-fn a_part_of_3_14_comes_back() {
-    let made = decompile(&module("forms", Version::V3_14));
-    let unknown: Vec<&str> = made.unknown.iter().filter_map(|text| text.split(':').next()).collect();
-    assert_eq!(unknown, ["displays", "operators", "calls", "handlers", "closures", "coroutine"]);
-    assert!(decompile(&module("forms", Version::V3_15)).unknown.iter().any(|text| text.starts_with("loops:")));
-    let path = format!("{}/../bytecode/tests/corpus/forms.py", env!("CARGO_MANIFEST_DIR"));
-    let source = plain(&std::fs::read_to_string(path).expect("the corpus"));
-    let function = |lines: &[String], name: &str| -> Vec<String> {
-        let from = lines.iter().position(|line| line.starts_with(&format!("def {name}("))).expect("the function");
-        let rest = lines[from + 1..].iter().take_while(|line| line.starts_with(' '));
-        [lines[from].clone()].into_iter().chain(rest.cloned()).collect()
-    };
-    let own = plain(&made.text);
-    for name in ["branches", "loops", "generator"] {
-        assert_eq!(function(&own, name), function(&source, name));
-    }
+fn loops_of_3_15_are_left() {
+    let made = decompile(&module("forms", Version::V3_15));
+    assert!(made.unknown.iter().any(|text| text.starts_with("loops:")), "{:?}", made.unknown);
+    assert!(!made.unknown.iter().any(|text| text.starts_with("branches:")), "{:?}", made.unknown);
 }
 
 #[test]

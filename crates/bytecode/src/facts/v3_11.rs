@@ -7,6 +7,7 @@ pub(super) static FACTS: Facts = Facts {
     comparison_to_bool: None,
     attribute_has_method_flag: false,
     import_has_flags: false,
+    with_places: 1,
     common_constants: &[],
     null_above_callable: false,
     load_fast_checks: true,

@@ -85,7 +85,7 @@ pub(super) static TABLE: Table = Table::new(&[
     (80, Op::LoadAttr, 9, Is::Name),
     (81, Op::LoadCommonConstant, 0, Is::Number),
     (82, Op::LoadConst, 0, Is::Const),
-    (83, Op::LoadDeref, 0, Is::Local),
+    (83, Op::LoadDeref, 0, Is::Free),
     (84, Op::LoadFast, 0, Is::Local),
     (85, Op::LoadFastAndClear, 0, Is::Local),
     (86, Op::LoadFastBorrow, 0, Is::Local),

@@ -84,7 +84,7 @@ pub(super) static TABLE: Table = Table::new(&[
     (79, Op::LoadAttr, 9, Is::Name),
     (80, Op::LoadCommonConstant, 0, Is::Number),
     (81, Op::LoadConst, 0, Is::Const),
-    (82, Op::LoadDeref, 0, Is::Local),
+    (82, Op::LoadDeref, 0, Is::Free),
     (83, Op::LoadFast, 0, Is::Local),
     (84, Op::LoadFastAndClear, 0, Is::Local),
     (85, Op::LoadFastBorrow, 0, Is::Local),

@@ -1,5 +1,5 @@
-//! What 3.14 and 3.15 do in their own way. The blocks of `with`, what comes after loops, annotations that are functions, and template strings are
-//! not known yet: code that has them is left as disassembly.
+//! What 3.14 and 3.15 do in their own way. Loops of 3.15, annotations of variables that are functions, and template strings are not known
+//! yet: code that has them is left as disassembly.
 
 use std::sync::LazyLock;
 
@@ -11,6 +11,8 @@ static SMALL_INTS: LazyLock<Vec<Const>> = LazyLock::new(|| (0..256).map(|value| 
 
 static TRUE: Const = Const::Bool(true);
 static FALSE: Const = Const::Bool(false);
+static EMPTY: Const = Const::Str(String::new());
+static MINUS_ONE: LazyLock<Const> = LazyLock::new(|| Const::Int("-1".to_owned()));
 
 /// Lifts an instruction, or says that it is nothing special.
 pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut Vec<Op<'a>>) -> Result<bool, Problem> {
@@ -18,6 +20,7 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
     let load = |slot: u32| Ok(Op::Push(Expr::Name(source.slot(slot)?)));
     match instruction.opcode {
         Opcode::NotTaken => {}
+        Opcode::PopIter => out.push(Op::Pop),
         Opcode::LoadFastBorrow => out.push(load(arg)?),
         Opcode::LoadFastBorrowLoadFastBorrow => out.extend([load(arg >> 4)?, load(arg & 15)?]),
         Opcode::LoadSmallInt => out.push(Op::Push(Expr::Const(SMALL_INTS.get(arg as usize).ok_or(Problem::Malformed)?))),
@@ -25,16 +28,28 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
             let known = source.object.version.facts().common_constants;
             out.push(match *known.get(arg as usize).ok_or(Problem::Malformed)? {
                 "AssertionError" => Op::Push(Expr::AssertionError),
+                // Functions that give annotations raise it for formats that they do not know.
+                "NotImplementedError" => Op::Push(Expr::Name("NotImplementedError")),
                 "None" => Op::Push(Expr::Const(&NONE)),
                 "True" => Op::Push(Expr::Const(&TRUE)),
                 "False" => Op::Push(Expr::Const(&FALSE)),
+                "''" => Op::Push(Expr::Const(&EMPTY)),
+                "-1" => Op::Push(Expr::Const(&MINUS_ONE)),
                 _ => Op::Unsupported("LOAD_COMMON_CONSTANT"),
             });
         }
         Opcode::BinaryOp if arg as usize == SUBSCRIPT => out.push(Op::Subscript),
-        // There is always a place for keywords, which the steps for it do not know.
-        Opcode::CallFunctionEx => out.push(Op::Unsupported("CALL_FUNCTION_EX")),
-        Opcode::SetFunctionAttribute if arg == 16 => out.push(Op::Unsupported("SET_FUNCTION_ATTRIBUTE 16")),
+        // There is always a place for keywords, which holds NULL where there are none.
+        Opcode::CallFunctionEx => out.push(Op::CallEx(true)),
+        Opcode::LoadConst => match source.constant(arg)? {
+            Const::Slice(parts) => {
+                let [start, stop, step] = parts.each_ref().map(|part| (*part != Const::None).then(|| Box::new(Expr::Const(part))));
+                out.push(Op::Push(Expr::Slice(start, stop, step)));
+            }
+            value => out.push(Op::Push(Expr::Const(value))),
+        },
+        // Each class body keeps its namespace for annotations, which look names up there first.
+        Opcode::StoreDeref | Opcode::LoadDeref if source.slot(arg)? == "__classdict__" => {}
         _ => return v3_13::lift(source, instruction, out),
     }
     Ok(true)
