@@ -25,10 +25,10 @@ from typing import Any
 
 import torch
 
-TYPE_FLAGS, TYPE_VERSION, DICT_VERSION = 168, 384, 24
+TYPE_FLAGS, TYPE_VERSION, DICT_VERSION, DICT_VALUES = 168, 384, 24, 40
 """Where CPython keeps them in objects."""
 VALID_VERSION = 1 << 19
-WATCHERS = 8
+WATCHERS = {(3, 11): 0, (3, 12): 8}.get(sys.version_info[:2], 12)
 """Bits of a dict's version that say who watches it, from 3.12 on."""
 
 ATOMS = (str, bytes, int, float, complex, type(None), types.CodeType, torch.dtype, range)
@@ -100,8 +100,10 @@ def of_tensor(value: torch.Tensor) -> Any:
 
 
 def of_dict(value: Any) -> Any:
-    version = word(id(value) + DICT_VERSION) if sys.version_info < (3, 13) else 0
-    return version >> (WATCHERS if sys.version_info >= (3, 12) else 0), tuple(map(id, dict.keys(value)))
+    # From 3.13 on it does not tell of values that an instance shares.
+    shares = sys.version_info >= (3, 13) and word(id(value) + DICT_VALUES) != 0
+    version = 0 if shares else word(id(value) + DICT_VERSION)
+    return version >> WATCHERS, tuple(map(id, dict.keys(value)))
 
 
 def of_type(value: Any) -> Any:
