@@ -6,8 +6,9 @@
 //! *Why reading the addresses is sound.* The first words lie in the root, which the caller has a reference to, or in pinned
 //! objects, whose group is alive. Each later word lies in an object that an earlier word proves to be alive and of the type it
 //! had: its address is stored in an object that is alive, or in a dict whose version, which no other state of any dict ever
-//! has, is unchanged; or it lies in the `TensorImpl` that a tensor owns as long as the word of its handle is the same. Only
-//! [`super::Recorder`] makes trails, and it records a word only for objects proven in this way.
+//! has, is unchanged; or it lies in the `TensorImpl` that a tensor owns as long as the word of its handle is the same, or in
+//! the table of names of a class that is alive. Only [`super::Recorder`] makes trails, and it records a word only for objects
+//! proven in this way.
 
 use std::sync::{
     Arc,
