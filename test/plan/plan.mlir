@@ -363,3 +363,36 @@ module @kernels {
     return %0, %1 : tensor<4xi1>, tensor<4xui8>
   }
 }
+
+// -----
+
+// Rows that are repeated are seen as one row of twice the length only where they lie in memory so: they are copied to the result at once.
+
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: dynamo.buffer
+// CHECK: %[[OUT:.*]] = dynamo.output_buffer : memref<3x8xf32>
+// CHECK: %[[TO:.*]] = memref.reinterpret_cast %[[OUT]] to offset: [0], sizes: [3, 2, 4]
+// CHECK: dynamo.launch @kernels::@copy{{.*}}(%{{.*}}, %[[TO]])
+// CHECK-NOT: dynamo.launch
+// CHECK: return %[[OUT]]
+func.func @main(%x: tensor<3x4xf32> {dynamo.strides = array<i64: 4, 1>, dynamo.offset = 0}) -> (tensor<3x8xf32> {dynamo.strides = array<i64: 8, 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
+  %0 = dynamo.broadcast %x dims [0, 2] : tensor<3x4xf32> -> tensor<3x2x4xf32>
+  %1 = dynamo.reshape %0 : tensor<3x2x4xf32> -> tensor<3x8xf32>
+  return %1 : tensor<3x8xf32>
+}
+
+// -----
+
+// Of two shapes that the same rows are seen in each gets a copy.
+
+// CHECK-LABEL: func.func @main
+// CHECK: dynamo.launch @kernels::@copy
+// CHECK: return %[[A:.*]], %[[B:.*]] : memref<3x8xf32>, memref<24xf32>
+func.func @main(%x: tensor<3x4xf32> {dynamo.strides = array<i64: 4, 1>, dynamo.offset = 0}) -> (tensor<3x8xf32> {dynamo.strides = array<i64: 8, 1>}, tensor<24xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>]} {
+  %0 = dynamo.broadcast %x dims [0, 2] : tensor<3x4xf32> -> tensor<3x2x4xf32>
+  %1 = dynamo.reshape %0 : tensor<3x2x4xf32> -> tensor<3x8xf32>
+  %2 = dynamo.reshape %0 : tensor<3x2x4xf32> -> tensor<24xf32>
+  return %1, %2 : tensor<3x8xf32>, tensor<24xf32>
+}

@@ -13,7 +13,7 @@ use dynamlir_shapes::{Dim, Scope};
 use super::{
     Shared, Window,
     buffers::{Buffer, Owner, Place},
-    careful::{row_major, strided},
+    careful::{row_major, same_strides, strided},
     externs::extern_operands,
     in_place::{self, InPlace},
     layouts::{Wish, wishes},
@@ -169,11 +169,23 @@ impl Planner<'_> {
         let place = if let Ok(Some(window)) = view(op, &place.window, &self.scope) {
             Place { window, ..place }
         } else {
-            let dense = self.row_major_copy(&place, op.operand(0).ty().element())?;
+            let dense = self.row_major_for(op.operand(0));
+            self.copy(&place, &dense, op.operand(0).ty().element())?;
             let window = view(op, &dense.window, &self.scope)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
             Place { window, ..dense }
         };
         self.places.insert(op.result(0), place);
         Ok(())
+    }
+
+    /// Fresh memory in row-major order for a value that is seen in another way: the result's, where that is all that becomes of it.
+    fn row_major_for(&mut self, value: Value) -> Place {
+        let sizes = value.ty().dims();
+        let is_row_major = |wish: &Wish| same_strides(&sizes, &wish.strides, &row_major(&sizes, &self.scope), &self.scope);
+        if value.uses().len() == 1 && self.wishes.get(&value).is_some_and(is_row_major) {
+            self.destination(value)
+        } else {
+            self.row_major_slot(value)
+        }
     }
 }
