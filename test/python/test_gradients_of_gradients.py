@@ -211,3 +211,37 @@ def test_second_gradients_in_batches(name: str, way: str, door: str) -> None:
     assert found[0].any()
     if name != "random":
         torch.testing.assert_close(found, rows(function))
+
+
+# Within torch.vmap torch runs no node of a graph, which those that cannot be replayed are computed by.
+WITH_HISTORY = [(name, "is_grads_batched") for name in IN_BATCHES] + [("indexed", "vmap"), ("complex", "vmap")]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("name", "way"), WITH_HISTORY)
+def test_gradients_in_batches_have_a_history(name: str, way: str, door: str) -> None:
+    """With ``create_graph=True`` in it, a batch is differentiated as its rows are."""
+
+    def orders(f: Callable[[Tensor], Any]) -> list[Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
+        results = f(x)
+        y = results[0] if isinstance(results, tuple) else results
+        vectors = torch.randn(4, *y.shape, dtype=torch.double)
+
+        def row(vector: Tensor) -> Tensor:
+            return torch.autograd.grad(y, x, vector, create_graph=True)[0]
+
+        if way == "vmap":
+            batch = torch.vmap(row)(vectors)
+        else:
+            (batch,) = torch.autograd.grad(y, x, vectors, create_graph=True, is_grads_batched=True)
+        rows = torch.stack([row(vector) for vector in vectors])
+        return [torch.autograd.grad(each.sin().sum(), x, retain_graph=True)[0] for each in (batch, rows)]
+
+    function = IN_BATCHES[name]
+    found = orders(DOORS[door](lambda x: function(x)))
+    torch.testing.assert_close(found[0], found[1])
+    assert found[0].any()
+    if name != "random":
+        torch.testing.assert_close(found, orders(function))

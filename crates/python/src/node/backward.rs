@@ -43,17 +43,20 @@ impl Backward {
     fn run<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let mut calls = Calls { py, abi: abi(py)? };
         let (ctx, count) = split(args)?;
-        if calls.abi.is_grad_enabled().map_err(failed)? {
-            return self.run_differentiably(&ctx, args);
-        }
+        let has_history = calls.abi.is_grad_enabled().map_err(failed)?;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
         if self.again.knows_the_program() && any_is_strange(&calls, &given)? {
             let gradients = match self.batch(py, &given)? {
-                Some(batch) => self.run_in_batch(&ctx, &batch)?,
-                None => self.run_differentiably(&ctx, args)?,
+                Some(batch) => self.run_in_batch(&ctx, &batch, has_history)?,
+                None => self.run_differentiably(&ctx, &given)?,
             };
-            self.again.give_back(&ctx, self.node())?;
+            if !has_history {
+                self.again.give_back(&ctx, self.node())?;
+            }
             return Ok(gradients);
+        }
+        if has_history {
+            return self.run_differentiably(&ctx, &given);
         }
         let gradients = self.compute(&mut calls, &ctx, (&given, count))?;
         self.again.give_back(&ctx, self.node())?;
@@ -111,8 +114,8 @@ impl Backward {
         Ok((!batch.is_none()).then_some(batch))
     }
 
-    /// Computes the gradients for each slice of a batch by itself.
-    fn run_in_batch<'py>(&self, ctx: &Bound<'py, PyAny>, batch: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    /// Computes the gradients for each slice of a batch by itself, so that they can be differentiated in turn where they have a history.
+    fn run_in_batch<'py>(&self, ctx: &Bound<'py, PyAny>, batch: &Bound<'py, PyAny>, has_history: bool) -> PyResult<Bound<'py, PyTuple>> {
         let py = ctx.py();
         let mut calls = Calls { py, abi: abi(py)? };
         let slices = torch::untraced(py, || batch.getattr("slices")?.cast_into::<PyList>().map_err(PyErr::from))?;
@@ -120,33 +123,35 @@ impl Backward {
         for slice in slices {
             let given: Vec<Bound<'py, PyAny>> = slice.cast::<PyTuple>()?.iter().collect();
             if !any_is_strange(&calls, &given)? {
-                rows.push(self.compute(&mut calls, ctx, (&given, given.len()))?);
+                rows.push(if has_history {
+                    self.run_differentiably(ctx, &given)?
+                } else {
+                    self.compute(&mut calls, ctx, (&given, given.len()))?
+                });
                 continue;
             }
             // A batch in a batch.
             let inner = self.batch(py, &given)?;
             let inner =
                 inner.ok_or_else(|| PyRuntimeError::new_err("a gradient of a compiled graph is of a kind that it cannot be given"))?;
-            rows.push(self.run_in_batch(ctx, &inner)?);
+            rows.push(self.run_in_batch(ctx, &inner, has_history)?);
         }
         torch::untraced(py, || batch.call_method1("join", (rows,))?.cast_into::<PyTuple>().map_err(PyErr::from))
     }
 
     /// Runs it so that its results can be differentiated in turn (`create_graph=True`).
-    fn run_differentiably<'py>(&self, ctx: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+    fn run_differentiably<'py>(&self, ctx: &Bound<'py, PyAny>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyTuple>> {
         static REFUSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let mut calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
-        let tangents: SmallVec<[Bound<'py, PyAny>; 4]> =
-            args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
         let needed = needed(ctx, self.node())?;
         let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
-        let (why, made_of) = match self.again.gradients(ctx, self.node(), &tangents, &wanted)? {
+        let (why, made_of) = match self.again.gradients(ctx, self.node(), tangents, &wanted)? {
             Ok(gradients) => return Ok(gradients),
             Err(refusal) => refusal,
         };
         let gradients = {
             let _mode = NoGrad::enter(calls.abi).map_err(failed)?;
-            self.compute(&mut calls, ctx, (&tangents, tangents.len()))?
+            self.compute(&mut calls, ctx, (tangents, tangents.len()))?
         };
         let refuse = dynamlir_cpython_abi::import_once(calls.py, &REFUSE, "dynamlir.higher_order", "refuse")?;
         torch::untraced(calls.py, || refuse.call1((why, gradients, made_of))?.cast_into::<PyTuple>().map_err(PyErr::from))
