@@ -32,8 +32,9 @@ def drawn(count: int) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def used_before() -> None:
     """What is made and imported once, is."""
-    for read in ("LIST[0]", "copy.deepcopy(LIST)[0]", "print(end='')", "len(inspect.signature(helper).parameters)"):
-        world = programs.world(f"y = BLOCK(y) * {read}")
+    reads = ("LIST[0]", "copy.deepcopy(LIST)[0]", "print(end='')", "len(inspect.signature(helper).parameters)")
+    for body in (*(f"y = BLOCK(y) * {read}" for read in reads), "y = y + len(repr(DATA))\ny = y * CONFIG.scaled(2)"):
+        world = programs.world(body)
         compiled = [dynamlir.compile(world.main, backend=backend) for backend in ("eager", "dynamlir")]
         for function in (world.main, dynamlir.explain(world.main), *compiled):
             with torch.no_grad():
