@@ -74,8 +74,8 @@ def _tangent(tensor: torch.Tensor | None, output: torch.Tensor, is_last: bool) -
 
 
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """What is there, as a tensor that requires a gradient. Within `torch.vmap`, where a batch of gradients is computed,
-    torch has nobody say that; it is about tensors of the transform, of which this is none."""
+    """The same values, detached, as a leaf that requires a gradient. Within `torch.vmap`, torch forbids
+    ``requires_grad_()`` because of the transform's own tensors; this is not one of them."""
     leaf = tensor.detach()
     is_own = torch._C._functorch.is_functorch_wrapped_tensor(leaf)
     with contextlib.nullcontext() if is_own else enable_inplace_requires_grad(True):

@@ -64,7 +64,7 @@ fn effect_3_14(opcode: Opcode, arg: u32) -> Option<i32> {
     Some(match opcode {
         // There is always a place for keywords.
         Op::CallFunctionEx => -3,
-        // What is returned is counted as what the caller gets.
+        // The stack effect includes the value that the caller receives.
         Op::ReturnValue => 0,
         Op::BuildSlice => 1 - arg.min(1 << 28) as i32,
         _ => return effect_3_13(opcode, arg),

@@ -18,9 +18,9 @@ pub struct Facts {
     pub comparison_to_bool: Option<u32>,
     /// Whether the lowest bit of `LOAD_ATTR` asks for a method; else that is `LOAD_METHOD`.
     pub attribute_has_method_flag: bool,
-    /// Whether the two lowest bits of `IMPORT_NAME` say whether the module is imported when it is used, or at once.
+    /// True if the two lowest bits of `IMPORT_NAME` say that an import is lazy or eager.
     pub import_has_flags: bool,
-    /// How many values a `with` keeps on the stack: the exit method, and from 3.14 on what it is bound to.
+    /// The number of values that a `with` block keeps on the stack: the exit method, and from 3.14 on the object it is bound to.
     pub with_places: u32,
     /// What `LOAD_COMMON_CONSTANT` loads.
     pub common_constants: &'static [&'static str],

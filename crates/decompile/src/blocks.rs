@@ -32,7 +32,7 @@ pub(crate) struct Blocks<'a> {
     pub regions: Regions,
     /// The first block of each region's handler, if the region is reached.
     pub handlers: Vec<Option<BlockId>>,
-    /// How many values a `with` keeps on the stack.
+    /// The number of values that a `with` block keeps on the stack.
     pub with_places: u32,
 }
 

@@ -152,7 +152,7 @@ fn attribute<'a>(state: &mut State<'a>, flag: u32, value: Expr<'a>) -> Result<()
     Ok(())
 }
 
-/// What the function says that gives the annotations of another (from 3.14 on): it refuses formats that it does not know, and returns a dict.
+/// Returns the annotations that an `__annotate__` function (from 3.14 on) computes: it raises for unknown formats, and returns a dict.
 fn annotations(annotate: &CodeObject) -> Result<Vec<(&str, Expr<'_>)>, Problem> {
     let mut statements = body::statements(annotate, Scoped::Lambda)?.into_iter();
     match (statements.next(), statements.next(), statements.next()) {

@@ -97,7 +97,7 @@ pub(crate) struct Node<'a> {
 /// The graph of a code object.
 #[derive(Debug)]
 pub(crate) struct StepGraph<'a> {
-    /// How many values a `with` keeps on the stack.
+    /// The number of values that a `with` block keeps on the stack.
     pub with_places: u32,
     pub nodes: Vec<Node<'a>>,
     pub entry: NodeId,
@@ -254,7 +254,7 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::EnterWith(is_async));
             Control::To(next)
         }
-        // A value that is returned is put below what a `with` keeps, of which the steps know one.
+        // Moves a returned value below the two values that a `with` block keeps; the steps model them as one.
         (Opcode::Swap, _) if instruction.arg == 3 && leaves(source, code, following) => Control::To(following),
         (Opcode::ForIter, Some(exit)) => {
             ops.push(Op::Branch);

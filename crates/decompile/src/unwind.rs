@@ -79,7 +79,7 @@ fn leave_handler(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) 
     };
     if (0..graph.handlers.len()).any(|id| of_with(&id)) {
         let drops = |id: NodeId| graph.nodes[id].next.one().filter(|&next| graph.nodes[next].op == Op::Pop);
-        // What the `with` has kept, and the unit that raised.
+        // Drops the values that the `with` block kept, and the unit that raised.
         if let Some(end) = (0..=graph.with_places).try_fold(id, |at, _| drops(at)) {
             graph.nodes[id].next = graph.nodes[end].next.clone();
         }

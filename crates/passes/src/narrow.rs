@@ -34,7 +34,7 @@ pub const PASS: Pass = Pass {
 
 const NARROWED: Statistic = Statistic { name: "narrowed", description: "roundings that are none" };
 
-/// How many operations in a row are looked at.
+/// The longest chain of operations that is followed.
 const DEPTH: usize = 8;
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]

@@ -138,7 +138,7 @@ struct Access {
     bytes: i64,
     /// How far ahead to ask.
     ahead: i64,
-    /// Whether it goes along a row.
+    /// True if it reads consecutive elements of a row.
     is_stream: bool,
 }
 

@@ -29,7 +29,7 @@ impl<'py> Recorder<'py> {
         shared.are_of(dict.object.cast::<PyDict>().ok()?).then_some(*shared)
     }
 
-    /// What an instance keeps in itself under a name, by its dict. None where the dict is not known to share values.
+    /// Looks a name up in the inline values of an instance, given its dict. None if the dict is not recorded to share values.
     ///
     /// # Errors
     /// When Python is out of memory.
