@@ -139,11 +139,11 @@ func.func @reached(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
 
 // -----
 
-// A function of the user's that gives no gradient: the node still leads to what the result is made of, since autograd visits what has made
-// that (dynamo.sources).
+// A function of the user's that gives no gradient: its node still leads to its operand (dynamo.leads_to), since autograd visits what has
+// made that.
 
 // CHECK-LABEL: func.func @nothing
-// CHECK-SAME: dynamo.node = 0 : i64{{.*}}dynamo.sources = array<i64: 0>{{.*}}dynamo.tangent = 0 : i64}
+// CHECK-SAME: {dynamo.leads_to = [#dynamo.output<arg 0>], dynamo.node = 0 : i64{{.*}}dynamo.tangent = 0 : i64}
 // CHECK-SAME: dynamo.gradient = 1 : i64
 func.func @nothing(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
                    %w: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
@@ -157,4 +157,31 @@ func.func @nothing(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
 
 func.func private @nothing_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64}) {
   return
+}
+
+// -----
+
+// One that gives a gradient for its first operand alone. The second is made by @exp, whose gradient comes from %z: it is a node of its own,
+// to which that of %y leads as well, so that it is used up whichever of the two is walked back first.
+
+// CHECK-LABEL: func.func @one_of_two
+// CHECK-SAME: {dynamo.leads_to = [#dynamo.output<result 2>], dynamo.node = [[Y:[0-9]]] : i64{{[^}]*}}dynamo.tangent = 0 : i64}
+// CHECK-SAME: {dynamo.node = [[Z:[0-9]]] : i64{{[^}]*}}dynamo.tangent = 1 : i64}
+// CHECK-SAME: {dynamo.node = 0 : i64{{[^}]*}}dynamo.tangent = 2 : i64}
+// CHECK-SAME: {dynamo.hidden{{[^}]*}}}, {{.*}} {dynamo.gradient = 1 : i64, dynamo.node = 0 : i64{{[^}]*}}},
+// CHECK-SAME: {dynamo.gradient = 0 : i64, dynamo.node = [[Y]] : i64{{[^}]*}}}, {{.*}} {dynamo.gradient_of = 2 : i64, dynamo.node = [[Z]] : i64{{[^}]*}}})
+func.func @one_of_two(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                      %w: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>], dynamo.differentiable = array<i64: 0, 1>} {
+  %e = dynamo.exp %w : tensor<4xf32>
+  %y = dynamo.aten "user.one_of_two.default"(%x, %e) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {grad_enabled, vjp = @one_of_two_vjp, operand_strides = [array<i64: 1>, array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %z = dynamo.sin %e : tensor<4xf32>
+  return %y, %z : tensor<4xf32>, tensor<4xf32>
+}
+
+func.func private @one_of_two_vjp(%x: tensor<4xf32>, %e: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64})
+    -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) {
+  return %t : tensor<4xf32>
 }

@@ -486,3 +486,10 @@ module attributes {dynamo.keys} {
 func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {dynamo.sources = array<i64: 0, 0>}) {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// expected-error@+1 {{'dynamo.leads_to' of argument 0 must list arguments, results and outputs as #dynamo.output, got [#dynamo.output<none>]}}
+func.func @main(%x: tensor<4xf32> {dynamo.leads_to = [#dynamo.output<none>], dynamo.tangent = 0}) {
+  return
+}

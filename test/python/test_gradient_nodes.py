@@ -503,36 +503,3 @@ def test_other_nodes_are_differentiated_twice(kind: type[torch.autograd.Function
     x, y = leaf(3), leaf(3)
     (first,) = torch.autograd.grad(compiled(x)[0].sum(), x, create_graph=True)
     torch.testing.assert_close(first, torch.autograd.grad(function(y)[0].sum(), y)[0])
-
-
-class Nothing(torch.autograd.Function):
-    """Gives its operand no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> Tensor:
-        return a * 2
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> None:
-        return None
-
-
-def test_a_node_without_gradients_leads_to_what_its_result_is_made_of(door: Callable[..., Any]) -> None:
-    """Autograd visits what has made an operand also where no gradient comes to it, and what that keeps is then gone."""
-
-    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return Nothing.apply(x).tanh(), x.sin(), y.exp()
-
-    told = []
-    for run in (function, door(function)):
-        x, y = (torch.randn(3, requires_grad=True) for _ in "xy")
-        results = run(x, y * y)
-        loss, _, other = results
-        loss.sum().backward()
-        other.sum().backward()
-        told.append((x.grad, None if y.grad is None else y.grad.shape))
-        results = run(x * x, y)
-        results[0].sum().backward()
-        with pytest.raises(RuntimeError, match="a second time"):
-            results[1].sum().backward()
-    assert told[0] == told[1]

@@ -147,6 +147,12 @@ impl Derived {
         &self.shape.inputs
     }
 
+    /// The inputs that it gives a gradient of, with their places among all: to the others it leads without one.
+    pub fn differentiated(&self) -> impl Iterator<Item = (usize, NodeInput)> + '_ {
+        let inputs = self.shape.inputs.iter().copied().enumerate();
+        inputs.zip(&self.shape.gradients).filter_map(|(input, gradient)| gradient.map(|_| input))
+    }
+
     /// Returns true if a walk uses it up though it keeps nothing: eager keeps something for it, and says of a second walk that this is gone.
     #[must_use]
     pub fn once(&self) -> bool {
@@ -275,7 +281,7 @@ impl Shape {
             return error("it is not a graph and its gradients".to_owned());
         };
         let Training { vjps, saved: all_saved, primals, keys, crossing } = training;
-        let Derivative { tangents, gradients, reached, kept, by_views, once, sources: leads_to } = derivative;
+        let Derivative { tangents, gradients, reached, kept, by_views, once, leads_to } = derivative;
         let vjp = format!("@{}", vjps.get(node).map_or("", |name| name));
         if forward.device != backward.device {
             return error(format!("{vjp} is for {}, its graph for {}", backward.device, forward.device));
@@ -320,14 +326,16 @@ impl Shape {
         {
             return error(format!("output {at} of {vjp} is not its result {at}"));
         }
+        let described = |of: GradientOf| match of {
+            GradientOf::Input(argument) => (format!("argument {argument}"), forward.inputs.get(argument).map(|input| input.layout.clone())),
+            GradientOf::Result(result) => (format!("result {result}"), layout_of(result).cloned()),
+            GradientOf::Output(output) => (format!("output {output}"), view_layout(forward, output)),
+        };
+        if let Some((what, _)) = leads_to.iter().map(|of| described(*of)).find(|(_, layout)| layout.is_none()) {
+            return error(format!("{vjp} leads to {what}, which does not exist"));
+        }
         for (at, of) in gradients.iter().enumerate() {
-            let (what, layout) = match *of {
-                GradientOf::Input(argument) => {
-                    (format!("argument {argument}"), forward.inputs.get(argument).map(|input| input.layout.clone()))
-                }
-                GradientOf::Result(result) => (format!("result {result}"), layout_of(result).cloned()),
-                GradientOf::Output(output) => (format!("output {output}"), view_layout(forward, output)),
-            };
+            let (what, layout) = described(*of);
             let Some(layout) = layout else {
                 return error(format!("result {at} of {vjp} is the gradient of {what}, which does not exist"));
             };
@@ -338,12 +346,12 @@ impl Shape {
                 same_values(&layout, own).map_err(|how| PlanError(format!("{what} {how} of its gradient, result {at} of {vjp}")))?;
             }
         }
-        let mut inputs: Vec<NodeInput> = gradients.iter().map(|of| NodeInput::from(*of)).collect();
+        let mut inputs: Vec<NodeInput> = gradients.iter().chain(leads_to).map(|of| NodeInput::from(*of)).collect();
         inputs.sort_unstable();
+        inputs.dedup();
         if inputs.is_empty() {
             // Outputs require a gradient all the same.
-            let wanting = |input: &&usize| leads_to.is_empty() || leads_to.contains(input);
-            inputs = forward.requires_grad.iter().filter(wanting).map(|input| NodeInput::Input(*input)).collect();
+            inputs = forward.requires_grad.iter().map(|input| NodeInput::Input(*input)).collect();
         }
         let tangent_of = |result: &usize| tangents.iter().skip(saved.len()).position(|own| *own == Some(*result));
         let all = || (0..sources.len()).collect();

@@ -174,9 +174,9 @@ pub struct Derivative {
     pub by_views: Vec<usize>,
     /// Whether its gradients are there once, though it takes no saved values: eager keeps something for them.
     pub once: bool,
-    /// The other's inputs that it leads to where it gives no gradient at all, since functions of the user's return None: autograd visits
-    /// what has made them all the same.
-    pub sources: Vec<usize>,
+    /// What it leads to without giving a gradient of it, since functions of the user's return None: autograd visits what has made that all
+    /// the same.
+    pub leads_to: Vec<GradientOf>,
 }
 
 /// What a plan says of a kernel.

@@ -501,6 +501,15 @@ LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, u
     return checkNumber(op, who, value, std::numeric_limits<int32_t>::max());
   if (name == "dynamo.name" && !isa<StringAttr>(value))
     return op->emitOpError() << who << " must be a string, got " << value;
+  if (name == "dynamo.leads_to") {
+    auto places = dyn_cast<ArrayAttr>(value);
+    auto isPlace = [](Attribute place) {
+      auto output = dyn_cast<OutputAttr>(place);
+      return output && llvm::is_contained({OutputKind::arg, OutputKind::result, OutputKind::same}, output.getKind());
+    };
+    if (!places || !llvm::all_of(places, isPlace))
+      return op->emitOpError() << who << " must list arguments, results and outputs as #dynamo.output, got " << value;
+  }
   return success();
 }
 

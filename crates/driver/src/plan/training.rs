@@ -2,7 +2,7 @@
 //! that entry what its arguments and results are.
 
 use dynamlir_dialect::{
-    ir::{AttrValue, Op, Symbol, Type},
+    ir::{self, AttrValue, Op, Symbol, Type},
     ops,
 };
 use dynamlir_runtime::{Derivative, GradientOf, Layout, Number, Output, Plan, Saved, Training};
@@ -74,12 +74,17 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let reached = (0..plan.results.len()).map(|result| ops::REACHED.of_result(main, result).map(places)).collect();
         let kept = ops::KEPT.of(main).map(places);
         let by_views = ops::BY_VIEWS.of(main).map(places).unwrap_or_default();
-        let mut sources: Vec<usize> =
-            (0..plan.inputs.len()).flat_map(|input| ops::SOURCES.of_arg(main, input).map(places).unwrap_or_default()).collect();
-        sources.sort_unstable();
-        sources.dedup();
+        let led = |attr| match ir::Output::read(attr) {
+            Some(ir::Output::Arg(at)) => Some(GradientOf::Input(at)),
+            Some(ir::Output::Result(at)) => Some(GradientOf::Result(at)),
+            Some(ir::Output::Same(at)) => Some(GradientOf::Output(at)),
+            _ => None,
+        };
+        let leads_to: Option<Vec<GradientOf>> =
+            (0..plan.inputs.len()).flat_map(|input| ops::LEADS_TO.of_arg(main, input).unwrap_or_default()).map(led).collect();
+        let leads_to = leads_to.ok_or_else(|| at(main, "a tangent leads to something that has no gradient"))?;
         let once = (0..plan.results.len()).any(|result| ops::ONCE.of_result(main, result).is_some());
-        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once, sources });
+        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once, leads_to });
     }
     Ok(())
 }

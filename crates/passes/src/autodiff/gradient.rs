@@ -24,7 +24,7 @@
 //! function that was differentiated first, then its tangents, then the tangents of the next order. `dynamo.sources` of a result are the
 //! arguments, by their places here, that give it a history: in a call where none of them requires a gradient, it does not either.
 //! Where the function is several nodes of autograd's graph, it is the function of the gradients of one of them: `dynamo.path` says which,
-//! for each order but the last. What that node takes from others are arguments after its tangents, in the order of their gradients. A value
+//! for each order but the last. What that node takes from others, with a gradient or without, are arguments after its tangents. A value
 //! that users do not see is computed again, and its argument takes the gradient.
 //!
 //! What it draws of random numbers (`dynamo.draw`) is what the function drew that was differentiated first: a last argument has the keys
@@ -88,7 +88,7 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
     let arguments: Vec<usize> = (0..all).filter(|&at| !is_other(at) && (node.tangents.contains(&at) || is_used(at))).collect();
     let drawn = numbered(&operations.iter().map(|&at| joint.ops[at]).collect::<Vec<_>>());
     let keys = (drawn > 0).then(|| Type::tensor(&[drawn], Type::int(function.ctx(), 64)));
-    let taken: Vec<Value> = part.taken.iter().map(|(taken, _)| part.value(*taken)).collect();
+    let taken: Vec<Value> = part.taken.iter().map(|taken| part.value(*taken)).collect();
     let given = arguments.iter().map(|&at| joint.values[at]).chain(taken.iter().copied());
     let types: Vec<Type> = given.clone().map(Value::ty).chain(keys).collect();
     let (new, block) = Builder::before(function).func(&name, &types, &[], &[]);
@@ -127,7 +127,7 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
 struct Part<'a> {
     joint: &'a Joint,
     node: &'a Node,
-    taken: Vec<(Taken, usize)>,
+    taken: Vec<Taken>,
 }
 
 impl Part<'_> {
@@ -146,7 +146,7 @@ impl Part<'_> {
     /// The operations that the gradients need, in order, except those whose results are given.
     fn operations(&self) -> Vec<usize> {
         let joint = self.joint;
-        let seen = self.taken.iter().map(|(taken, _)| self.value(*taken)).filter(|value| !self.is_hidden(*value));
+        let seen = self.taken.iter().map(|taken| self.value(*taken)).filter(|value| !self.is_hidden(*value));
         let given: Vec<usize> = seen.map(|value| joint.number(value)).collect();
         let gradients = self.node.gradients.iter().map(|&at| joint.number(joint.exit.operand(at)));
         let needed = needed_beside(joint, gradients, |value| given.contains(&value));
@@ -154,13 +154,12 @@ impl Part<'_> {
     }
 
     /// The layout of what is taken.
-    fn strides(&self, (taken, gradient): (Taken, usize)) -> Vec<Dim> {
-        let (joint, function) = (self.joint, self.joint.function);
+    fn strides(&self, taken: Taken) -> Vec<Dim> {
         let said = match taken {
-            Taken::Result(at) => ops::STRIDES.dims().of_result(function, at),
-            Taken::Shown(_) => ops::STRIDES.dims().of_result(function, gradient),
+            Taken::Result(at) => ops::STRIDES.dims().of_result(self.joint.function, at),
+            Taken::Shown(_) => None,
         };
-        said.unwrap_or_else(|| strides_of(self.value(taken).ty(), &joint.scope))
+        said.unwrap_or_else(|| strides_of(self.value(taken).ty(), &self.joint.scope))
     }
 }
 
@@ -189,7 +188,7 @@ fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool),
     let after = first + (0..).zip(tangents).count() as i64;
     let of_others = (after..).zip(&part.taken).map(|(number, taken)| {
         let strides = ops::STRIDES.dims().with(ctx, &part.strides(*taken));
-        let stands_in = part.is_hidden(part.value(taken.0)).then(|| ops::HIDDEN.with(ctx, ()));
+        let stands_in = part.is_hidden(part.value(*taken)).then(|| ops::HIDDEN.with(ctx, ()));
         let said = [strides, ops::OFFSET.with(ctx, 0), ops::PRIMAL.with(ctx, number), ops::REQUIRES_GRAD.with(ctx, ())];
         Attr::dict(ctx, &said.into_iter().chain(stands_in).collect::<Vec<_>>())
     });

@@ -1,7 +1,7 @@
 //! The boundary of a joint function: tangents among its arguments, gradients among its results.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     rc::Rc,
 };
 
@@ -17,7 +17,7 @@ use dynamlir_shapes::{Dim, Dimension, Scope};
 use super::{
     aten::{is_dense, refuse_huge, strides_of},
     flow,
-    nodes::{Given, Of, Reached, Tangent},
+    nodes::{Given, Led, Of, Reached},
     walk::Walk,
 };
 
@@ -62,8 +62,8 @@ pub fn differentiate(function: Op, functions: &[Op], how: How) -> Result<usize, 
     walk.begin(&seeds, how.again || how.as_one_node);
     let count = walk.run()?;
     let wanting: Vec<(usize, Value)> = wanting.into_iter().map(|at| (at, arguments[at])).collect();
-    let given = walk.finish(&wanting);
-    let exit = Boundary { function, block, exit, walk: &mut walk, scope: &scope, arguments: &wanting }.write(given);
+    let (given, led) = walk.finish(&wanting);
+    let exit = Boundary { function, block, exit, walk: &mut walk, scope: &scope }.write(given, &led);
     walk.sweep(last, exit);
     Ok(count)
 }
@@ -150,17 +150,15 @@ struct Boundary<'a, 's> {
     exit: Op,
     walk: &'a mut Walk<'s>,
     scope: &'a Scope,
-    /// The arguments that want a gradient.
-    arguments: &'a [(usize, Value)],
 }
 
 impl Boundary<'_, '_> {
     /// Describes the tangents, and returns what nodes alone see and the gradients after what was returned.
-    fn write(mut self, mut given: Vec<Given>) -> Op {
-        let numbers = self.numbers(&given);
+    fn write(mut self, mut given: Vec<Given>, led: &[Led]) -> Op {
+        let numbers = self.numbers(&given, led);
         let before = self.exit.num_operands();
         let strides: Vec<Vec<Dim>> = self.strides_of_results();
-        self.describe_tangents(numbers.as_deref(), &strides, &given);
+        self.describe_tangents(numbers.as_deref(), &strides, led);
         // As before where there is one node: by argument.
         given.sort_by_key(|given| (numbers.as_ref().map(|numbers| numbers[given.class]), given.of));
         let (function, exit, ctx) = (self.function, self.exit, self.function.ctx());
@@ -188,26 +186,22 @@ impl Boundary<'_, '_> {
     }
 
     /// The number of each class's node; None where there is one.
-    fn numbers(&mut self, given: &[Given]) -> Option<Vec<usize>> {
+    fn numbers(&mut self, given: &[Given], led: &[Led]) -> Option<Vec<usize>> {
         if self.walk.nodes.count() < 2 {
             return None;
         }
         let outputs: Vec<Option<Output>> = ops::OUTPUTS.of(self.function).unwrap_or_default().into_iter().map(Output::read).collect();
-        for gradient in given {
+        let to = given.iter().map(|gradient| (gradient.class, gradient.of)).chain(led.iter().map(|led| (led.class, led.to)));
+        for (class, of) in to {
             // Who takes a view comes after the one who makes what it is a view of.
-            if let Of::Output(output) = gradient.of
+            if let Of::Output(output) = of
                 && let Some(Some(Output::ResultView(result, _))) = outputs.get(output)
                 && let Some(tangent) = self.walk.tangents.iter().find(|tangent| tangent.result == *result)
             {
-                self.walk.nodes.comes_after(gradient.class, tangent.class);
+                self.walk.nodes.comes_after(class, tangent.class);
             }
         }
         Some(self.walk.nodes.numbers())
-    }
-
-    /// A result, or what nodes alone see, which counts on after them.
-    fn result(&self, at: usize) -> Value {
-        at.checked_sub(self.exit.num_operands()).map_or_else(|| self.exit.operand(at), |hidden| self.walk.hidden[hidden])
     }
 
     /// The strides of all results, those that nodes alone see among them.
@@ -220,15 +214,11 @@ impl Boundary<'_, '_> {
         (0..self.exit.num_operands()).map(own).chain(hidden).collect()
     }
 
-    /// Says of each tangent whose it is, and that it is laid out as that. Where its node gives no gradient, because functions of the user's
-    /// return None, also which arguments it leads to: autograd visits them all the same.
-    fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>], given: &[Given]) {
+    /// Says of each tangent whose it is, and that it is laid out as that. Of the first of a node also where that leads to without giving
+    /// a gradient.
+    fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>], led: &[Led]) {
         let (function, ctx) = (self.function, self.function.ctx());
-        let gives_nothing = |tangent: &Tangent| given.iter().all(|gradient| gradient.class != tangent.class);
-        let sources = self.walk.tangents.iter().any(gives_nothing).then(|| {
-            let arguments: Vec<Value> = self.arguments.iter().map(|(_, value)| *value).collect();
-            flow::sources(self.block, &arguments, &self.walk.functions)
-        });
+        let mut told = BTreeSet::new();
         let mut attrs = dictionaries(function, func::ARG_ATTRS, self.block.args().len() - self.walk.tangents.len());
         for tangent in self.walk.tangents_in_order() {
             let mut said = vec![
@@ -237,10 +227,12 @@ impl Boundary<'_, '_> {
                 ops::TANGENT.with(ctx, number(tangent.result)),
             ];
             said.extend(numbers.map(|numbers| ops::NODE.with(ctx, number(numbers[tangent.class]))));
-            if let Some(sources) = sources.as_ref().filter(|_| gives_nothing(tangent)) {
-                let result = self.result(tangent.result);
-                let own = sources.get(&result).into_iter().flatten().map(|&at| number(self.arguments[at].0));
-                said.push(ops::SOURCES.with(ctx, &own.collect::<Vec<_>>()));
+            if told.insert(tangent.class) {
+                let mut own: Vec<Of> = led.iter().filter(|led| led.class == tangent.class).map(|led| led.to).collect();
+                own.sort_unstable();
+                if !own.is_empty() {
+                    said.push(ops::LEADS_TO.with(ctx, &own.into_iter().map(|of| Output::write(ctx, &of.into())).collect::<Vec<_>>()));
+                }
             }
             attrs.push(Attr::dict(ctx, &said));
         }

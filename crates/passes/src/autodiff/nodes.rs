@@ -20,7 +20,7 @@
 
 use std::collections::BTreeSet;
 
-use dynamlir_dialect::ir::Value;
+use dynamlir_dialect::ir::{Output, Value};
 
 /// A set of visible results, by its place in [`Nodes`].
 pub type Class = usize;
@@ -42,6 +42,16 @@ pub enum Of {
     Result(usize),
     /// An output that is a view of a result or of an argument.
     Output(usize),
+}
+
+impl From<Of> for Output {
+    fn from(of: Of) -> Self {
+        match of {
+            Of::Argument(at) => Self::Arg(at),
+            Of::Result(at) => Self::Result(at),
+            Of::Output(at) => Self::Same(at),
+        }
+    }
 }
 
 /// When a gradient is there.
@@ -83,6 +93,15 @@ pub struct Given {
     pub of: Of,
     /// The gradient.
     pub sum: Sum,
+}
+
+/// An edge of autograd's graph along which no gradient goes: a function of the user's has returned None. Autograd visits what has made
+/// the operand all the same, and uses it up.
+pub struct Led {
+    /// The class that leads there.
+    pub class: Class,
+    /// To what.
+    pub to: Of,
 }
 
 /// A tangent that a node takes.

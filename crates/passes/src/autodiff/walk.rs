@@ -16,10 +16,13 @@ use dynamlir_shapes::{Dim, Scope};
 use super::{
     at::At,
     aten::Aten,
-    nodes::{Class, Given, Nodes, Of, Reached, Sum, Tangent},
+    nodes::{Class, Given, Led, Nodes, Of, Reached, Sum, Tangent},
     primitives, rules, vjp,
 };
 use crate::decompose::Call;
+
+/// Classes that give a value no gradient, and when they run.
+type Missing = BTreeMap<Class, Reached>;
 
 /// Gradients by the value that they are of.
 pub struct Walk<'s> {
@@ -41,8 +44,10 @@ pub struct Walk<'s> {
     /// The class of the operation that is looked at, and the tangents that have reached it.
     class: Class,
     reached: Reached,
-    /// The classes that run an operation which has given a value no gradient, and when.
-    missing: HashMap<Value, BTreeMap<Class, Reached>>,
+    /// The classes that run an operation which has given a value no gradient, and when: autograd goes on to what has made it all the same.
+    missing: HashMap<Value, Missing>,
+    /// Where nodes lead to though they give no gradient of it.
+    led: Vec<Led>,
     /// The classes.
     pub nodes: Nodes,
     /// The tangents, first those of results that users see.
@@ -73,6 +78,7 @@ impl<'s> Walk<'s> {
             class: 0,
             reached: Reached::default(),
             missing: HashMap::new(),
+            led: Vec::new(),
             nodes: Nodes::default(),
             tangents: Vec::new(),
             given: Vec::new(),
@@ -157,7 +163,7 @@ impl<'s> Walk<'s> {
         let emitted_before: Vec<Op> = self.function.body().map(Block::ops).unwrap_or_default();
         let mut count = 0;
         for op in emitted_before.into_iter().rev() {
-            if self.settle(op) || self.materialize(op) {
+            if self.settle(op) {
                 count += 1;
                 self.step(op)?;
             }
@@ -165,22 +171,26 @@ impl<'s> Walk<'s> {
         Ok(count)
     }
 
-    /// What the nodes give: the gradients of these arguments, and of what they take from other nodes.
-    pub fn finish(&mut self, arguments: &[(usize, Value)]) -> Vec<Given> {
+    /// What the nodes give: the gradients of these arguments, and of what they take from other nodes. Beside it where else they lead to.
+    pub fn finish(&mut self, arguments: &[(usize, Value)]) -> (Vec<Given>, Vec<Led>) {
         let mut found = Vec::new();
         for (at, value) in arguments {
+            let of = Of::Argument(*at);
             let sums = self.sums.remove(value).unwrap_or_default();
-            found.extend(sums.into_iter().map(|(class, sum)| Given { class, of: Of::Argument(*at), sum }));
+            let missing = self.missing.remove(value).unwrap_or_default();
+            self.led.extend(without_gradient(&missing, &sums).map(|class| Led { class, to: of }));
+            found.extend(sums.into_iter().map(|(class, sum)| Given { class, of, sum }));
         }
         found.append(&mut self.given);
-        found
+        (found, std::mem::take(&mut self.led))
     }
 
     /// Finds the class of an operation, all of whose users have been looked at, and the gradients of its results: from other classes
-    /// they come by way of a result that nodes see. False where no gradient has reached it.
+    /// they come by way of a result that nodes see. Returns false where its derivative does not run, since no gradient has reached it.
     fn settle(&mut self, op: Op) -> bool {
         let mut set = BTreeSet::new();
         let mut is_reached = false;
+        let mut leading: BTreeSet<Class> = BTreeSet::new();
         if ops::NOT_LINEAR.is_on(op) {
             self.cut(op);
         }
@@ -191,76 +201,67 @@ impl<'s> Walk<'s> {
             if let Some(seen) = self.visible.get(&result) {
                 is_reached = true;
                 set.insert(seen[0]);
-            } else if let Some(sums) = self.sums.get(&result) {
-                is_reached = true;
-                for class in sums.keys() {
-                    set.extend(self.nodes.set(*class));
-                }
-            }
-        }
-        let class = if is_reached { self.nodes.of(set) } else { 0 };
-        if ops::MATERIALIZED.is_on(op) {
-            self.give_zeros(op, class);
-        }
-        self.reached = Reached::default();
-        for result in op.results() {
-            let sums = self.sums.remove(&result).unwrap_or_default();
-            if let Some(output) = self.shown(op, result) {
-                let of = Of::Output(output);
-                self.given.extend(sums.into_iter().map(|(class, sum)| Given { class, of, sum }));
                 continue;
             }
+            let sums = self.sums.get(&result);
+            let missing = self.missing.get(&result);
+            is_reached |= sums.is_some() || missing.is_some() && ops::MATERIALIZED.is_on(op);
+            leading.extend(missing.into_iter().flat_map(BTreeMap::keys));
+            for class in sums.into_iter().flat_map(BTreeMap::keys).chain(missing.into_iter().flat_map(BTreeMap::keys)) {
+                set.extend(self.nodes.set(*class));
+            }
+        }
+        // What several nodes lead to is one of its own, though no gradient comes: whichever is walked back first uses it up.
+        if !is_reached && leading.len() < 2 {
+            self.pass_on(op);
+            return false;
+        }
+        self.class = self.nodes.of(set);
+        self.reached = Reached::default();
+        let mut without = Reached::default();
+        for result in op.results() {
+            let sums = self.sums.remove(&result).unwrap_or_default();
+            let missing = self.missing.remove(&result).unwrap_or_default();
+            if let Some(output) = self.shown(op, result) {
+                self.give(Of::Output(output), sums, &missing);
+                continue;
+            }
+            missing.get(&self.class).into_iter().for_each(|reached| without.extend(reached));
             let sum = match self.visible.get(&result).cloned() {
-                Some(seen) => Some(self.seen(&seen, class, sums)),
-                None => self.sum_of(result, class, sums),
+                Some(seen) => Some(self.seen(&seen, sums, &missing)),
+                None => self.sum_of(result, sums, missing),
             };
             if let Some(sum) = sum {
                 self.reached.extend(&sum.reached);
                 self.known.insert(result, sum);
             }
         }
-        self.class = class;
-        is_reached
+        if ops::MATERIALIZED.is_on(op)
+            && op.results().iter().all(|result| !self.known.contains_key(result))
+            && let Some(result) = op.results().into_iter().find(|result| self.needs(*result))
+        {
+            let value = self.emit(op.loc()).zeros(result);
+            self.reached.extend(&without);
+            self.known.insert(result, Sum { value, reached: without });
+        }
+        true
     }
 
-    /// Takes an operation that runs though no gradient has come to it, since something that was made of it has given none: the
-    /// derivative of a user's function is given zeros, others give none in their turn. Returns true for the first, settled.
-    fn materialize(&mut self, op: Op) -> bool {
-        let mut of_classes = BTreeMap::<Class, Reached>::new();
-        for missing in op.results().iter().filter_map(|result| self.missing.remove(result)) {
-            for (class, reached) in &missing {
-                of_classes.entry(*class).or_default().extend(reached);
+    /// Takes an operation that autograd visits, if at all, without a gradient: so it visits what has made its operands.
+    fn pass_on(&mut self, op: Op) {
+        let mut missing = Missing::new();
+        for result in op.results() {
+            let own = self.missing.remove(&result).unwrap_or_default();
+            if let Some(output) = self.shown(op, result) {
+                let sums = self.sums.remove(&result).unwrap_or_default();
+                self.give(Of::Output(output), sums, &own);
+            } else {
+                extend(&mut missing, &own);
             }
         }
-        if of_classes.is_empty() {
-            return false;
-        }
-        let result = op.results().into_iter().find(|result| self.needs(*result)).filter(|_| ops::MATERIALIZED.is_on(op));
-        let Some(result) = result else {
+        if !missing.is_empty() {
             let operands: Vec<Value> = op.operands().into_iter().filter(|operand| self.needs(*operand)).collect();
-            for operand in operands {
-                let missing = self.missing.entry(operand).or_default();
-                for (class, reached) in &of_classes {
-                    missing.entry(*class).or_default().extend(reached);
-                }
-            }
-            return false;
-        };
-        let emit = self.emit(op.loc());
-        let sums = of_classes.into_iter().map(|(class, reached)| (class, Sum { value: emit.zeros(result), reached })).collect();
-        self.sums.insert(result, sums);
-        self.settle(op)
-    }
-
-    /// To what users see of the results of a function, zeros from the classes that give none: there they are taken for such.
-    fn give_zeros(&mut self, op: Op, class: Class) {
-        let emit = self.emit(op.loc());
-        for result in op.results().into_iter().filter(|result| self.visible.contains_key(result)) {
-            let missing = self.missing.remove(&result).unwrap_or_default();
-            let sums = self.sums.entry(result).or_default();
-            for (other, reached) in missing.into_iter().filter(|(other, _)| *other != class) {
-                sums.entry(other).or_insert_with(|| Sum { value: emit.zeros(result), reached });
-            }
+            operands.into_iter().for_each(|operand| extend(self.missing.entry(operand).or_default(), &missing));
         }
     }
 
@@ -269,6 +270,12 @@ impl<'s> Walk<'s> {
         if self.needs(value) {
             self.missing.entry(value).or_default().entry(self.class).or_default().extend(&self.reached);
         }
+    }
+
+    /// Notes what classes give of what another has made, and which of them lead to it without.
+    fn give(&mut self, of: Of, sums: BTreeMap<Class, Sum>, missing: &Missing) {
+        self.led.extend(without_gradient(missing, &sums).map(|class| Led { class, to: of }));
+        self.given.extend(sums.into_iter().map(|(class, sum)| Given { class, of, sum }));
     }
 
     /// Notes that what is given from here on is there whenever the node of the operation runs.
@@ -297,11 +304,10 @@ impl<'s> Walk<'s> {
     }
 
     /// The gradient of what users see as these results: their tangents. What others have given goes to the result itself.
-    fn seen(&mut self, results: &[usize], class: Class, sums: BTreeMap<Class, Sum>) -> Sum {
-        for (other, sum) in sums {
-            self.nodes.comes_after(other, class);
-            self.given.push(Given { class: other, of: Of::Result(results[0]), sum });
-        }
+    fn seen(&mut self, results: &[usize], sums: BTreeMap<Class, Sum>, missing: &Missing) -> Sum {
+        let class = self.class;
+        sums.keys().chain(missing.keys()).for_each(|other| self.nodes.comes_after(*other, class));
+        self.give(Of::Result(results[0]), sums, missing);
         let emit = self.emit(self.exit.loc());
         let mut all: Option<Value> = None;
         for tangent in self.tangents.iter_mut().filter(|tangent| results.contains(&tangent.result)) {
@@ -313,21 +319,18 @@ impl<'s> Walk<'s> {
         Sum { value: all.unwrap_or(self.tangents[0].value), reached }
     }
 
-    /// The gradient of what users do not see; where it comes from other classes, a tangent.
-    fn sum_of(&mut self, value: Value, class: Class, mut sums: BTreeMap<Class, Sum>) -> Option<Sum> {
-        if sums.is_empty() {
-            return None;
-        }
+    /// The gradient of what users do not see; where other classes lead to it, a tangent.
+    fn sum_of(&mut self, value: Value, mut sums: BTreeMap<Class, Sum>, mut missing: Missing) -> Option<Sum> {
+        let class = self.class;
         let own = sums.remove(&class);
-        if sums.is_empty() {
+        missing.remove(&class);
+        if sums.is_empty() && missing.is_empty() {
             return own;
         }
         let result = self.exit.num_operands() + self.hidden.len();
         self.hidden.push(value);
-        for (other, sum) in sums {
-            self.nodes.comes_after(other, class);
-            self.given.push(Given { class: other, of: Of::Result(result), sum });
-        }
+        sums.keys().chain(missing.keys()).for_each(|other| self.nodes.comes_after(*other, class));
+        self.give(Of::Result(result), sums, &missing);
         let argument = self.function.body()?.add_arg(value.ty(), self.exit.loc());
         self.tangents.push(Tangent { result, class, value: argument });
         let mut reached = Reached::by([result]);
@@ -385,6 +388,16 @@ impl<'s> Walk<'s> {
         let done = rule(&mut at);
         done.filter(|()| !at.c().is_some_and(Call::is_misread))
     }
+}
+
+/// Adds more classes to those that give no gradient.
+fn extend(all: &mut Missing, more: &Missing) {
+    more.iter().for_each(|(class, reached)| all.entry(*class).or_default().extend(reached));
+}
+
+/// The classes that lead to a value and give no gradient of it.
+fn without_gradient(missing: &Missing, sums: &BTreeMap<Class, Sum>) -> impl Iterator<Item = Class> {
+    missing.keys().copied().filter(|class| !sums.contains_key(class))
 }
 
 /// The output that a result of an operation is, where that is a view.

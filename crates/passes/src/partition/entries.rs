@@ -268,7 +268,14 @@ fn renumbered(joint: &Joint, attrs: Attr, results: usize) -> Attr {
         _ => result,
     };
     let said = attrs.entries();
+    let led = |attr: &Attr| match Output::read(*attr) {
+        Some(Output::Result(result)) => Output::write(ctx, &Output::Result(number(result as i64) as usize)),
+        _ => *attr,
+    };
     let one = |(name, attr): &(String, Attr)| match (name, attr.as_i64(), attr.as_i64s()) {
+        (name, ..) if name == ops::LEADS_TO.name() => {
+            Attr::array(ctx, &attr.as_array().unwrap_or_default().iter().map(led).collect::<Vec<_>>())
+        }
         (name, Some(result), _) if [ops::TANGENT.name(), ops::GRADIENT_OF.name()].contains(&&name[..]) => Attr::i64(ctx, number(result)),
         (name, _, Some(all)) if name == ops::REACHED.name() => Attr::i64s(ctx, &all.into_iter().map(number).collect::<Vec<_>>()),
         _ => *attr,

@@ -1,9 +1,9 @@
 //! What there is to cut: the joint function's values, who uses them, and which side each operation belongs to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dynamlir_dialect::{
-    ir::{Block, Op, Value, sizes},
+    ir::{AttrValue, Block, Op, Output, Value, sizes},
     ops::{self, DynamoOp},
     pass::PassError,
     upstream::func,
@@ -159,20 +159,28 @@ impl Joint {
         (0..self.exit.num_operands()).filter(|at| !self.gradients.contains(at) && !self.hidden.contains(at)).collect()
     }
 
-    /// What a node takes from others: values that are results, also such as nodes alone see, and views that are outputs. Each with the
-    /// position of its gradient.
-    pub fn taken(&self, node: &Node) -> Vec<(Taken, usize)> {
-        let one = |&gradient: &usize| {
-            let place = |number: i64| usize::try_from(number).ok();
-            if let Some(result) = ops::GRADIENT_OF.of_result(self.function, gradient).and_then(place) {
-                return (result < self.exit.num_operands()).then_some((Taken::Result(result), gradient));
+    /// What a node takes from others: values that are results, also such as nodes alone see, and then views that are outputs, in the order
+    /// of their numbers.
+    pub fn taken(&self, node: &Node) -> Vec<Taken> {
+        let place = |number: i64| usize::try_from(number).ok();
+        let (mut results, mut outputs) = (BTreeSet::new(), BTreeSet::new());
+        for &gradient in &node.gradients {
+            results.extend(ops::GRADIENT_OF.of_result(self.function, gradient).and_then(place));
+            outputs.extend(ops::GRADIENT_OF_OUTPUT.of_result(self.function, gradient).and_then(place));
+        }
+        for led in node.tangents.iter().flat_map(|&at| ops::LEADS_TO.of_arg(self.function, at).unwrap_or_default()) {
+            match Output::read(led) {
+                Some(Output::Result(at)) => _ = results.insert(at),
+                Some(Output::Same(at)) => _ = outputs.insert(at),
+                _ => {}
             }
-            let output = ops::GRADIENT_OF_OUTPUT.of_result(self.function, gradient).and_then(place)?;
+        }
+        let view = |output: usize| {
             let is_it = |op: &Op, result: &Value| result.result_index().and_then(|index| shown(*op, index)) == Some(output);
-            let value = self.ops.iter().find_map(|op| op.results().into_iter().find(|result| is_it(op, result)))?;
-            Some((Taken::Shown(value), gradient))
+            self.ops.iter().find_map(|op| op.results().into_iter().find(|result| is_it(op, result)))
         };
-        node.gradients.iter().filter_map(one).collect()
+        let results = results.into_iter().filter(|at| *at < self.exit.num_operands()).map(Taken::Result);
+        results.chain(outputs.into_iter().filter_map(view).map(Taken::Shown)).collect()
     }
 
     /// The keys of all its random numbers, where it draws them.

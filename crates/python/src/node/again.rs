@@ -7,7 +7,7 @@
 //! whose value before that gradients are made, a copy is made before the graph runs: vectors of a spectral norm, statistics. (Saving them all was weighed: then a write to any of them would be an error of the first
 //! gradients, where eager has none.)
 
-use std::sync::OnceLock;
+use std::{collections::HashMap, sync::OnceLock};
 
 use dynamlir_runtime::{Derived, Differentiable, NodeInput, Saved};
 use pyo3::{
@@ -148,7 +148,8 @@ impl Again {
         let mut gradients: Vec<Bound<'py, PyAny>> = vec![py.None().into_bound(py); wanted.len() + 1];
         if wanted.iter().any(Option::is_some) {
             let (inputs, taken, sizes) = inputs(ctx, node, tangents)?;
-            let wanted: Vec<bool> = wanted.iter().map(Option::is_some).collect();
+            let places: Vec<usize> = node.differentiated().map(|(place, _)| place).collect();
+            let wanted: Vec<bool> = places.iter().map(|place| wanted[*place].is_some()).collect();
             let made_of: Vec<Bound<'py, PyAny>> = inputs.values().iter().chain(taken.iter().cloned()).chain(tangents.to_vec()).collect();
             let tangents = PyList::new(py, tangents)?;
             let state = ctx.getattr_opt(intern!(py, STATE))?;
@@ -156,9 +157,10 @@ impl Again {
             if found.is_instance_of::<PyString>() {
                 return Ok(Err((found, made_of)));
             }
-            let found = found.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-            for (place, input) in gradients.iter_mut().zip(node.placed()) {
-                *place = found.get(*input).cloned().unwrap_or_else(|| py.None().into_bound(py));
+            let found: HashMap<usize, Bound<'py, PyAny>> =
+                places.into_iter().zip(found.try_iter()?.collect::<PyResult<Vec<_>>>()?).collect();
+            for (gradient, input) in gradients.iter_mut().zip(node.placed()) {
+                *gradient = found.get(input).cloned().unwrap_or_else(|| py.None().into_bound(py));
             }
         }
         PyTuple::new(py, gradients).map(Ok)
@@ -204,8 +206,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     for (input, tensor) in of_graph.iter().zip(held.by_ref()) {
         found.set_item(input, tensor)?;
     }
-    let of_others = node.inputs().iter().filter(|input| !matches!(input, NodeInput::Input(_)));
-    let taken = of_others.map(|input| match lent::saved(node, *input) {
+    let taken = lent::made_by_others(node).map(|input| match lent::saved(node, input) {
         Some(at) => kept.get_item(at).ok(),
         None => held.next(),
     });

@@ -92,9 +92,14 @@ impl Lent {
     }
 }
 
-/// The inputs that a node takes from others and that it does not save, by their places among its inputs.
+/// The inputs that a node takes from others, in order.
+pub fn made_by_others(node: &Derived) -> impl Iterator<Item = NodeInput> + '_ {
+    node.inputs().iter().copied().filter(|input| !matches!(input, NodeInput::Input(_)))
+}
+
+/// Those of them that it does not save.
 pub fn taken(node: &Derived) -> impl Iterator<Item = NodeInput> + '_ {
-    node.inputs().iter().copied().filter(|input| !matches!(input, NodeInput::Input(_)) && saved(node, *input).is_none())
+    made_by_others(node).filter(|input| saved(node, *input).is_none())
 }
 
 /// Where among the saved values of a node an input is that another node has made.

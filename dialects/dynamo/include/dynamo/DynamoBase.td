@@ -82,6 +82,9 @@ def Dynamo_Dialect : Dialect {
     // result, or the output that is a view, whose gradient it is, and the results whose tangents reach it, where those are not all. Of a
     // result of a joint function: that nodes alone see it. Of an operation: for each result the output that it is, which is a view, or -1.
     "::mlir::IntegerAttr":$node, "::mlir::IntegerAttr":$gradient_of, "::mlir::IntegerAttr":$gradient_of_output,
+    // Of a tangent: the arguments, results and outputs that its node leads to without giving a gradient of them (autograd visits what has
+    // made them all the same).
+    "::mlir::ArrayAttr":$leads_to,
     // And: that eager keeps something for it, so that it is there once. Of an operation: that one walk uses it up; that its derivative
     // runs, on zeros, where the gradients of its results are missing; that it is to be given the sum of all that reaches it, as a node
     // of its own.
