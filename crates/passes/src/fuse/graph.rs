@@ -1,12 +1,20 @@
 //! The graph function as fusion sees it: numbered operations, the groups so far, and what a union of groups would
 //! read, write and depend on.
 
-use std::collections::HashMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap},
+};
 
-use super::{FuseOptions, Kind, bytes, elements, kind, reduced_dims, row_of, tables};
+use super::{
+    FuseOptions, Kind, bytes, elements, kind,
+    line::{Line, Unit},
+    reduced_dims, row_of, tables,
+};
 use dynamlir_dialect::{
     ir::{Block, Op, Value, sizes},
     ops::{BroadcastOp, CheckRangeOp, DynamoOp, GatherOp},
+    pass::{PassError, PassResult},
 };
 use dynamlir_shapes::{Dim, Scope};
 
@@ -65,6 +73,8 @@ pub(super) struct Graph {
     /// The same as it is declared of each, without what is assumed.
     pub(super) symbols: Vec<sizes::SizeSymbol>,
     index: HashMap<Op, usize>,
+    /// All of that in an order in which it can run.
+    line: Line,
     /// For messages, where these are wanted.
     names: Vec<String>,
 }
@@ -82,6 +92,7 @@ impl Graph {
             scope: sizes::scope(function),
             symbols: sizes::declared(function),
             index: HashMap::new(),
+            line: Line::default(),
             names: Vec::new(),
         };
         let mut last_ordered = None;
@@ -100,6 +111,7 @@ impl Graph {
                 ordered += usize::from(!op.is(CheckRangeOp::NAME));
             }
         }
+        graph.line = Line::of((0..graph.ops.len()).map(Unit::Op).collect());
         graph
     }
 
@@ -115,8 +127,8 @@ impl Graph {
         number
     }
 
-    /// Takes over finished groups, given as operations.
-    pub(super) fn assign(&mut self, groups: Vec<(Vec<Op>, Group)>) {
+    /// Takes over finished groups of a function, given as operations.
+    pub(super) fn assign(&mut self, function: Op, groups: Vec<(Vec<Op>, Group)>) -> PassResult {
         for (ops, mut group) in groups {
             group.members = ops.into_iter().filter_map(|op| self.index.get(&op).copied()).collect();
             group.members.sort_unstable();
@@ -126,6 +138,8 @@ impl Graph {
             }
             self.groups.push(group);
         }
+        self.line = Line::of(self.in_order(function)?);
+        Ok(())
     }
 
     /// The number of the operation that defines a value; none for arguments.
@@ -151,14 +165,18 @@ impl Graph {
         group.traffic = self.interface(&group).traffic(&self.scope);
         self.groups.push(group);
         self.group_of[number] = Some(self.groups.len() - 1);
+        self.line.start(number, self.groups.len() - 1);
         self.groups.len() - 1
     }
 
     /// If `number` is a broadcast that spreads a row of the group over its domain, the row's definition. Such a
     /// broadcast is computed inside the kernel.
     pub(super) fn spread_row(&self, group: &Group, number: usize) -> Option<usize> {
+        if self.kinds[number] != Kind::Broadcast || group.reduced.is_empty() {
+            return None;
+        }
         let spread = BroadcastOp::cast(self.ops[number])?;
-        if group.reduced.is_empty() || spread.result().ty().dims() != group.domain {
+        if spread.result().ty().dims() != group.domain {
             return None;
         }
         let (kept, _) = row_of(&group.domain, &group.reduced);
@@ -230,38 +248,66 @@ impl Graph {
         all.filter(|&def| group.members.binary_search(&def).is_err() && self.spread_row(group, def).is_none()).collect()
     }
 
-    /// Whether the operations of `united`, which replaces the groups `parts`, would have to run before themselves.
-    pub(super) fn is_cyclic(&self, united: &Group, parts: &[usize]) -> bool {
-        let floor = self.floor(united);
-        let mut seen_op = vec![false; self.ops.len() - floor];
-        let mut seen_group = vec![false; self.groups.len()];
-        let mut stack = self.dependencies(united);
-        while let Some(number) = stack.pop() {
-            if number < floor || std::mem::replace(&mut seen_op[number - floor], true) {
-                continue;
-            }
-            match self.group_of[number] {
-                Some(group) if parts.contains(&group) => return true,
-                Some(group) if std::mem::replace(&mut seen_group[group], true) => {}
-                Some(group) => stack.extend(self.dependencies(&self.groups[group])),
-                None => stack.extend(&self.after[number]),
-            }
-        }
-        false
+    /// The places of what would have to run before `united`, which replaces two groups, and stands between them; none if the operations
+    /// of `united` would have to run before themselves.
+    pub(super) fn before(&self, united: &Group, a: usize, b: usize) -> Option<Vec<usize>> {
+        let units = |numbers: Vec<usize>| numbers.into_iter().map(|number| self.unit(number));
+        self.line.before((a, b), units(self.dependencies(united)), |unit, open| match unit {
+            Unit::Group(group) => open.extend(units(self.dependencies(&self.groups[group]))),
+            Unit::Op(number) => open.extend(self.after[number].iter().map(|&number| self.unit(number))),
+        })
     }
 
-    /// A number at or below the group's first member that no group spans, those included that go on behind the group: what stands
-    /// before it cannot depend on what stands behind it, so that the search for a cycle may end there.
-    fn floor(&self, united: &Group) -> usize {
-        let mut low = united.members.first().copied().unwrap_or(0);
-        loop {
-            let spans = |group: &Group| Some((*group.members.first()?, *group.members.last()?));
-            let over = |&(first, last): &(usize, usize)| first < low && last >= low;
-            match self.groups.iter().filter_map(spans).filter(over).map(|(first, _)| first).min() {
-                Some(first) => low = first,
-                None => return low,
+    /// A topological order that stays close to the present one.
+    pub(super) fn in_order(&self, function: Op) -> Result<Vec<Unit>, PassError> {
+        let units: BTreeSet<_> = (0..self.ops.len()).map(|number| self.unit(number)).collect();
+        let mut waits: HashMap<Unit, usize> = HashMap::new();
+        let mut users: HashMap<Unit, Vec<Unit>> = HashMap::new();
+        let mut place: HashMap<Unit, usize> = HashMap::new();
+        for &unit in &units {
+            let (numbers, first) = match unit {
+                Unit::Op(number) => (self.after[number].clone(), number),
+                Unit::Group(group) => (self.dependencies(&self.groups[group]), self.groups[group].members[0]),
+            };
+            place.insert(unit, numbers.iter().copied().max().unwrap_or(0).max(first));
+            let needed: BTreeSet<_> = numbers.into_iter().map(|number| self.unit(number)).collect();
+            waits.insert(unit, needed.len());
+            for other in needed {
+                users.entry(other).or_default().push(unit);
             }
         }
+        let mut ready: BinaryHeap<_> = units.iter().filter(|unit| waits[unit] == 0).map(|&unit| Reverse((place[&unit], unit))).collect();
+        let mut ordered = Vec::with_capacity(units.len());
+        while let Some(Reverse((_, unit))) = ready.pop() {
+            ordered.push(unit);
+            for user in users.remove(&unit).unwrap_or_default() {
+                let count = waits.entry(user).or_default();
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    ready.push(Reverse((place[&user], user)));
+                }
+            }
+        }
+        if ordered.len() == units.len() {
+            Ok(ordered)
+        } else {
+            Err(PassError::at(function, "internal error: fused groups depend on each other in a circle"))
+        }
+    }
+
+    /// What an operation runs with.
+    pub(super) fn unit(&self, number: usize) -> Unit {
+        self.group_of[number].map_or(Unit::Op(number), Unit::Group)
+    }
+
+    /// `from` goes into `into`.
+    pub(super) fn merge(&mut self, from: usize, into: usize, group: Group, before: &[usize]) {
+        self.line.join(from, into, before);
+        for &member in &group.members {
+            self.group_of[member] = Some(into);
+        }
+        self.groups[from] = Group::default();
+        self.groups[into] = group;
     }
 }
 

@@ -68,7 +68,7 @@ fn join_producers(graph: &mut Graph, number: usize, own: usize) {
         };
         let union = union.clone();
         report_union(graph, other, number, &union);
-        merge(graph, other, own, union.group);
+        graph.merge(other, own, union.group, &union.before);
         candidates.retain(|&group| group != other);
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn join_siblings(graph: &mut Graph) {
             match unite_siblings(graph, other, survivor) {
                 Ok(union) if worth(&union) => {
                     report_union(graph, other, number, &union);
-                    merge(graph, survivor, other, union.group);
+                    graph.merge(survivor, other, union.group, &union.before);
                     survivor = other;
                 }
                 Ok(union) => report_refusal(graph, other, number, &format!("saves only {} bytes", union.saved)),
@@ -130,6 +130,8 @@ struct Union {
     saved: i64,
     /// Traffic of the smaller part.
     smaller: i64,
+    /// The places of what has to run before it and stands between its parts.
+    before: Vec<usize>,
 }
 
 fn unite_siblings(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
@@ -170,12 +172,10 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     if runs_on_one_thread(graph, &group) {
         return Err("too few rows to share among threads".into());
     }
-    if graph.is_cyclic(&group, &[a, b]) {
-        return Err("what is between them would have to run inside the kernel".into());
-    }
+    let before = graph.before(&group, a, b).ok_or("what is between them would have to run inside the kernel")?;
     group.traffic = interface.traffic(&graph.scope);
     let saved = first.traffic + second.traffic - group.traffic;
-    Ok(Union { group, saved, smaller: first.traffic.min(second.traffic) })
+    Ok(Union { group, saved, smaller: first.traffic.min(second.traffic), before })
 }
 
 /// D and R of two groups together.
@@ -209,15 +209,6 @@ fn runs_on_one_thread(graph: &Graph, group: &Group) -> bool {
     let reductions = group.members.iter().filter(|&&member| matches!(graph.kinds[member], Kind::Reduce | Kind::ArgReduce)).count();
     let spreads = group.members.iter().flat_map(|&member| &graph.after[member]).any(|&def| graph.spread_row(group, def).is_some());
     reductions > 1 || spreads
-}
-
-/// `from` goes into `into`.
-fn merge(graph: &mut Graph, from: usize, into: usize, group: Group) {
-    for &member in &group.members {
-        graph.group_of[member] = Some(into);
-    }
-    graph.groups[from] = Group::default();
-    graph.groups[into] = group;
 }
 
 /// Messages name a group by its last operation.

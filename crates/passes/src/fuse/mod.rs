@@ -18,6 +18,7 @@ mod dedupe;
 mod duplicate;
 mod graph;
 mod group;
+mod line;
 mod normalize;
 mod outline;
 mod pull;
@@ -72,7 +73,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
         let groups = duplicate::run(&mut graph);
         // Recomputed values are new operations, so positions are counted anew.
         let mut graph = graph::Graph::of(function, options);
-        graph.assign(groups);
+        graph.assign(function, groups)?;
         // Kernels that read a stored value may now read what it was made of, as others do.
         group::join_siblings(&mut graph);
         outline::run(function, &graph, &mut kernels)?;

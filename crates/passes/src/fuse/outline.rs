@@ -3,17 +3,16 @@
 //! The graph function is laid out anew: extern calls keep their order, everything else stands as early as where it
 //! stood before and its operands allow.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap},
-};
+use std::collections::{BTreeSet, HashMap};
 
 use super::{
     Kind,
     dedupe::Kernels,
     elements,
     graph::{Graph, Group, Interface, short_name},
-    is_table, normalize,
+    is_table,
+    line::Unit,
+    normalize,
 };
 use dynamlir_dialect::{
     ir::{
@@ -21,7 +20,7 @@ use dynamlir_dialect::{
         sizes::{self, SizeSymbol},
     },
     ops::{self, FullOp, LaunchOp},
-    pass::{PassError, PassResult},
+    pass::PassResult,
     program::KERNELS,
     upstream::func,
 };
@@ -36,7 +35,7 @@ pub(super) fn run(function: Op, graph: &Graph, kernels: &mut Kernels) -> PassRes
     let Some((body, terminator)) = function.body().and_then(|body| Some((body, body.terminator()?))) else { return Ok(()) };
     // Erased together at the end: until then the graph knows operations by address.
     let mut gone = BTreeSet::new();
-    for unit in order(function, graph)? {
+    for unit in graph.in_order(function)? {
         match unit {
             Unit::Op(number) if gone.contains(&number) || graph.ops[number] == terminator => {}
             Unit::Op(number) => graph.ops[number].move_before(terminator),
@@ -48,51 +47,6 @@ pub(super) fn run(function: Op, graph: &Graph, kernels: &mut Kernels) -> PassRes
     }
     normalize::sweep(body);
     Ok(())
-}
-
-/// What moves as one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Unit {
-    Op(usize),
-    Group(usize),
-}
-
-/// A topological order that stays close to the present one.
-fn order(function: Op, graph: &Graph) -> Result<Vec<Unit>, PassError> {
-    let unit_of = |number: usize| graph.group_of[number].map_or(Unit::Op(number), Unit::Group);
-    let units: BTreeSet<_> = (0..graph.ops.len()).map(unit_of).collect();
-    let mut waits: HashMap<Unit, usize> = HashMap::new();
-    let mut users: HashMap<Unit, Vec<Unit>> = HashMap::new();
-    let mut place: HashMap<Unit, usize> = HashMap::new();
-    for &unit in &units {
-        let (numbers, first) = match unit {
-            Unit::Op(number) => (graph.after[number].clone(), number),
-            Unit::Group(group) => (graph.dependencies(&graph.groups[group]), graph.groups[group].members[0]),
-        };
-        place.insert(unit, numbers.iter().copied().max().unwrap_or(0).max(first));
-        let needed: BTreeSet<_> = numbers.into_iter().map(unit_of).collect();
-        waits.insert(unit, needed.len());
-        for other in needed {
-            users.entry(other).or_default().push(unit);
-        }
-    }
-    let mut ready: BinaryHeap<_> = units.iter().filter(|unit| waits[unit] == 0).map(|&unit| Reverse((place[&unit], unit))).collect();
-    let mut ordered = Vec::with_capacity(units.len());
-    while let Some(Reverse((_, unit))) = ready.pop() {
-        ordered.push(unit);
-        for user in users.remove(&unit).unwrap_or_default() {
-            let count = waits.entry(user).or_default();
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                ready.push(Reverse((place[&user], user)));
-            }
-        }
-    }
-    if ordered.len() == units.len() {
-        Ok(ordered)
-    } else {
-        Err(PassError::at(function, "internal error: fused groups depend on each other in a circle"))
-    }
 }
 
 fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, gone: &mut BTreeSet<usize>) {
