@@ -17,20 +17,17 @@
 //! torch's partitioner has 0 or ∞ for computing, and bytes with a factor for the distance from backward for saving
 //! (`torch/_functorch/partitioners.py`). Max-flow and min-cut: Ford and Fulkerson 1956; the algorithm is Dinic's 1970.
 
-use std::collections::{HashSet, VecDeque};
-
-use petgraph::{
-    algo::dinics,
-    graph::{DiGraph, NodeIndex},
-    visit::EdgeRef,
-};
+use std::collections::HashSet;
 
 use dynamlir_dialect::{
     ir::{Op, Value},
     ops::{self, AtenOp, DynamoOp},
 };
 
-use super::joint::{Joint, Side, is_view};
+use super::{
+    flow::Network,
+    joint::{Joint, Side, is_view},
+};
 use crate::{
     anchors::is_anchor,
     decompose::{random::may_draw, total::is_total},
@@ -82,14 +79,14 @@ const ANYTHING: u64 = 1 << 40;
 pub fn minimum(joint: &Joint, price: Price) -> Cut {
     let wanted = joint.wanted_by_backward();
     let read = joint.read_by_formulas();
-    let mut graph: DiGraph<(), u64> = DiGraph::new();
-    let (source, sink) = (graph.add_node(()), graph.add_node(()));
+    let mut network = Network::new(2 * joint.values.len() + 2);
+    let (source, sink) = (2 * joint.values.len(), 2 * joint.values.len() + 1);
+    // The two nodes of a value.
+    let ends = |value: usize| (2 * value, 2 * value + 1);
     let candidates: Vec<usize> = (0..joint.values.len()).filter(|&value| !joint.is_backward[value]).collect();
     let (inside, counts) = (inside_checkpoints(joint), counting(joint));
-    let mut nodes: Vec<Option<(NodeIndex, NodeIndex)>> = vec![None; joint.values.len()];
     for &value in &candidates {
-        let ends = (graph.add_node(()), graph.add_node(()));
-        nodes[value] = Some(ends);
+        let ends = ends(value);
         let (mut computing, mut saving) = (computing(joint, value, &counts, price), saving(joint, value, read[value], price));
         if joint.def[value].is_some_and(|at| is_repeatable(joint.ops[at])) {
             computing = computing.min(ANYTHING);
@@ -97,27 +94,27 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
         if inside[value] {
             saving = INFINITE;
         }
-        graph.add_edge(source, ends.0, computing);
-        graph.add_edge(ends.0, ends.1, saving);
+        network.add(source, ends.0, computing);
+        network.add(ends.0, ends.1, saving);
         if wanted[value] {
-            graph.add_edge(ends.1, sink, INFINITE);
+            network.add(ends.1, sink, INFINITE);
         }
     }
     for &value in &candidates {
         let Some(at) = joint.def[value] else { continue };
         for &operand in &joint.uses[at] {
-            if let (Some(from), Some(to)) = (nodes[operand], nodes[value]) {
-                graph.add_edge(from.1, to.0, INFINITE);
+            if !joint.is_backward[operand] {
+                let (from, to) = (ends(operand), ends(value));
+                network.add(from.1, to.0, INFINITE);
                 // A part of a derivative that the forward runs for the sake of what is saved should not run again.
-                graph.add_edge(to.0, from.0, running_twice(joint, operand));
+                network.add(to.0, from.0, running_twice(joint, operand));
             }
         }
     }
-    let (_, flows) = dinics(&graph, source, sink);
-    let reached = reached(&graph, &flows, source);
-    let is_had = |value: &usize| nodes[*value].is_some_and(|(_, out)| !reached.contains(&out));
+    let reached = network.cut(source, sink);
+    let is_had = |value: &usize| !reached[ends(*value).1];
     let had: HashSet<usize> = candidates.iter().copied().filter(is_had).collect();
-    let is_saved = |value: &usize| had.contains(value) && nodes[*value].is_some_and(|(into, _)| reached.contains(&into));
+    let is_saved = |value: &usize| had.contains(value) && reached[ends(*value).0];
     let saved = candidates.iter().copied().filter(is_saved).collect();
     Cut { saved, had }.needed(joint, &wanted)
 }
@@ -144,22 +141,6 @@ pub fn within(joint: &Joint, percent: usize) -> Cut {
         }
     }
     best
-}
-
-/// The nodes that can still be reached when the flow is subtracted.
-fn reached(graph: &DiGraph<(), u64>, flows: &[u64], source: NodeIndex) -> HashSet<NodeIndex> {
-    let mut reached = HashSet::from([source]);
-    let mut queue = VecDeque::from([source]);
-    while let Some(node) = queue.pop_front() {
-        let forwards = graph.edges(node).filter(|edge| flows[edge.id().index()] < *edge.weight()).map(|edge| edge.target());
-        let back = graph.edges_directed(node, petgraph::Incoming).filter(|edge| flows[edge.id().index()] > 0).map(|edge| edge.source());
-        for next in forwards.chain(back) {
-            if reached.insert(next) {
-                queue.push_back(next);
-            }
-        }
-    }
-    reached
 }
 
 /// What it costs to have a value for backward by keeping it.

@@ -56,6 +56,12 @@ pub struct Joint {
     /// The nodes of autograd's graph that it is, in order; at least one.
     pub nodes: Vec<Node>,
     number: HashMap<Value, usize>,
+    /// The operations that use each value.
+    users: Vec<Vec<usize>>,
+    /// The position at which the forward returns each value, if it does.
+    returned: HashMap<usize, usize>,
+    /// Whether each argument is never written to.
+    lent: Vec<bool>,
 }
 
 /// A node: the tangents that it takes and the gradients that it gives.
@@ -90,6 +96,11 @@ impl Joint {
         let gradients: Vec<usize> = (0..exit.num_operands()).filter(|&at| is_gradient(function, at)).collect();
         let hidden = (0..exit.num_operands()).filter(|&at| ops::HIDDEN.of_result(function, at).is_some()).collect();
         let nodes = nodes(function, &tangents, &gradients);
+        let mut users = vec![Vec::new(); values.len()];
+        for (at, used) in uses.iter().enumerate() {
+            used.iter().for_each(|&value: &usize| users[value].push(at));
+        }
+        let lent = lent(function, body.args().len(), exit.num_operands());
         let mut joint = Self {
             function,
             sides: vec![Side::Either; ops.len()],
@@ -105,7 +116,15 @@ impl Joint {
             hidden,
             nodes,
             number,
+            users,
+            returned: HashMap::new(),
+            lent,
         };
+        for at in joint.returned_positions() {
+            if ops::MUTATES.of_result(function, at).is_none() {
+                joint.returned.entry(joint.number(joint.exit.operand(at))).or_insert(at);
+            }
+        }
         refuse_huge(function, &joint.values, &joint.scope)?;
         joint.find_sides()?;
         Ok(joint)
@@ -201,35 +220,25 @@ impl Joint {
 
     /// Whether a value is an argument that nobody writes to, so that a reference to it is as good as a copy.
     pub fn is_lent(&self, value: usize) -> bool {
-        let storage = |argument: usize| ops::STORAGE.of_arg(self.function, argument);
-        let is_written = |at: usize| {
-            let written = ops::MUTATES.of_result(self.function, at).and_then(|written| usize::try_from(written).ok());
-            written.is_some_and(|written| written == value || storage(written).is_some() && storage(written) == storage(value))
-        };
-        self.argument(value).is_some() && !(0..self.exit.num_operands()).any(is_written)
+        self.lent.get(value).is_some_and(|&lent| lent)
     }
 
     /// The position at which the forward returns a value, if it does.
     pub fn returned(&self, value: usize) -> Option<usize> {
-        let is_users =
-            |at: &usize| !self.gradients.contains(at) && !self.hidden.contains(at) && ops::MUTATES.of_result(self.function, *at).is_none();
-        let is_it = |at: &usize| is_users(at) && self.number(self.exit.operand(*at)) == value;
-        (0..self.exit.num_operands()).find(is_it)
+        self.returned.get(&value).copied()
     }
 
     /// Whether an operation belongs to a checkpoint, and so do all of the forward that use what it gives.
     pub fn is_inside(&self, at: usize) -> bool {
         let checkpoint = ops::RECOMPUTE.of(self.ops[at]);
         let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
-        let is_used = |other: usize| self.uses[other].iter().any(|value| results.contains(value));
-        let leaves =
-            |other: usize| self.sides[other] == Side::Forward && is_used(other) && ops::RECOMPUTE.of(self.ops[other]) != checkpoint;
+        let leaves = |&other: &usize| self.sides[other] == Side::Forward && ops::RECOMPUTE.of(self.ops[other]) != checkpoint;
         let is_result = |at: usize| {
             !self.gradients.contains(&at) && !self.hidden.contains(&at) && results.contains(&self.number(self.exit.operand(at)))
         };
         checkpoint.is_some()
             && self.sides[at] == Side::Forward
-            && !(at + 1..self.ops.len()).any(leaves)
+            && !results.iter().flat_map(|&value| &self.users[value]).any(leaves)
             && !(0..self.exit.num_operands()).any(is_result)
     }
 
@@ -265,7 +274,7 @@ impl Joint {
 
     /// Returns true if no formula reads the value itself, but views that the forward makes of it, say.
     pub fn is_read_by_views(&self, value: usize) -> bool {
-        (0..self.ops.len()).all(|at| self.sides[at] == Side::Forward || !self.uses[at].contains(&value))
+        self.users[value].iter().all(|&at| self.sides[at] == Side::Forward)
     }
 
     /// Bytes of a value; where its sizes vary, as many as are expected.
@@ -281,6 +290,16 @@ impl Joint {
         let elements = if ty.is_open() { ty.count().map_or(0, |count| expected(&count, &self.scope)) } else { ty.numel() };
         elements.unsigned_abs()
     }
+}
+
+/// Of each argument, whether no result of the function is written to it, or to another with its storage.
+fn lent(function: Op, arguments: usize, results: usize) -> Vec<bool> {
+    let storage = |argument: usize| ops::STORAGE.of_arg(function, argument);
+    let written: HashSet<usize> =
+        (0..results).filter_map(|at| ops::MUTATES.of_result(function, at)).filter_map(|at| usize::try_from(at).ok()).collect();
+    let storages: HashSet<_> = written.iter().filter_map(|&at| storage(at)).collect();
+    let is_written = |at: usize| written.contains(&at) || storage(at).is_some_and(|storage| storages.contains(&storage));
+    (0..arguments).map(|at| !is_written(at)).collect()
 }
 
 /// What a node takes from another.

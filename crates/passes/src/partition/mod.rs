@@ -36,6 +36,7 @@
 pub mod copies;
 mod cut;
 pub mod entries;
+mod flow;
 pub mod joint;
 mod print;
 pub mod symbols;
