@@ -59,10 +59,74 @@ pub fn place(needs: &[Need]) -> (Vec<i64>, i64) {
     best.unwrap_or_default()
 }
 
-/// The most bytes that live at one step: no workspace can be smaller. What lives most begins where some buffer does.
+/// The most bytes that live at one step: no workspace can be smaller.
 fn live(needs: &[Need]) -> i64 {
-    let at = |step: usize| needs.iter().filter(|need| need.first <= step && step <= need.last).map(|need| padded(need.bytes)).sum();
-    needs.iter().map(|need| at(need.first)).max().unwrap_or(0)
+    let begin = needs.iter().map(|need| (need.first, padded(need.bytes)));
+    let end = needs.iter().map(|need| (need.last + 1, -padded(need.bytes)));
+    // Of what happens at one step, what ends comes first.
+    let mut changes: Vec<(usize, i64)> = begin.chain(end).collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, change) in changes {
+        now += change;
+        most = most.max(now);
+    }
+    most
+}
+
+/// Buffers that have a place, found by when they live: a tree over all buffers in the order of their first steps, each node with the
+/// largest last step of those below it that have been placed.
+struct Placed<'a> {
+    needs: &'a [Need],
+    by_first: Vec<usize>,
+    /// Where each buffer stands in that order.
+    place: Vec<usize>,
+    /// Of the leaves, from `leaves` on, and of the nodes above: one more than the last step, or 0.
+    until: Vec<usize>,
+    leaves: usize,
+}
+
+impl<'a> Placed<'a> {
+    fn new(needs: &'a [Need]) -> Self {
+        let mut by_first: Vec<usize> = (0..needs.len()).collect();
+        by_first.sort_by_key(|&i| needs[i].first);
+        let mut place = vec![0; needs.len()];
+        by_first.iter().enumerate().for_each(|(at, &i)| place[i] = at);
+        let leaves = needs.len().next_power_of_two();
+        Self { needs, by_first, place, until: vec![0; 2 * leaves], leaves }
+    }
+
+    fn add(&mut self, i: usize) {
+        let mut node = self.leaves + self.place[i];
+        while node > 0 {
+            self.until[node] = self.until[node].max(self.needs[i].last + 1);
+            node /= 2;
+        }
+    }
+
+    /// Those that live at some step together with buffer `i`.
+    fn meeting(&self, i: usize) -> Vec<usize> {
+        let (mut found, mut open) = (Vec::new(), vec![1]);
+        while let Some(node) = open.pop() {
+            if self.until[node] <= self.needs[i].first {
+                continue;
+            }
+            if node >= self.leaves {
+                found.push(self.by_first[node - self.leaves]);
+                continue;
+            }
+            // What begins too late is right of the middle, if anywhere.
+            let (left, right) = (2 * node, 2 * node + 1);
+            open.push(left);
+            let below = self.leaves >> right.ilog2();
+            let first_on_the_right = (right << below.ilog2()) - self.leaves;
+            if self.by_first.get(first_on_the_right).is_some_and(|&j| self.needs[j].first <= self.needs[i].last) {
+                open.push(right);
+            }
+        }
+        found.retain(|&j| self.needs[j].meets(&self.needs[i]));
+        found
+    }
 }
 
 /// Which of the gaps that have room a buffer takes.
@@ -77,13 +141,10 @@ enum Fit {
 fn place_in(sequence: &[usize], needs: &[Need], fit: Fit) -> (Vec<i64>, i64) {
     let mut offsets = vec![0; needs.len()];
     let mut total = 0;
-    for (done, &i) in sequence.iter().enumerate() {
+    let mut placed = Placed::new(needs);
+    for &i in sequence {
         let bytes = padded(needs[i].bytes);
-        let mut taken: Vec<(i64, i64)> = sequence[..done]
-            .iter()
-            .filter(|&&j| needs[j].meets(&needs[i]))
-            .map(|&j| (offsets[j], offsets[j] + padded(needs[j].bytes)))
-            .collect();
+        let mut taken: Vec<(i64, i64)> = placed.meeting(i).into_iter().map(|j| (offsets[j], offsets[j] + padded(needs[j].bytes))).collect();
         taken.sort_unstable();
         let (mut end, mut gap) = (0, None);
         for (start, stop) in taken {
@@ -94,6 +155,7 @@ fn place_in(sequence: &[usize], needs: &[Need], fit: Fit) -> (Vec<i64>, i64) {
             end = end.max(stop);
         }
         offsets[i] = gap.map_or(end, |(at, _)| at);
+        placed.add(i);
         total = total.max(offsets[i] + bytes);
     }
     (offsets, total)
@@ -179,6 +241,15 @@ mod tests {
                 .collect();
             let (offsets, total) = place(&all);
             check(&all, &offsets, total);
+            let mut placed = Placed::new(&all);
+            for i in 0..all.len() {
+                let mut meeting = placed.meeting(i);
+                meeting.sort_unstable();
+                assert_eq!(meeting, (0..i).filter(|&j| all[j].meets(&all[i])).collect::<Vec<_>>(), "{i} of {all:?}");
+                placed.add(i);
+            }
+            let most = all.iter().map(|step| all.iter().filter(|need| need.first <= step.first && step.first <= need.last));
+            assert_eq!(live(&all), most.map(|living| living.map(|need| padded(need.bytes)).sum()).max().unwrap_or(0));
             for fit in [Fit::Lowest, Fit::Tightest] {
                 let (offsets, larger) = place_in(&(0..all.len()).rev().collect::<Vec<_>>(), &all, fit);
                 check(&all, &offsets, larger);
