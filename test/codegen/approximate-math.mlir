@@ -26,6 +26,29 @@ func.func @exp(%x: f32) -> f32 {
   return %0 : f32
 }
 
+// 2^x: the nearest number is taken off x, which is exact.
+
+// CHECK-LABEL: func.func @exp2
+// CHECK-SAME: (%[[X:.*]]: f32)
+// CHECK: %[[BELOW:.*]] = arith.cmpf olt, %[[X]]
+// CHECK: %[[LOW:.*]] = arith.select %[[BELOW]], %{{.*}}, %[[X]]
+// CHECK: %[[ABOVE:.*]] = arith.cmpf ogt, %[[LOW]]
+// CHECK: %[[B:.*]] = arith.select %[[ABOVE]], %{{.*}}, %[[LOW]]
+// CHECK: %[[SHIFTED:.*]] = arith.addf %[[B]], %[[C:.*]] : f32
+// CHECK: %[[N:.*]] = arith.subf %[[SHIFTED]], %[[C]]
+// CHECK: %[[R:.*]] = arith.subf %[[B]], %[[N]]
+// CHECK-COUNT-6: math.fma %{{.*}}, %[[R]]
+// CHECK: arith.bitcast %[[SHIFTED]] : f32 to i32
+// CHECK: %[[SMALL:.*]] = arith.cmpf olt, %[[B]]
+// CHECK: arith.shli
+// CHECK: arith.select %[[SMALL]]
+// KEEP-LABEL: func.func @exp2
+// KEEP: math.exp2
+func.func @exp2(%x: f32) -> f32 {
+  %0 = math.exp2 %x : f32
+  return %0 : f32
+}
+
 // The same on a vector: a kernel that the schedule has vectorized.
 
 // CHECK-LABEL: func.func @vectors

@@ -32,6 +32,7 @@ def units(found: Tensor, wanted: Tensor) -> Tensor:
     ("function", "limit"),
     [
         (torch.exp, 0.95),
+        (torch.exp2, 0.95),
         (torch.erf, 1.05),
         (torch.sinh, 1.9),
         (torch.acosh, 1.9),
@@ -56,6 +57,13 @@ def test_within_units_in_the_last_place(function: Callable[[Tensor], Tensor], li
     torch.testing.assert_close(found.isnan(), ~defined)
     error = units(found, wanted)[defined]
     assert error.max() <= limit, x[defined][error.argmax()]
+
+
+def test_powers_of_two_are_exact() -> None:
+    x = torch.arange(-160.0, 140.0)
+    x = torch.cat([x, torch.tensor([float("inf"), -float("inf"), float("nan"), -0.0, 127.99999, -149.5])])
+    found = torch.compile(torch.exp2, backend="dynamlir")(x)
+    torch.testing.assert_close(found, torch.exp2(x.double()).float(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_the_ends_are_exact() -> None:

@@ -1,7 +1,7 @@
 //! `dynamo-approximate-math`: writes functions on `f32`, or on vectors of it, out as arithmetic that can be vectorized.
 //!
 //! Calls of vector math libraries spill every register round the call, and SLEEF's functions take two to five times as long as those
-//! that torch calls. `exp` and `erf` become polynomials, within about one unit in the last place, and `log`, `log2`, `log10`, `atan`,
+//! that torch calls. `exp`, `exp2` and `erf` become polynomials, within about one unit in the last place, and `log`, `log2`, `log10`, `atan`,
 //! `asin`, `acos`, `tanh` and `erfc` what is made of them, within two, the tail of `erfc` within four; subnormal results, infinities and NaN are as they
 //! should be.
 //!
@@ -54,6 +54,7 @@ type Formula = fn(&Arithmetic, Value) -> Value;
 /// The functions that are written as arithmetic.
 const FUNCTIONS: &[(&str, Formula)] = &[
     (math::EXP, Arithmetic::exp),
+    (math::EXP2, Arithmetic::exp2),
     (math::ERF, Arithmetic::erf),
     (math::LOG, Arithmetic::ln),
     (math::LOG2, Arithmetic::lb),
@@ -106,6 +107,8 @@ impl Deref for Arithmetic {
 const ROUNDING: f64 = 12_582_912.0 + 126.0;
 /// Below this `exp` takes a detour, so that subnormal results are rounded once: it computes 2^65 times the result.
 const SMALL: f64 = -80.0;
+/// The same for `exp2`.
+const SMALL_POWER: f64 = -120.0;
 
 impl Arithmetic {
     fn before(op: Op) -> Self {
@@ -138,8 +141,21 @@ impl Arithmetic {
     /// NaN goes through the polynomial. Beyond the bounds the result is 0 or infinity anyway.
     fn exp(&self, x: Value) -> Value {
         let bounded = self.at_most(self.at_least(x, -104.0), 89.0);
-        let (p, bits) = self.exp_in_parts(bounded);
-        let small = self.cmpf(CmpF::Olt, bounded, self.real(SMALL));
+        self.rounded_once(self.exp_in_parts(bounded), self.cmpf(CmpF::Olt, bounded, self.real(SMALL)))
+    }
+    /// `2^x = 2^n 2^r` with `n = round(x)`, and `r = x - n`, which is exact. So are powers to whole numbers.
+    fn exp2(&self, x: Value) -> Value {
+        let bounded = self.at_most(self.at_least(x, -151.0), 129.0);
+        let rounding = self.real(ROUNDING);
+        let shifted = self.addf(bounded, rounding);
+        let r = self.subf(bounded, self.subf(shifted, rounding));
+        let p = self
+            .polynomial(r, &[3.065_294_004e-4, 2.678_161_487e-3, 1.923_701_167e-2, 1.110_071_987e-1, 4.804_529_548e-1, 1.386_294_365, 2.0]);
+        let bits = self.bitcast(shifted, self.word);
+        self.rounded_once((p, bits), self.cmpf(CmpF::Olt, bounded, self.real(SMALL_POWER)))
+    }
+    /// The product of what [`Self::exp_in_parts`] gives, which may be subnormal where it is small.
+    fn rounded_once(&self, (p, bits): (Value, Value), small: Value) -> Value {
         let bits = self.select(small, self.addi(bits, self.word(65)), bits);
         let y = self.product(p, bits);
         self.select(small, self.mulf(y, self.real(2.0_f64.powi(-65))), y)
