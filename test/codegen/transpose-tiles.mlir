@@ -70,6 +70,76 @@ func.func @written(%x: memref<64x16xf32>, %y: memref<16xf32>, %out: memref<64x16
   return
 }
 
+// Neighbours with gaps: two vectors are loaded for one, the second of which ends where the last neighbour is. The buffer has no gaps.
+// CHECK-LABEL: func.func @gaps
+// CHECK: memref.alloca() {{.*}} : memref<32x64xf64>
+// CHECK: memref.reinterpret_cast %{{.*}} sizes: [64, 64], strides: [128, 1]
+// CHECK: vector.load %{{.*}}, vector<8xf64>
+// CHECK: vector.load %{{.*}}, vector<8xf64>
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [0, 2, 4, 6, 9, 11, 13, 15]
+// CHECK: linalg.generic
+func.func @gaps(%x: memref<64x64xf64, strided<[2, 128]>>, %out: memref<64x64xf64>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<64x64xf64, strided<[2, 128]>>) outs(%out : memref<64x64xf64>) {
+  ^bb0(%a: f64, %b: f64):
+    %0 = arith.addf %a, %a : f64
+    linalg.yield %0 : f64
+  }
+  return
+}
+
+// Gaps of two elements: three vectors.
+// CHECK-LABEL: func.func @wider_gaps
+// CHECK-COUNT-2: vector.load %{{.*}}, vector<8xf64>
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [0, 3, 6, 9, 12, 15, 15, 15]
+// CHECK: vector.load %{{.*}}, vector<8xf64>
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [0, 1, 2, 3, 4, 5, 12, 15]
+func.func @wider_gaps(%x: memref<64x64xf64, strided<[3, 192]>>, %out: memref<64x64xf64>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<64x64xf64, strided<[3, 192]>>) outs(%out : memref<64x64xf64>) {
+  ^bb0(%a: f64, %b: f64):
+    linalg.yield %a : f64
+  }
+  return
+}
+
+// Positions are counted from where the tile begins; where loops change places, so do they.
+// CHECK-LABEL: func.func @position
+// CHECK: scf.for %[[I:.*]] =
+// CHECK: scf.for %[[J:.*]] =
+// CHECK: linalg.generic
+// CHECK: %[[IN:.*]] = linalg.index 1
+// CHECK: arith.addi %[[IN]], %[[J]]
+func.func @position(%y: memref<64x64xi64, strided<[1, 64]>>, %out: memref<64x64xi64>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : memref<64x64xi64, strided<[1, 64]>>) outs(%out : memref<64x64xi64>) {
+  ^bb0(%a: i64, %b: i64):
+    %i = linalg.index 1 : index
+    %0 = arith.index_cast %i : index to i64
+    %1 = arith.addi %0, %a : i64
+    linalg.yield %1 : i64
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @position_of_what_is_written
+// CHECK: scf.for %[[J:.*]] =
+// CHECK: scf.for %[[I:.*]] =
+// CHECK: linalg.generic
+// CHECK: %[[IN:.*]] = linalg.index 0
+// CHECK: arith.addi %[[IN]], %[[J]]
+func.func @position_of_what_is_written(%y: memref<64x64xi64>, %out: memref<64x64xi64, strided<[1, 64]>>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : memref<64x64xi64>) outs(%out : memref<64x64xi64, strided<[1, 64]>>) {
+  ^bb0(%a: i64, %b: i64):
+    %i = linalg.index 1 : index
+    %0 = arith.index_cast %i : index to i64
+    %1 = arith.addi %0, %a : i64
+    linalg.yield %1 : i64
+  }
+  return
+}
+
 // Steps of two, what stands still in either loop, and few elements stay as they are.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: scf.for

@@ -74,8 +74,29 @@ def test_windows_of_larger_memory() -> None:
     check(lambda x: (x[3:80, 5:71].t().contiguous(), x[::2, 1::3].t() + 1, x[:, :1].t().contiguous()), x, calls=1)
 
 
-def test_a_position_in_the_kernel() -> None:
-    check(lambda x: torch.tril(x.t()).contiguous(), matrix(70, 50), calls=1)
+@pytest.mark.parametrize("sides", SIDES)
+def test_a_position_in_the_kernel(sides: tuple[int, int]) -> None:
+    def positions(x: Tensor, out: Tensor) -> tuple[Tensor, ...]:
+        out.t().copy_(torch.triu(x, 2))
+        return torch.tril(x.t()).contiguous(), torch.triu(x.t() + 1, -1), x.t() * torch.arange(x.shape[0])
+
+    check(positions, matrix(*sides), matrix(*sides).t().clone(), calls=1)
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+@pytest.mark.parametrize("sides", SIDES)
+def test_neighbours_with_gaps(sides: tuple[int, int], step: int) -> None:
+    """The last element is the last of its memory."""
+    rows, columns = sides
+    memory = torch.arange(rows * columns * step - step + 1) % 251 - 100
+
+    def fused(*operands: Tensor) -> list[Tensor]:
+        copies = [x.t().contiguous() for x in operands]
+        return [*copies, *((x.t() + 1).contiguous() for x in operands), *(x.t().sum(-1) for x in operands)]
+
+    dtypes = (torch.int64, torch.float32, torch.bfloat16, torch.int8)
+    operands = [memory.to(dtype).as_strided((rows, columns), (columns * step, step)) for dtype in dtypes]
+    check(fused, *operands, calls=1)
 
 
 def test_written_in_place() -> None:

@@ -5,6 +5,7 @@
 //! all these lines contend for a few places of the cache: they are fetched once for each element. So both loops are cut into tiles, and a
 //! tile of the operand is copied to a buffer in which it lies as the loops go, by vectors that are transposed in registers: each line is
 //! fetched once. A phase that only copies does without the buffer. Where all that is written lies across, both loops change places first.
+//! Neighbours may have gaps of some elements between them (`x[:, ::2].t()`), which are left out as lines are loaded.
 //!
 //! ```mlir
 //! linalg.generic {…} ins(%x : memref<64x64xf32, strided<[1, 64]>>) outs(%y : memref<64x64xf32>) { f }              // before
@@ -18,7 +19,7 @@
 //! }
 //! ```
 //!
-//! Restriction: phases that ask for a position are left as they are.
+//! A phase that asks for a position adds where the tile begins.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ use dynamlir_dialect::{
     pass::{Pass, PassResult, Run, Statistic, Takes},
     upstream::{
         arith::CmpI,
-        linalg::{self, indexing_maps, reductions},
+        linalg::{self, index_dim, indexing_maps, reductions},
     },
 };
 
@@ -49,6 +50,8 @@ const TILE: [i64; 2] = [32, 64];
 const MOST_LANES: i64 = 16;
 /// Fewest iterations of either loop for which there are tiles.
 const FEWEST: i64 = 8;
+/// The largest step between neighbours: of a line of memory, that many have to be used.
+const GAP: i64 = 4;
 
 fn run(module: Op, pass: &Run) -> PassResult {
     let bits = Target::of(module).vector_bits;
@@ -108,15 +111,15 @@ impl Extent {
 pub(crate) fn crossed(access: &[usize], shape: &[i64], strides: &[i64], innermost: usize) -> Option<usize> {
     let is_long = |place: usize| shape[place] == DYNAMIC || shape[place] >= FEWEST;
     let inner = access.iter().position(|&dim| dim == innermost).filter(|&place| !matches!(strides[place], 0 | 1) && is_long(place))?;
-    let along = strides.iter().position(|&stride| stride == 1).filter(|&place| place != inner && is_long(place))?;
+    let step = strides.iter().copied().filter(|stride| (1..=GAP).contains(stride)).min()?;
+    let along = strides.iter().position(|&stride| stride == step).filter(|&place| place != inner && is_long(place))?;
     Some(access[along])
 }
 
 /// The loops that the dimensions of each operand follow, of a phase that can be cut into tiles.
 fn accesses(generic: Op) -> Option<Vec<Vec<usize>>> {
     let iterators = reductions(generic);
-    let asks_position = generic.body()?.ops().into_iter().any(|op| op.is(linalg::INDEX));
-    if iterators.is_empty() || generic.num_results() > 0 || iterators.contains(&true) || asks_position {
+    if iterators.is_empty() || generic.num_results() > 0 || iterators.contains(&true) {
         return None;
     }
     indexing_maps(generic)?.into_iter().map(AffineMap::result_dims).collect()
@@ -140,9 +143,19 @@ fn interchange(generic: Op) {
         dim if dim == innermost => along,
         dim => dim,
     };
+    for (op, dim) in positions(generic) {
+        op.result(0).replace_all_uses_with(Builder::before(op).linalg_index(swapped(dim)));
+        op.erase();
+    }
     let ctx = generic.ctx();
     let maps = accesses.iter().map(|access| AffineMap::of_dims(ctx, innermost + 1, access.iter().copied().map(swapped)).as_attr());
     generic.set_attr("indexing_maps", Attr::array(ctx, &maps.collect::<Vec<_>>()));
+}
+
+/// The operations of a phase that ask for a position, and in which loop.
+fn positions(generic: Op) -> Vec<(Op, usize)> {
+    let ops = generic.body().map(Block::ops).unwrap_or_default();
+    ops.into_iter().filter_map(|op| Some((op, index_dim(op)? as usize))).collect()
 }
 
 impl Crossing {
@@ -213,17 +226,23 @@ impl Crossing {
         let windows: Vec<_> = (0..generic.num_operands()).map(|i| self.window(b, i, &at, &sizes)).collect();
         let network = Network { along: sizes[self.along], inner: sizes[innermost], bits };
         if let Some(from) = copied {
-            let [from, to] = [from, windows.len() - 1].map(|i| self.plane(b, i, windows[i], &sizes));
-            network.turn(b, from, to);
+            let from = self.plane(b, from, windows[from], &sizes, [innermost, self.along]);
+            let to = self.plane(b, windows.len() - 1, windows[windows.len() - 1], &sizes, [self.along, innermost]);
+            network.turn(b, from, to.memory);
         } else {
             let mut operands = windows.clone();
             for (&i, &buffer) in &buffers {
-                network.turn(b, self.plane(b, i, windows[i], &sizes), buffer);
+                network.turn(b, self.plane(b, i, windows[i], &sizes, [innermost, self.along]), buffer);
                 operands[i] = self.of_buffer(b, i, buffer, &sizes);
             }
             let tiled = generic.clone_detached();
             b.insert(tiled);
             operands.into_iter().enumerate().for_each(|(i, operand)| tiled.set_operand(i, operand));
+            for (op, dim) in positions(tiled) {
+                let inside = Builder::before(op);
+                op.result(0).replace_all_uses_with(inside.addi(inside.linalg_index(dim), at[dim]));
+                op.erase();
+            }
         }
         generic.erase();
     }
@@ -273,29 +292,72 @@ impl Crossing {
         b.memref_window(operand, &offsets, &Extent::values(&extents), ty)
     }
 
-    /// A tile of an operand as rows of neighbours.
-    fn plane(&self, b: Builder, i: usize, window: Value, sizes: &[Extent]) -> Value {
-        let (innermost, strides) = (self.innermost(), window.ty().strides());
-        let unit = strides.iter().zip(&self.accesses[i]).position(|(&stride, &dim)| stride == 1 && [self.along, innermost].contains(&dim));
-        let columns = self.accesses[i][unit.expect("neighbours lie along a loop")];
-        let rows = if columns == innermost { self.along } else { innermost };
-        let place = self.accesses[i].iter().position(|&dim| dim == rows).expect("an operand of both loops");
+    /// A tile of an operand as rows of what lies side by side: the loops from row to row, and along them.
+    fn plane(&self, b: Builder, i: usize, window: Value, sizes: &[Extent], [rows, columns]: [usize; 2]) -> Plane {
+        let place = |dim: usize| self.accesses[i].iter().position(|&of| of == dim).expect("an operand of both loops");
         let metadata = b.memref_extract_strided_metadata(window);
-        let rank = window.ty().rank();
-        let stride = match strides[place] {
-            DYNAMIC => Extent::Value(metadata.result(2 + rank + place)),
+        let (rank, strides) = (window.ty().rank(), window.ty().strides());
+        let stride = match strides[place(rows)] {
+            DYNAMIC => Extent::Value(metadata.result(2 + rank + place(rows))),
             number => Extent::Number(number),
         };
-        let extents = [sizes[rows], sizes[columns]];
+        let step = strides[place(columns)];
+        let length = match sizes[columns] {
+            Extent::Number(number) => Extent::Number(number * step),
+            Extent::Value(value) if step == 1 => Extent::Value(value),
+            Extent::Value(value) => Extent::Value(b.muli(value, b.index(step))),
+        };
+        let extents = [sizes[rows], length];
         let ty = Type::memref(&extents.map(Extent::said), window.ty().element(), &[stride.said(), 1], DYNAMIC);
         let offset = metadata.result(1);
-        b.memref_reinterpret_cast_at(metadata.result(0), offset, &Extent::values(&extents), &Extent::values(&[stride]), ty)
+        let memory = b.memref_reinterpret_cast_at(metadata.result(0), offset, &Extent::values(&extents), &Extent::values(&[stride]), ty);
+        Plane { memory, step }
+    }
+}
+
+/// Rows of memory of which every `step`th element is meant.
+#[derive(Clone, Copy)]
+struct Plane {
+    memory: Value,
+    step: i64,
+}
+
+impl Plane {
+    /// The place of an element along a row.
+    fn place(self, b: Builder, column: Value) -> Value {
+        if self.step == 1 { column } else { b.muli(column, b.index(self.step)) }
+    }
+
+    /// Elements of a row from one on. Of neighbours with gaps, what lies side by side is loaded and every `step`th kept: the last vector
+    /// ends where they do, since nothing may lie behind it.
+    fn load(self, b: Builder, ty: Type, row: Value, column: Value) -> Value {
+        let lanes = ty.shape()[0];
+        let first = self.place(b, column);
+        let load = |from: i64| b.vector_load_unaligned(ty, self.memory, &[row, further(b, first, from)]);
+        let mut elements = load(0);
+        for part in 1..self.step {
+            let from = (part * lanes).min(self.step * (lanes - 1) + 1 - lanes);
+            // What was kept before stands in front.
+            let kept = (part * lanes + self.step - 1) / self.step;
+            let lane = |i: i64| match i {
+                i if i >= kept => lanes + (i * self.step - from).clamp(0, lanes - 1),
+                i if part > 1 => i,
+                i => i * self.step,
+            };
+            elements = b.vector_shuffle(elements, load(from), &(0..lanes).map(lane).collect::<Vec<_>>());
+        }
+        elements
     }
 }
 
 /// A builder for a body, which gets its end.
 fn enter(body: Block, at: Builder) -> Builder {
     Builder::before(Builder::at_end(body, at.loc).scf_yield(&[]))
+}
+
+/// A place some elements further.
+fn further(b: Builder, at: Value, by: i64) -> Value {
+    if by == 0 { at } else { b.addi(at, b.index(by)) }
 }
 
 /// Copies a tile and transposes it on the way.
@@ -307,8 +369,8 @@ struct Network {
 
 impl Network {
     /// From rows along one loop to rows along the other.
-    fn turn(&self, b: Builder, from: Value, to: Value) {
-        let element = from.ty().element();
+    fn turn(&self, b: Builder, from: Plane, to: Value) {
+        let element = to.ty().element();
         let lanes = (self.bits / i64::from(element.width())).clamp(4, MOST_LANES);
         let step = b.index(lanes);
         let (zero, one) = (b.index(0), b.index(1));
@@ -333,16 +395,15 @@ impl Network {
         let (down, i) = (enter(body, b), body.args()[0]);
         let (_, body) = down.scf_for([column, last_column, one], &[]);
         let (across, j) = (enter(body, b), body.args()[0]);
-        across.memref_store(across.memref_load(from, &[i, j]), to, &[j, i]);
+        across.memref_store(across.memref_load(from.memory, &[i, from.place(across, j)]), to, &[j, i]);
     }
 }
 
 /// Transposes a square in registers: each step lays the first half of the vectors between the second half.
-fn turn_square(b: Builder, from: Value, to: Value, [row, column]: [Value; 2], lanes: i64) {
-    let ty = Type::vector(&[lanes], from.ty().element());
-    let further = |at: Value, by: usize| if by == 0 { at } else { b.addi(at, b.index(by as i64)) };
+fn turn_square(b: Builder, from: Plane, to: Value, [row, column]: [Value; 2], lanes: i64) {
+    let ty = Type::vector(&[lanes], to.ty().element());
     let count = lanes as usize;
-    let mut vectors: Vec<_> = (0..count).map(|i| b.vector_load_unaligned(ty, from, &[further(row, i), column])).collect();
+    let mut vectors: Vec<_> = (0..count).map(|i| from.load(b, ty, further(b, row, i as i64), column)).collect();
     let between = |first: i64| (0..lanes).map(|lane| first + lane / 2 + (lane % 2) * lanes).collect::<Vec<_>>();
     let halves = [between(0), between(lanes / 2)];
     for _ in 0..lanes.ilog2() {
@@ -350,6 +411,6 @@ fn turn_square(b: Builder, from: Value, to: Value, [row, column]: [Value; 2], la
         vectors = first.iter().zip(second).flat_map(|(&x, &y)| halves.iter().map(move |half| b.vector_shuffle(x, y, half))).collect();
     }
     for (i, vector) in vectors.into_iter().enumerate() {
-        b.vector_store_unaligned(vector, to, &[further(column, i), row]);
+        b.vector_store_unaligned(vector, to, &[further(b, column, i as i64), row]);
     }
 }

@@ -144,7 +144,7 @@ impl Phase {
         let keeps = op.results().iter().any(|result| result.ty().rank() == ranges.len());
         let is_single = !keeps && op.num_results() == 1;
         let (widest, scans) = (super::vectors::widest(op), ops::SCAN.is_on(op));
-        let crossed = super::vectors::crossed(op).filter(|_| positions == 0);
+        let crossed = super::vectors::crossed(op);
         let only_copies = op.body()?.ops().len() == 1;
         let stages = crossed.filter(|_| only_copies).map(|_| stage::rows(op.operand(0).ty().element()));
         Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, crossed, stages, is_single })
