@@ -51,13 +51,13 @@ func.func @along_rows(%x: memref<4096x1024xf32>, %o: memref<4096x1024xf32>) {
 // CHECK-LABEL: func.func @one_row
 // CHECK: arith.constant 2048 : i64
 // CHECK: "llvm.intr.prefetch"
-func.func @one_row(%x: memref<4194304xf32>) {
+func.func @one_row(%x: memref<16777216xf32>) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
-  %c4194304 = arith.constant 4194304 : index
+  %c16777216 = arith.constant 16777216 : index
   %zero = ub.poison : f32
-  scf.for %j = %c0 to %c4194304 step %c16 {
-    %s = memref.subview %x[%j] [16] [1] : memref<4194304xf32> to memref<16xf32, strided<[1], offset: ?>>
+  scf.for %j = %c0 to %c16777216 step %c16 {
+    %s = memref.subview %x[%j] [16] [1] : memref<16777216xf32> to memref<16xf32, strided<[1], offset: ?>>
     %v = vector.transfer_read %s[%c0], %zero {in_bounds = [true]} : memref<16xf32, strided<[1], offset: ?>>, vector<16xf32>
   } {dynamo.prefetch}
   return
@@ -89,19 +89,19 @@ func.func @columns(%x: memref<512x1024xf32>, %column: index) {
 // CHECK-COUNT-4: "llvm.intr.prefetch"
 // CHECK-NOT: "llvm.intr.prefetch"
 // CHECK: return
-func.func @once_per_row(%x: memref<4096x1024xf32>) {
+func.func @once_per_row(%x: memref<16384x1024xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
-  %c4096 = arith.constant 4096 : index
+  %c16384 = arith.constant 16384 : index
   %c1024 = arith.constant 1024 : index
-  scf.for %i = %c0 to %c4096 step %c1 {
+  scf.for %i = %c0 to %c16384 step %c1 {
     %kept = memref.alloca() : memref<1x1024xf32>
     scf.for %j = %c0 to %c1024 step %c64 {
-      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<4096x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
+      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<16384x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
     } {dynamo.prefetch}
     scf.for %j = %c0 to %c1024 step %c64 {
-      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<4096x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
+      %s = memref.subview %x[%i, %j] [1, 64] [1, 1] : memref<16384x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
       %d = memref.subview %kept[0, %j] [1, 64] [1, 1] : memref<1x1024xf32> to memref<1x64xf32, strided<[1024, 1], offset: ?>>
     } {dynamo.prefetch}
   }
@@ -132,12 +132,12 @@ func.func @open_rows(%x: memref<f32>, %n: index) {
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: "llvm.intr.prefetch"
 // CHECK: return
-func.func @nothing(%x: memref<4194304xf32>, %small: memref<1024xf32>, %steps: memref<65536xf32, strided<[2]>>, %unknown: memref<?xf32>) {
+func.func @nothing(%x: memref<16777216xf32>, %small: memref<1024xf32>, %steps: memref<65536xf32, strided<[2]>>, %unknown: memref<?xf32>) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %c1024 = arith.constant 1024 : index
   scf.for %j = %c0 to %c1024 step %c16 {
-    %s = memref.subview %x[%j] [16] [1] : memref<4194304xf32> to memref<16xf32, strided<[1], offset: ?>>
+    %s = memref.subview %x[%j] [16] [1] : memref<16777216xf32> to memref<16xf32, strided<[1], offset: ?>>
   }
   scf.for %j = %c0 to %c1024 step %c16 {
     %s = memref.subview %small[%j] [16] [1] : memref<1024xf32> to memref<16xf32, strided<[1], offset: ?>>
@@ -150,12 +150,12 @@ func.func @nothing(%x: memref<4194304xf32>, %small: memref<1024xf32>, %steps: me
 // CHECK-LABEL: func.func @cached
 // CHECK-NOT: "llvm.intr.prefetch"
 // CHECK: return
-func.func @cached(%x: memref<1048576xf32>) {
+func.func @cached(%x: memref<4194304xf32>) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
-  %c1048576 = arith.constant 1048576 : index
-  scf.for %j = %c0 to %c1048576 step %c16 {
-    %s = memref.subview %x[%j] [16] [1] : memref<1048576xf32> to memref<16xf32, strided<[1], offset: ?>>
+  %c4194304 = arith.constant 4194304 : index
+  scf.for %j = %c0 to %c4194304 step %c16 {
+    %s = memref.subview %x[%j] [16] [1] : memref<4194304xf32> to memref<16xf32, strided<[1], offset: ?>>
   } {dynamo.prefetch}
   return
 }

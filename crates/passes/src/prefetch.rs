@@ -56,7 +56,7 @@ const ROW: i64 = 16 * 1024;
 /// An argument of so few bytes stays in the cache anyway.
 const SMALL: i64 = 16 * 1024;
 /// Arguments of so few bytes together are in some cache, from which the processor fetches a stream in time by itself.
-const CACHED: i64 = 8 * 1024 * 1024;
+const CACHED: i64 = 24 * 1024 * 1024;
 /// Most lines that one iteration asks for.
 const MOST_LINES: i64 = 32;
 
