@@ -174,27 +174,66 @@ func.func @odd_rows(%x: memref<8x1000xf32, strided<[1024, 1]>>, %o: memref<8x100
   return
 }
 
-// A sum along rows: no vectors, but strips of 256, where `dynamo-prefetch` asks for the next row.
+// A sum along rows: no vectors. After each strip the sums of all lanes are added up, so that only rows of more than 2048 become strips.
 
 #row = affine_map<(d0, d1) -> (d0)>
 
 // CHECK-LABEL: func.func @strips
 // CHECK-NOT: vector
 // CHECK: scf.for {{.*}} to %c8 step %c1
-// CHECK: scf.for {{.*}} to %c1024 step %c256
-// CHECK: linalg.generic {{.*}} tensor<1x256xf32>
+// CHECK: scf.for {{.*}} to %c4096 step %c2048
+// CHECK: linalg.generic {{.*}} tensor<1x2048xf32>
 // CHECK: } {dynamo.prefetch}
-func.func @strips(%x: memref<8x1024xf32>, %o: memref<8xf32>) attributes {dynamo.kernel} {
-  %t = bufferization.to_tensor %x restrict : memref<8x1024xf32> to tensor<8x1024xf32>
+func.func @strips(%x: memref<8x4096xf32>, %o: memref<8xf32>) attributes {dynamo.kernel} {
+  %t = bufferization.to_tensor %x restrict : memref<8x4096xf32> to tensor<8x4096xf32>
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8xf32>
   %init = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
   %y = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
-      ins(%t : tensor<8x1024xf32>) outs(%init : tensor<8xf32>) attrs = {dynamo.phase = 0 : i64} {
+      ins(%t : tensor<8x4096xf32>) outs(%init : tensor<8xf32>) attrs = {dynamo.phase = 0 : i64} {
   ^bb0(%a: f32, %acc: f32):
     %r = arith.addf %acc, %a fastmath<reassoc> : f32
     linalg.yield %r : f32
   } -> tensor<8xf32>
   bufferization.materialize_in_destination %y in restrict writable %o : (tensor<8xf32>, memref<8xf32>) -> ()
+  return
+}
+
+// CHECK-LABEL: func.func @whole_rows
+// CHECK-NOT: scf.for
+// CHECK: linalg.generic {{.*}} tensor<8x2048xf32>
+func.func @whole_rows(%x: memref<8x2048xf32>, %o: memref<8xf32>) attributes {dynamo.kernel} {
+  %t = bufferization.to_tensor %x restrict : memref<8x2048xf32> to tensor<8x2048xf32>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %y = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%t : tensor<8x2048xf32>) outs(%init : tensor<8xf32>) attrs = {dynamo.phase = 0 : i64} {
+  ^bb0(%a: f32, %acc: f32):
+    %r = arith.addf %acc, %a fastmath<reassoc> : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  bufferization.materialize_in_destination %y in restrict writable %o : (tensor<8xf32>, memref<8xf32>) -> ()
+  return
+}
+
+// What does not fit the last cache is read in strips of 256, where `dynamo-prefetch` asks for the next row.
+
+// CHECK-LABEL: func.func @large
+// CHECK: scf.for {{.*}} to %c1024 step %c256
+// CHECK: linalg.generic {{.*}} tensor<1x256xf32>
+// CHECK: } {dynamo.prefetch}
+func.func @large(%x: memref<8192x1024xf32>, %o: memref<8192xf32>) attributes {dynamo.kernel} {
+  %t = bufferization.to_tensor %x restrict : memref<8192x1024xf32> to tensor<8192x1024xf32>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8192xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%e : tensor<8192xf32>) -> tensor<8192xf32>
+  %y = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%t : tensor<8192x1024xf32>) outs(%init : tensor<8192xf32>) attrs = {dynamo.phase = 0 : i64} {
+  ^bb0(%a: f32, %acc: f32):
+    %r = arith.addf %acc, %a fastmath<reassoc> : f32
+    linalg.yield %r : f32
+  } -> tensor<8192xf32>
+  bufferization.materialize_in_destination %y in restrict writable %o : (tensor<8192xf32>, memref<8192xf32>) -> ()
   return
 }

@@ -39,7 +39,7 @@ mod domain;
 mod pieces;
 mod text;
 mod tiles;
-mod vectors;
+pub(crate) mod vectors;
 
 use dynamlir_dialect::{
     ir::{Op, Target, sizes},
@@ -93,6 +93,10 @@ const FEWEST_VECTORS: i64 = 8;
 const FEWEST_BEFORE_REST: i64 = 32;
 /// Elements of a strip of a row: a few iterations of LLVM's vector loop, and as many cache lines as can be asked for at once.
 const STRIP: i64 = 256;
+/// The same where rows are only reduced: after each strip what was combined side by side is combined.
+const LONG_STRIP: i64 = 2048;
+/// Elements of a kernel from which on its rows are cut into strips for the sake of what can be asked for, whatever they are for.
+const LARGE: i64 = 4 * 1024 * 1024;
 /// Rows are cut into whole strips of a multiple of this, or not at all: the rest of a strip would be computed one by one.
 const STRIP_MULTIPLE: i64 = 64;
 
@@ -288,7 +292,7 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     };
     let several_of = |d: usize| root.ranges[d] > 1 || root.open[d];
     let rows: Vec<_> = root_kept.iter().enumerate().map(|(d, &kept)| Tile::from(i64::from(kept && several_of(d)))).collect();
-    let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { strips(reduction) };
+    let inner = if kernel.phases.iter().any(|phase| phase.scans) { Inner::Loops } else { strips(kernel, reduction) };
     Ok(nest(parallel.then_some(blocks), (several || inner != Inner::Loops).then_some(rows), inner))
 }
 
@@ -327,12 +331,14 @@ fn vectors(root: &Phase, blocks: Option<&[Tile]>, vector_bits: i64) -> Inner {
 }
 
 /// Strips for rows that consist of some, and that the innermost cache can hold several of.
-fn strips(reduction: &Phase) -> Inner {
+fn strips(kernel: &Kernel, reduction: &Phase) -> Inner {
     if reduction.open.last() == Some(&true) {
         return Inner::Loops;
     }
     let row = reduction.ranges.last().copied().unwrap_or(0);
-    let strip = even(row, STRIP);
+    let goes_on = |phase: &Phase| phase.number != reduction.number && phase.ranges.len() == reduction.ranges.len();
+    let only_reduces = !reduction.keeps && reduction.elements() < LARGE && !kernel.phases.iter().any(goes_on);
+    let strip = even(row, if only_reduces { LONG_STRIP } else { STRIP });
     let is_cut = row > strip && row % strip == 0 && strip % STRIP_MULTIPLE == 0;
     if is_cut && reduction.reduced.iter().filter(|&&reduced| reduced).count() == 1 { Inner::Strips(strip) } else { Inner::Loops }
 }

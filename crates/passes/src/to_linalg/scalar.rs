@@ -286,7 +286,12 @@ pub(super) fn combine(b: Builder, op: Op, kind: ReduceKind, accumulator: Value, 
         ReduceKind::BitAnd | ReduceKind::BitOr | ReduceKind::BitXor => return None,
     };
     let wide = if is_half(ty) { Type::f32(ty.ctx()) } else { ty };
-    let operands = [accumulator, value].map(|operand| convert::lower(b, operand, ty, wide));
+    // Of extrema the first operand is looked at for NaN, which had better not wait for the last step.
+    let operands = match kind {
+        ReduceKind::Max | ReduceKind::Min => [value, accumulator],
+        _ => [accumulator, value],
+    };
+    let operands = operands.map(|operand| convert::lower(b, operand, ty, wide));
     let reorders = op.is(ReduceOp::NAME) && matches!(kind, ReduceKind::Sum | ReduceKind::Prod);
     let attrs: &[_] = if reorders { &[("fastmath", arith::reassoc(ty.ctx()))] } else { &[] };
     Some(convert::lower(b, b.value(name, &operands, wide, attrs), wide, ty))
