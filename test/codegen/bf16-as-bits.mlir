@@ -28,6 +28,19 @@ func.func @moves(%x: memref<8xbf16, strided<[2], offset: ?>>, %y: memref<8xbf16>
   return
 }
 
+// So it is with vectors.
+
+// CHECK-LABEL: func.func @vectors
+// CHECK: %[[X:.*]] = vector.load %arg0[%arg1] : memref<64xi16>, vector<16xi16>
+// CHECK: %[[WIDE:.*]] = arith.extui %[[X]] : vector<16xi16> to vector<16xi32>
+// CHECK: %[[UP:.*]] = arith.shli %[[WIDE]], %{{.*}} : vector<16xi32>
+// CHECK: arith.bitcast %[[UP]] : vector<16xi32> to vector<16xf32>
+func.func @vectors(%x: memref<64xbf16>, %i: index) -> vector<16xf32> {
+  %0 = vector.load %x[%i] : memref<64xbf16>, vector<16xbf16>
+  %1 = arith.extf %0 : vector<16xbf16> to vector<16xf32>
+  return %1 : vector<16xf32>
+}
+
 // What rounding has left, integers seen as a number, is nothing any more.
 
 // CHECK-LABEL: func.func @rounded

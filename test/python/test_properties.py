@@ -111,3 +111,41 @@ def test_long_float32_sums_lose_nothing(shape: tuple[int, ...], dims: tuple[int,
     exact = x.double().mean(dims)
     found = torch.compile(lambda x: x.mean(dims), backend="dynamlir")(x)
     torch.testing.assert_close(found.double(), exact, rtol=1e-6, atol=0)
+
+
+LONG_SUMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "all": lambda x: x.sum(),
+    "terms": lambda x: (x * x[:, :1] + 1).mean(),
+    "columns": lambda x: x.sum(0),
+    "columns of what lies across": lambda x: x.t().contiguous().t().sum(0),
+    "some columns": lambda x: (x[:, 3:-2:2] * 0.5).sum(0),
+}
+
+
+@pytest.mark.parametrize("shape", [(1024, 256), (1000, 301), (257, 1030), (40_001, 9)])
+@pytest.mark.parametrize("name", LONG_SUMS)
+def test_long_float32_sums_are_as_exact_as_eagers(name: str, shape: tuple[int, int]) -> None:
+    """Some terms are added in float32 first: not so many that it shows."""
+    function = LONG_SUMS[name]
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(shape[0])) + 100
+    compiled = torch.compile(function, backend="dynamlir")
+    exact = function(x.double())
+    error, eager = ((value.double() - exact).abs().max() / exact.abs().max() for value in (compiled(x), function(x)))
+    assert error <= max(float(eager), 2.0**-23)
+    half = x.to(torch.bfloat16)
+    torch.testing.assert_close(compiled(half), function(half))
+
+
+@pytest.mark.parametrize("name", LONG_SUMS)
+def test_long_sums_of_what_is_no_number(name: str) -> None:
+    for special in (float("inf"), float("nan")):
+        x = torch.ones(1024, 100)
+        x[700, 7] = special
+        x[3, 3] = -float("inf")
+        check(LONG_SUMS[name], x, calls=1, dispatch=False)
+
+
+def test_sums_in_double_precision_are_taken_in_it() -> None:
+    x = torch.rand(1024, 256) + 100
+    found = torch.compile(lambda x: (x.double().sum(), x.double().sum(0)), backend="dynamlir")(x)
+    torch.testing.assert_close(found, (x.double().sum(), x.double().sum(0)), rtol=1e-14, atol=0)

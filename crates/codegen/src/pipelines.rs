@@ -53,6 +53,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
 /// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand, and before `dynamo-transpose-tiles`, which may
 ///   find it across;
+/// - `dynamo-block-sums` while sums are one operation, and after `dynamo-prefetch`, which looks for views in the loops that are marked;
 /// - `dynamo-fork-if` right after OpenMP regions exist, before anything is lowered that computes with sizes;
 /// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
 ///   `memref.alloca_scope`s: they may not contain branches;
@@ -66,7 +67,7 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
 /// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before anything may draw conclusions from flags;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
-const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,dynamo-transpose-tiles,\
+const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,dynamo-transpose-tiles,dynamo-block-sums,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
     dynamo-fork-if,dynamo-hoist-scratch,dynamo-edge-math,dynamo-approximate-math,dynamo-vector-functions,dynamo-narrow,dynamo-legalize-arith,dynamo-bf16-as-bits,dynamo-bools-as-bytes,canonicalize{max-iterations=1},\
     expand-strided-metadata,lower-affine,canonicalize{max-iterations=1},cse,convert-scf-to-cf,arith-expand{include-bf16=1},\

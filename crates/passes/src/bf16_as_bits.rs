@@ -61,7 +61,7 @@ fn is_bf16(ty: Type) -> bool {
 
 /// Whether this is what stands for a `bf16`.
 fn is_bits(ty: Type) -> bool {
-    ty.is_int() && ty.width() == 16
+    ty.element().is_int() && ty.element().width() == 16
 }
 
 /// Whether a `bf16` goes into the operation or comes out of it or of its blocks.
@@ -109,7 +109,7 @@ fn as_bits(ty: Type) -> Type {
 /// The upper half of an `f32` is the `bf16` of the same value.
 fn widened(op: Op) -> Value {
     let (b, ty) = (Builder::before(op), op.result(0).ty());
-    let (word, single) = (Type::int(op.ctx(), 32), Type::f32(op.ctx()));
+    let [word, single] = [Type::int(op.ctx(), 32), Type::f32(op.ctx())].map(|element| ty.with_element(element));
     let wide = b.extui(op.operand(0), word);
     let number = b.bitcast(b.shli(wide, b.int(word, 16)), single);
     if ty == single { number } else { b.extf(number, ty) }

@@ -391,8 +391,10 @@ impl Emit {
         let along_memory = dims.contains(&(shape.len() as i64 - 1));
         let single = kind == "sum" && element.is_float() && element.width() == 32;
         if single && !self.is_at_most(&elements(&shape, dims), if along_memory { 32_768 } else { 256 }) {
-            let wide = self.reduce(kind, self.convert(x, Type::f64(element.ctx())), dims, keepdim);
-            return self.convert(wide, element);
+            let wide = self.convert(x, Type::f64(element.ctx()));
+            let sum = self.reduce(kind, wide, dims, false);
+            sum.def().filter(|op| op.is(ReduceOp::NAME)).into_iter().for_each(|op| LONG_SUM.set(op, ()));
+            return self.convert(if keepdim { self.unsqueeze(sum, dims) } else { sum }, element);
         }
         let dropped = |d: usize| dims.contains(&(d as i64));
         let kept: Vec<Dim> = (0..shape.len()).filter(|&d| !dropped(d)).map(|d| shape[d].clone()).collect();

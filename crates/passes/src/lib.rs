@@ -7,6 +7,7 @@ pub mod approximate_math;
 pub mod at;
 pub mod autodiff;
 pub mod bf16_as_bits;
+pub mod block_sums;
 pub mod bools_as_bytes;
 pub mod decompose;
 pub mod edge_math;
@@ -61,6 +62,7 @@ pub const PASSES: &[&Pass] = &[
     &bools_as_bytes::PASS,
     &expand_copies::PASS,
     &transpose_tiles::PASS,
+    &block_sums::PASS,
     &alias_scopes::PASS,
     &signed_addresses::MARK,
     &signed_addresses::PASS,

@@ -55,7 +55,8 @@ pub(super) fn crossed(generic: Op) -> Option<usize> {
     })
 }
 
-fn is_vectorizable(op: Op) -> bool {
+/// Whether an operation on numbers is as good on vectors of them.
+pub(crate) fn is_vectorizable(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("arith.") {
         return ARITH.contains(&name);

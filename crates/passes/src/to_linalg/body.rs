@@ -118,6 +118,11 @@ impl Bodies<'_> {
         if let Some((_, scan)) = scans.first() {
             ops::SCAN.set(generic, scan.dim());
         }
+        if let [Yield { reduction: Some(op), .. }] = phase.yields[..]
+            && ops::LONG_SUM.is_on(op)
+        {
+            ops::LONG_SUM.set(generic, ());
+        }
         // A scan that a schedule could only split along its dimension is not a phase to it.
         let splits = self.alone && self.kernel.row().iter().all(|size| size.known() == Some(1));
         if !splits || scans.is_empty() || self.kernel.reduced.is_empty() {

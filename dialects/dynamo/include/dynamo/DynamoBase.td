@@ -110,6 +110,9 @@ def Dynamo_Dialect : Dialect {
     "::mlir::IntegerAttr":$recompute,
     // Of an ATen operator with code (02): something point by point follows, that the code can take in.
     "::mlir::UnitAttr":$followed,
+    // Of a sum of `f64` (02 to 07): its terms are `f32` and are widened since there may be many of them, so that some may be added in
+    // `f32` first.
+    "::mlir::UnitAttr":$long_sum,
     // Of operations in a kernel (05): the phase that they compute, fill the result of, or are the result of; along which
     // dimension a scan runs; how many batch dimensions a contraction has; which piece of a reduction is computed; for which
     // dimension a size of blocks is; whether a loop asks for what it reads next.
