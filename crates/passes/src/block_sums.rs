@@ -25,7 +25,8 @@
 //! }
 //! ```
 //!
-//! Restriction: what is summed is computed by operations that there are on vectors, of operands that lie along the sum or stand still in it.
+//! Restriction: what is summed is computed by operations that there are on vectors, of operands that lie along the sum or stand still in it. Columns of
+//! rows with gaps are left as they are.
 
 use std::collections::HashMap;
 
@@ -242,8 +243,13 @@ impl Sum {
         let is_alone = ops.iter().all(|&op| op == generic || op.is_pure() || op.is(llvm::INTR_PREFETCH) || op.is(scf::YIELD));
         let shape = memory.ty().shape();
         let is_outside = memory.def().is_none_or(|def| def.block() != Some(body));
+        // Of rows with gaps the last vectors are read number by number, and vectors of `f32` are twice as long.
+        let is_dense = self.accesses[..out].iter().enumerate().all(|(i, access)| {
+            let ty = generic.operand(i).ty();
+            !ty.is_memref() || access.last() != Some(&(self.rank - 1)) || ty.strides().last() == Some(&1)
+        });
         let one_row = self.extent(Builder::before(generic), self.reduced).is_some_and(|(length, _)| length == Some(1));
-        if !is_alone || !is_outside || !one_row || shape.contains(&DYNAMIC) || row.uses().is_empty() {
+        if !is_alone || !is_outside || !is_dense || !one_row || shape.contains(&DYNAMIC) || row.uses().is_empty() {
             return false;
         }
         let b = Builder::before(rows);
