@@ -99,6 +99,14 @@ def test_neighbours_with_gaps(sides: tuple[int, int], step: int) -> None:
     check(fused, *operands, calls=1)
 
 
+def test_read_by_index() -> None:
+    def read(x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        y = x.t()
+        return y.index_select(1, i), y[..., i] + 1, y.gather(1, i.expand(y.shape[0], -1)), y.index_select(0, i)
+
+    check(read, matrix(230, 300), torch.arange(500) * 7 % 230, calls=1)
+
+
 def test_written_in_place() -> None:
     def turned(x: Tensor, y: Tensor) -> Tensor:
         y.copy_(x.t())
@@ -140,3 +148,19 @@ def test_batches_of_matrices() -> None:
     x = torch.randn(3, 130, 90, generator=torch.Generator().manual_seed(6))
     check(lambda x: (x.transpose(1, 2).softmax(-1), F.layer_norm(x.transpose(1, 2), (130,))), x, calls=1)
     check(lambda x: x.to(torch.bfloat16).transpose(1, 2).softmax(-1), x, calls=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize("dim", [2, 3, (2, 3)])
+def test_images_reduced_to_what_lies_across(dtype: torch.dtype, dim: Any) -> None:
+    """Channels lie side by side in what is read, and not in what is written."""
+    x = matrix(3 * 20, 9 * 33, dtype).reshape(3, 20, 9, 33).contiguous(memory_format=torch.channels_last)
+
+    def reduced(x: Tensor) -> tuple[Tensor, ...]:
+        one = dim if isinstance(dim, int) else 3
+        return x.sum(dim), x.amax(dim), x.to(torch.int64).max(one), (x > 0).any(one), x.argmax(one), x.amin(dim) + 1
+
+    if dtype is torch.bool:
+        check(lambda x: (x.sum(dim), x.any(2), x.all(3)), x, calls=1)
+    else:
+        check(reduced, x, calls=1)

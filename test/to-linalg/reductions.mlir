@@ -282,4 +282,20 @@ func.func @kinds_int(%x: memref<4x8xi32>, %out: memref<4xi32>)
   bufferization.materialize_in_destination %6 in restrict writable %out : (tensor<4xi32>, memref<4xi32>) -> ()
   return
 }
+
+// Columns that are written across what lies side by side in them are summed apart, and copied there.
+// CHECK-LABEL: func.func @written_across
+// CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} {{.*}} attrs = {dynamo.phase = 0 : i64}
+// CHECK: arith.addf
+// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[SUM]]{{.*}} attrs = {dynamo.phase = 1 : i64}
+// CHECK-NEXT: ^bb0(%[[IN:[^:]*]]: f32
+// CHECK-NEXT: linalg.yield %[[IN]]
+// CHECK: bufferization.materialize_in_destination %[[COPY]]
+func.func @written_across(%in: memref<4x8x16xf32>, %out: memref<8x16xf32, strided<[1, 8]>>)
+    attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8, 16>, dynamo.reduced_dims = array<i64: 0>} {
+  %x = bufferization.to_tensor %in restrict : memref<4x8x16xf32> to tensor<4x8x16xf32>
+  %s = dynamo.reduce sum %x dims [0] : tensor<4x8x16xf32> -> tensor<8x16xf32>
+  bufferization.materialize_in_destination %s in restrict writable %out : (tensor<8x16xf32>, memref<8x16xf32, strided<[1, 8]>>) -> ()
+  return
+}
 }

@@ -3,6 +3,7 @@
 //! A value's depth is the number of reductions on the longest way to it. All reductions of operands of one depth are
 //! computed by one generic over the domain; computations on rows between two of them are a generic over the rows. What
 //! leaves the kernel is yielded by the last generic, the *root*: the schedule pulls all others into the root's loops.
+//! Columns that are reduced to memory that lies across them are copied there at last: what is combined lies side by side.
 //!
 //! By default a value is computed again wherever it is used. Two things are computed once and kept:
 //! - what takes a transcendental function for each point and is used by two generics (`exp` in softmax), unless a row
@@ -100,9 +101,10 @@ fn is_dividing(op: Op) -> bool {
 pub(super) fn plan(kernel: &Kernel) -> Vec<Phase> {
     let values: Vec<_> = kernel.escapes.iter().map(|op| op.operand(0)).collect();
     // A reduction is ready one phase before its results can be computed with.
-    let ready = |value: Value| kernel.depth(value) - usize::from(reduction(value).is_some());
+    let copied = lies_across(kernel);
+    let ready = |value: Value| kernel.depth(value) - usize::from(reduction(value).is_some() && !copied);
     let Some(last) = values.iter().map(|&value| ready(value)).max() else { return Vec::new() };
-    let reduces = |value: Value| reduction(value).filter(|_| ready(value) == last);
+    let reduces = |value: Value| reduction(value).filter(|_| ready(value) == last && !copied);
     let over_rows = values.iter().all(|&value| kernel.shape(value) == Shape::Row && reduces(value).is_none());
     let root: Vec<_> = values.iter().enumerate().map(|(i, &value)| Yield { value, reduction: reduces(value), escape: Some(i) }).collect();
 
@@ -129,6 +131,17 @@ pub(super) fn plan(kernel: &Kernel) -> Vec<Phase> {
         phases.push(Phase { rows: true, yields: root });
     }
     phases
+}
+
+/// Returns true if columns alone leave the kernel, and neighbours among them do not lie side by side.
+fn lies_across(kernel: &Kernel) -> bool {
+    let is_row = |op: &Op| kernel.shape(op.operand(0)) == Shape::Row;
+    let is_across = |op: &Op| {
+        let ty = op.operand(1).ty();
+        ty.shape().last().is_some_and(|&size| size != 1) && ty.strides().last().is_some_and(|&stride| stride != 1)
+    };
+    let is_down_columns = !kernel.reduced.is_empty() && !kernel.reduces_innermost();
+    is_down_columns && kernel.escapes.iter().all(is_row) && kernel.escapes.iter().any(is_across)
 }
 
 struct Split<'a> {
