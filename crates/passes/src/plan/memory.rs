@@ -74,61 +74,6 @@ fn live(needs: &[Need]) -> i64 {
     most
 }
 
-/// Buffers that have a place, found by when they live: a tree over all buffers in the order of their first steps, each node with the
-/// largest last step of those below it that have been placed.
-struct Placed<'a> {
-    needs: &'a [Need],
-    by_first: Vec<usize>,
-    /// Where each buffer stands in that order.
-    place: Vec<usize>,
-    /// Of the leaves, from `leaves` on, and of the nodes above: one more than the last step, or 0.
-    until: Vec<usize>,
-    leaves: usize,
-}
-
-impl<'a> Placed<'a> {
-    fn new(needs: &'a [Need]) -> Self {
-        let mut by_first: Vec<usize> = (0..needs.len()).collect();
-        by_first.sort_by_key(|&i| needs[i].first);
-        let mut place = vec![0; needs.len()];
-        by_first.iter().enumerate().for_each(|(at, &i)| place[i] = at);
-        let leaves = needs.len().next_power_of_two();
-        Self { needs, by_first, place, until: vec![0; 2 * leaves], leaves }
-    }
-
-    fn add(&mut self, i: usize) {
-        let mut node = self.leaves + self.place[i];
-        while node > 0 {
-            self.until[node] = self.until[node].max(self.needs[i].last + 1);
-            node /= 2;
-        }
-    }
-
-    /// Those that live at some step together with buffer `i`.
-    fn meeting(&self, i: usize) -> Vec<usize> {
-        let (mut found, mut open) = (Vec::new(), vec![1]);
-        while let Some(node) = open.pop() {
-            if self.until[node] <= self.needs[i].first {
-                continue;
-            }
-            if node >= self.leaves {
-                found.push(self.by_first[node - self.leaves]);
-                continue;
-            }
-            // What begins too late is right of the middle, if anywhere.
-            let (left, right) = (2 * node, 2 * node + 1);
-            open.push(left);
-            let below = self.leaves >> right.ilog2();
-            let first_on_the_right = (right << below.ilog2()) - self.leaves;
-            if self.by_first.get(first_on_the_right).is_some_and(|&j| self.needs[j].first <= self.needs[i].last) {
-                open.push(right);
-            }
-        }
-        found.retain(|&j| self.needs[j].meets(&self.needs[i]));
-        found
-    }
-}
-
 /// Which of the gaps that have room a buffer takes.
 #[derive(Debug, Clone, Copy)]
 enum Fit {
@@ -141,22 +86,26 @@ enum Fit {
 fn place_in(sequence: &[usize], needs: &[Need], fit: Fit) -> (Vec<i64>, i64) {
     let mut offsets = vec![0; needs.len()];
     let mut total = 0;
-    let mut placed = Placed::new(needs);
+    // What has a place, in the order of offsets.
+    let mut placed: Vec<(i64, i64, Need)> = Vec::with_capacity(needs.len());
     for &i in sequence {
-        let bytes = padded(needs[i].bytes);
-        let mut taken: Vec<(i64, i64)> = placed.meeting(i).into_iter().map(|j| (offsets[j], offsets[j] + padded(needs[j].bytes))).collect();
-        taken.sort_unstable();
+        let need = needs[i];
+        let bytes = padded(need.bytes);
         let (mut end, mut gap) = (0, None);
-        for (start, stop) in taken {
+        for &(start, stop, _) in placed.iter().filter(|(_, _, other)| other.meets(&need)) {
             let room = start - end;
-            if room >= bytes && gap.is_none_or(|(_, smallest)| matches!(fit, Fit::Tightest) && room < smallest) {
+            if room >= bytes && gap.is_none_or(|(_, smallest)| room < smallest) {
                 gap = Some((end, room));
+                if matches!(fit, Fit::Lowest) || room == bytes {
+                    break;
+                }
             }
             end = end.max(stop);
         }
         offsets[i] = gap.map_or(end, |(at, _)| at);
-        placed.add(i);
-        total = total.max(offsets[i] + bytes);
+        let stop = offsets[i] + bytes;
+        placed.insert(placed.partition_point(|&(start, other, _)| (start, other) < (offsets[i], stop)), (offsets[i], stop, need));
+        total = total.max(stop);
     }
     (offsets, total)
 }
@@ -241,13 +190,6 @@ mod tests {
                 .collect();
             let (offsets, total) = place(&all);
             check(&all, &offsets, total);
-            let mut placed = Placed::new(&all);
-            for i in 0..all.len() {
-                let mut meeting = placed.meeting(i);
-                meeting.sort_unstable();
-                assert_eq!(meeting, (0..i).filter(|&j| all[j].meets(&all[i])).collect::<Vec<_>>(), "{i} of {all:?}");
-                placed.add(i);
-            }
             let most = all.iter().map(|step| all.iter().filter(|need| need.first <= step.first && step.first <= need.last));
             assert_eq!(live(&all), most.map(|living| living.map(|need| padded(need.bytes)).sum()).max().unwrap_or(0));
             for fit in [Fit::Lowest, Fit::Tightest] {
