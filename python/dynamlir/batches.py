@@ -6,11 +6,13 @@ each slice from what it has kept, and they are put together again as a batch.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 _functorch = torch._C._functorch
 
@@ -30,6 +32,11 @@ class Batch:
             present = [gradient for gradient in column if gradient is not None]
             joined.append(self.wrap(torch.stack(present)) if present else None)
         return tuple(joined)
+
+    @staticmethod
+    def outside() -> contextlib.AbstractContextManager[object]:
+        """Where one computes with slices that no transform has wrapped: outside of all transforms."""
+        return temporarily_clear_interpreter_stack()
 
 
 def split(tangents: Sequence[Tensor | None]) -> Batch | None:

@@ -124,7 +124,12 @@ impl Backward {
             let given: Vec<Bound<'py, PyAny>> = slice.cast::<PyTuple>()?.iter().collect();
             if !any_is_strange(&calls, &given)? {
                 rows.push(if has_history {
-                    self.run_differentiably(ctx, &given)?
+                    // Nodes of autograd's are made, which torch allows below transforms only.
+                    let outside = torch::untraced(py, || batch.call_method0("outside"))?;
+                    outside.call_method0("__enter__")?;
+                    let row = self.run_differentiably(ctx, &given);
+                    outside.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+                    row?
                 } else {
                     self.compute(&mut calls, ctx, (&given, given.len()))?
                 });
