@@ -219,7 +219,9 @@ def compile_recording(
     times = executable.times(name)
     made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
     if recording.is_training and recording.order == 1:
-        gradients = functools.partial(higher_order.Gradients, recording, settings, name, first=made)
+        gradients = functools.partial(
+            higher_order.Gradients, recording, settings, name, drawn=higher_order.drawn_by(made)
+        )
         higher_order.attach(executable, gradients)
     _log(made)
     return Variant(recording, executable), made

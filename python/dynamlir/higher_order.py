@@ -30,7 +30,8 @@ from .tracing import fresh_fake_mode
 
 _NAMED = ", gradients"
 
-_DRAWS_KEYS = "aten.randint.low"
+_KEYS_ALONE = (collections.Counter[str](), collections.Counter({"aten.randint.low": 1}))
+"""What a graph draws by torch's operators that makes its random numbers itself."""
 
 _MOST = 16
 """For so many sizes the gradients that are differentiated are kept."""
@@ -51,7 +52,7 @@ class Gradients:
     Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then the tangents of the
     node and what it takes from others, then those of its gradients, and so on. The keys of the random numbers that it
     drew have None, and are kept by its node. Where torch's operators drew them the node keeps the generator's state,
-    and torch runs all of it once more.
+    and they draw them once more.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Gradients:
         name: str,
         numbers: Sequence[int | None] | None = None,
         tangents: Sequence[tuple[int, ...]] = (),
-        first: report.CompileReport | None = None,
         node: int = 0,
         whole: bool = True,
+        *,
+        drawn: collections.Counter[str],
     ) -> None:
         """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones,
-        ``first`` is what became of the recording itself, ``node`` which node, ``whole`` whether there are no others."""
+        ``node`` which node, ``whole`` whether there are no others, ``drawn`` what operators the recording itself has
+        left to torch that draw random numbers."""
         self._order = recording.order + 1
         again = functions.without_formulas(recording.ops)
         self._has_once = any(op.once for op in recording.ops)
@@ -92,8 +95,7 @@ class Gradients:
         self._executable: Any = None
         self._event: reasons.Event | None = None
         self._first = recording
-        self._draws_by_torch = recording.varying is not None and first is not None and _draws_by_torch(first)
-        """Where sizes vary: whether the library drew numbers that a graph for numbers would draw itself."""
+        self._drawn = drawn
         self._sized: collections.OrderedDict[tuple[int, ...], Gradients] = collections.OrderedDict()
         """Where sizes vary: the same for sizes that there have been."""
 
@@ -111,7 +113,8 @@ class Gradients:
         ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
         symbols, where sizes vary, ``taken`` what the node takes from others."""
         if self._first.varying is not None:
-            if self._draws_by_torch and not self._draws_again(state):
+            # The library drew numbers that a graph for numbers would draw itself.
+            if self._drawn not in _KEYS_ALONE and not self._draws_again(state):
                 raise RuntimeError(_DRAWS_OTHERS)
             symbols, bound = self._first.varying
             at = self._at(tuple(symbols.all_values(list(values), bound)))
@@ -127,10 +130,11 @@ class Gradients:
         known.update(self._constants.given(tangents))
         own = tuple(range(first, first + len(beside)))
         foreign = next(filter(None, map(foreign_kind, tangents)), None)
-        if self._draws_again(state) and self._event is None:
-            self._event = reasons.note("random-state", "its gradients are differentiated, and torch draws its numbers")
-        executable = self._compiled(own) if foreign is None else None
-        gradients = None if executable is None else self._computed(executable, known, wanted, own)
+        executable = self._compiled(own, self._draws_again(state)) if foreign is None else None
+        gradients = None
+        if executable is not None:
+            with _drawing_from(state):
+                gradients = self._computed(executable, known, wanted, own)
         if gradients is None and self._recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
         if gradients is None:
@@ -178,7 +182,7 @@ class Gradients:
             known = self._sized.get(values)
             if known is None:
                 numeric, name = sizes.at(self._first, values), self._name.removesuffix(_NAMED)
-                known = Gradients(numeric, self._settings, name, node=self._node, whole=self._whole)
+                known = Gradients(numeric, self._settings, name, node=self._node, whole=self._whole, drawn=self._drawn)
                 self._sized[values] = known
                 if len(self._sized) > _MOST:
                     self._sized.popitem(last=False)
@@ -189,12 +193,13 @@ class Gradients:
         """Whether the state gives the numbers that the graph drew: of those on a device it says nothing."""
         return state is not None and self._recording.device in (None, torch.device("cpu"))
 
-    def _compiled(self, own: tuple[int, ...]) -> Any:
-        """The graph of the gradients; None where there is none, of which `_event` says why."""
+    def _compiled(self, own: tuple[int, ...], draws_again: bool) -> Any:
+        """The graph of the gradients, which draws what was drawn before or nothing; None where there is none, of which
+        `_event` says why."""
         with self._lock:
             if self._executable is None and self._event is None:
                 try:
-                    self._executable = self._compile(own)
+                    self._executable = self._compile(own, draws_again)
                 except Exception as error:
                     interruptions.pass_on(error)
                     failure = (
@@ -205,28 +210,34 @@ class Gradients:
                     self._event = reasons.note(failure.reason, failure.message, failure.location)
         return self._executable
 
-    def _compile(self, own: tuple[int, ...]) -> Any:
+    def _compile(self, own: tuple[int, ...], draws_again: bool) -> Any:
         from .backend import compile_recording
 
         functions.refuse_twice(self._recording)
         with torch.no_grad():
             variant, made = compile_recording(self._recording, fresh_fake_mode(), self._settings, self._name)
-        if drawing := self._drawing(made):
+        if drawing := self._drawing_others(made, draws_again):
             raise Fallback("random-state", f"{drawing} draws random numbers")
         report.add(made)
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
         following = functools.partial(
-            Gradients, self._recording, self._settings, self._name, numbers, [*self._tangents, own]
+            Gradients, self._recording, self._settings, self._name, numbers, [*self._tangents, own], drawn=self._drawn
         )
         attach(executable, following, self._whole)
         return executable
 
-    def _drawing(self, made: report.CompileReport) -> str | None:
-        """An operator that would draw other random numbers than the first time."""
+    def _drawing_others(self, made: report.CompileReport, draws_again: bool) -> str | None:
+        """An operator that would draw other random numbers than the first time; None where there is none, which is also
+        so if all draw once more what they drew: no call that draws is ever left out, and none changes places."""
         innocent = {op.schema for op in self._recording.ops if not op.random}
-        called = [extern.schema for part in (made, made.gradients) if part is not None for extern in part.externs]
-        return next((schema for schema in called if schema not in innocent and draws(schema)), None)
+        first = collections.Counter({schema: count for schema, count in self._drawn.items() if schema not in innocent})
+        calls, later = (
+            collections.Counter({schema: count for schema, count in drawn_by(part).items() if schema not in innocent})
+            for part in (made, made.gradients)
+        )
+        expected = first if draws_again else collections.Counter[str]()
+        return None if calls == expected and not later else next(iter([*later, *calls, *expected]))
 
 
 class _Refused(torch.autograd.Function):
@@ -252,10 +263,13 @@ def refuse(
     return tuple(None if gradient is None else next(with_history) for gradient in gradients)
 
 
-def _draws_by_torch(made: report.CompileReport) -> bool:
-    """Whether a graph calls operators that draw random numbers, but for the one that draws all keys."""
-    calls = [call for call in made.externs if draws(call.schema)]
-    return sum(call.count for call in calls) > 1 or any(call.schema != _DRAWS_KEYS for call in calls)
+def drawn_by(made: report.CompileReport | None) -> collections.Counter[str]:
+    """The operators left to torch that draw random numbers, with how often each is called."""
+    drawn = collections.Counter[str]()
+    for call in made.externs if made is not None else ():
+        if draws(call.schema):
+            drawn[call.schema] += call.count
+    return drawn
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 //!
 //! Values and memory are right without this. Autograd's checks of later operations rest on the counters.
 
-use dynamlir_torch_abi::{OwnedTensor, RandomState, TensorRef, TorchAbi, TorchError};
+use dynamlir_torch_abi::{Arg, OwnedTensor, RandomState, TensorRef, TorchAbi, TorchError};
 
 use crate::executor::{Failure, RunError};
 use crate::lower::PlanError;
@@ -37,7 +37,10 @@ impl Around {
 
 /// Whether a step draws the keys of random numbers and nothing else, which does not fail.
 pub(crate) fn draws_keys(plan: &Plan, step: &Step) -> bool {
-    matches!(step, Step::Extern { call, operands, .. } if operands.is_empty() && plan.externs[*call].schema == "aten.randint.low")
+    let Step::Extern { call, operands, .. } = step else { return false };
+    let call = &plan.externs[*call];
+    let bounds = [i64::MIN, i64::MAX].map(Arg::Int);
+    operands.is_empty() && call.schema == "aten.randint.low" && call.args.starts_with(&bounds)
 }
 
 /// Writes are counted one by one, so that a larger number would keep a call busy; no program writes that often. As in the dialect.

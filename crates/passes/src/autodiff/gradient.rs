@@ -28,7 +28,8 @@
 //! that users do not see is computed again, and its argument takes the gradient.
 //!
 //! What it draws of random numbers (`dynamo.draw`) is what the function drew that was differentiated first: a last argument has the keys
-//! (`dynamo.keys`).
+//! (`dynamo.keys`). Where torch's operators draw them all it has all of these, also those that no gradient is made of: from the state
+//! that the generator was in they draw the same numbers once more.
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value, sizes},
@@ -42,7 +43,7 @@ use dynamlir_shapes::{Dim, Scope};
 
 use super::{aten::strides_of, flow, joint};
 use crate::{
-    decompose::seeds::numbered,
+    decompose::{draws, seeds::numbered},
     partition::{
         copies::{Copies, argument_attrs, result_attrs},
         entries::needed_beside,
@@ -77,7 +78,7 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
             format!("it has {} nodes, and the gradients of node {place} are asked for", joint.nodes.len()),
         ));
     };
-    let part = Part { joint: &joint, node, taken: joint.taken(node) };
+    let part = Part { joint: &joint, node, taken: joint.taken(node), drawing: drawing_by_state(function, module, &joint) };
     let operations = part.operations();
     let is_used = |value: usize| {
         let returned = || node.gradients.iter().any(|&at| joint.number(joint.exit.operand(at)) == value);
@@ -87,7 +88,7 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
     let is_other = |at: usize| ops::KEYS.of_arg(function, at).is_some() || joint.tangents.contains(&at) && !node.tangents.contains(&at);
     let arguments: Vec<usize> = (0..all).filter(|&at| !is_other(at) && (node.tangents.contains(&at) || is_used(at))).collect();
     let drawn = numbered(&operations.iter().map(|&at| joint.ops[at]).collect::<Vec<_>>());
-    let keys = (drawn > 0).then(|| Type::tensor(&[drawn], Type::int(function.ctx(), 64)));
+    let keys = (drawn > 0 && part.drawing.is_empty()).then(|| Type::tensor(&[drawn], Type::int(function.ctx(), 64)));
     let taken: Vec<Value> = part.taken.iter().map(|taken| part.value(*taken)).collect();
     let given = arguments.iter().map(|&at| joint.values[at]).chain(taken.iter().copied());
     let types: Vec<Type> = given.clone().map(Value::ty).chain(keys).collect();
@@ -128,6 +129,8 @@ struct Part<'a> {
     joint: &'a Joint,
     node: &'a Node,
     taken: Vec<Taken>,
+    /// The operations that draw random numbers from the generator's state.
+    drawing: Vec<usize>,
 }
 
 impl Part<'_> {
@@ -143,14 +146,15 @@ impl Part<'_> {
         self.joint.hidden.iter().any(|&at| self.joint.exit.operand(at) == value)
     }
 
-    /// The operations that the gradients need, in order, except those whose results are given.
+    /// The operations that the gradients need, in order, except those whose results are given; and those that draw.
     fn operations(&self) -> Vec<usize> {
         let joint = self.joint;
         let seen = self.taken.iter().map(|taken| self.value(*taken)).filter(|value| !self.is_hidden(*value));
         let given: Vec<usize> = seen.map(|value| joint.number(value)).collect();
         let gradients = self.node.gradients.iter().map(|&at| joint.number(joint.exit.operand(at)));
-        let needed = needed_beside(joint, gradients, |value| given.contains(&value));
-        (0..joint.ops.len()).filter(|at| needed.contains(at)).collect()
+        let drawn = self.drawing.iter().flat_map(|&at| joint.uses[at].iter().copied());
+        let needed = needed_beside(joint, gradients.chain(drawn), |value| given.contains(&value));
+        (0..joint.ops.len()).filter(|at| needed.contains(at) || self.drawing.contains(at)).collect()
     }
 
     /// The layout of what is taken.
@@ -161,6 +165,15 @@ impl Part<'_> {
         };
         said.unwrap_or_else(|| strides_of(self.value(taken).ty(), &self.joint.scope))
     }
+}
+
+/// The operations that draw random numbers, where torch's operators draw all of them.
+fn drawing_by_state(function: Op, module: Op, joint: &Joint) -> Vec<usize> {
+    let has_keys = || joint.ops.iter().any(|&op| draws(op));
+    if !ops::RANDOM.is_on(function) || ops::DEVICE.is_on(module) || !ops::EAGER_RANDOM.is_on(module) && has_keys() {
+        return Vec::new();
+    }
+    joint.drawing_by_state()
 }
 
 /// Says of the arguments and results what they are.
@@ -195,6 +208,9 @@ fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool),
     let described: Vec<Attr> = of_function.chain(of_others).chain(keys).collect();
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &described));
     ops::ENTRY.set(new, ());
+    if !part.drawing.is_empty() {
+        ops::RANDOM.set(new, ());
+    }
     let outputs: Vec<Attr> = (0..results).map(|at| Output::write(ctx, &Output::Result(at))).collect();
     ops::OUTPUTS.set(new, &outputs);
 }

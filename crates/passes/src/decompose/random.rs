@@ -18,7 +18,7 @@
 use std::f64::consts::PI;
 
 use dynamlir_dialect::{
-    ir::{Type, Value},
+    ir::{Op, Type, Value},
     ops::AtenOp,
 };
 use dynamlir_shapes::{Dimension, Relation};
@@ -36,16 +36,16 @@ const DRAWING: &[&str] = &[
     "bernoulli",
     "binomial",
     "cauchy",
-    "dirichlet",
     "dropout",
     "exponential",
-    "gamma",
     "geometric",
     "multinomial",
     "normal",
     "poisson",
     "rand",
     "rrelu",
+    "sample_dirichlet",
+    "standard_gamma",
     "uniform",
 ];
 
@@ -56,6 +56,12 @@ pub fn may_draw(call: AtenOp) -> bool {
     // Attention draws where it is given a probability.
     let is_probable = || call.args().iter().any(|arg| arg.as_f64().is_some_and(|number| number != 0.0));
     DRAWING.iter().any(|part| name.contains(part)) || name.contains("scaled_dot_product") && is_probable()
+}
+
+/// Returns true if an operation may draw random numbers from the state of torch's generator: an operator of torch's, or a function of
+/// users', which may call one.
+pub fn draws_by_state(op: Op) -> bool {
+    AtenOp::cast(op).is_some_and(|call| ["aten.", "dynamlir."].iter().any(|kind| call.schema().starts_with(kind)) && may_draw(call))
 }
 
 /// Schema and lowering.

@@ -319,10 +319,14 @@ fn outputs(function: Op, results: usize) -> Result<Vec<Output>, PassError> {
 
 /// The arguments but tangents that gradients are made of, in whatever way. Before decomposition there are more: formulas name some
 /// that they do not use. What stands for a value that nodes alone see is among them: the value is computed of others, its history is this.
+/// So is what random numbers are made of that torch's operators draw once more: how many they take may depend on it.
 fn primals(joint: &Joint) -> Vec<i64> {
     let gradients: Vec<usize> = joint.gradients.iter().map(|&at| joint.number(joint.exit.operand(at))).collect();
-    let needed = needed(joint, gradients.iter().copied(), |_| false);
-    let used = needed.iter().flat_map(|&at| joint.uses[at].iter().copied()).chain(gradients);
+    let draws_again = ops::RANDOM.is_on(joint.function) && joint.keys().is_none();
+    let drawing = if draws_again { joint.drawing_by_state() } else { Vec::new() };
+    let read: Vec<usize> = drawing.into_iter().flat_map(|at| joint.uses[at].iter().copied()).chain(gradients).collect();
+    let needed = needed(joint, read.iter().copied(), |_| false);
+    let used = needed.iter().flat_map(|&at| joint.uses[at].iter().copied()).chain(read);
     let arguments = joint.function.body().map(Block::args).unwrap_or_default().len();
     let stand_ins = (0..arguments).filter(|&at| ops::HIDDEN.of_arg(joint.function, at).is_some());
     let used = used.filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at));

@@ -12,7 +12,7 @@ use dynamlir_shapes::Scope;
 
 use crate::{
     autodiff::{aten::refuse_huge, walk::shown},
-    decompose::total::is_total,
+    decompose::{random::draws_by_state, total::is_total},
     extent::expected,
 };
 
@@ -152,8 +152,8 @@ impl Joint {
         }
         for at in (0..self.ops.len()).rev() {
             let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
-            // What nobody uses and is still here may raise, and is run for that.
-            let is_kept = !self.ops[at].is_pure() && self.ops[at].is_unused();
+            // What nobody uses and is still here may raise, and is run for that. Random numbers are drawn when eager draws them.
+            let is_kept = !self.ops[at].is_pure() && self.ops[at].is_unused() || draws_by_state(self.ops[at]);
             if self.sides[at] == Side::Either && (is_kept || results.iter().any(|result| wanted.contains(result))) {
                 self.sides[at] = Side::Forward;
                 wanted.extend(&self.uses[at]);
@@ -206,6 +206,12 @@ impl Joint {
     pub fn keys(&self) -> Option<usize> {
         let op = self.ops.iter().find(|&&op| ops::KEYS.is_on(op))?;
         Some(self.number(op.result(0)))
+    }
+
+    /// The operations of the forward that draw random numbers by torch's operators, in order.
+    pub fn drawing_by_state(&self) -> Vec<usize> {
+        let is_forward = |at: usize| !self.uses[at].iter().any(|&value| self.is_backward[value]);
+        (0..self.ops.len()).filter(|&at| draws_by_state(self.ops[at]) && is_forward(at)).collect()
     }
 
     /// The number of a value of the function.
