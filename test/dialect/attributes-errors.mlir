@@ -343,6 +343,13 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dy
 
 // -----
 
+// expected-error@+1 {{'dynamo.made_beside' must say for each of the 1 outputs which other one it is made beside, or -1, got array<i64: 1>}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.made_beside = array<i64: 1>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
 // expected-error@+1 {{'dynamo.made_from' must say for each of the 1 outputs which other one it is made from, or -1, got array<i64: 0>}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.made_from = array<i64: 0>} {
   return %x : tensor<4xf32>

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{
-        self, Attr, AttrValue, Block, Builder, Ctx, Device, Layout, Loc, MemoryFormat, Symbol, Type, Value,
+        self, Attr, AttrValue, Block, Builder, Ctx, Device, Layout, Loc, MemoryFormat, Op, Symbol, Type, Value,
         sizes::{self, SizeSymbol},
     },
     ops::{self, AtenOp},
@@ -53,8 +53,11 @@ impl<'t> Writer<'t> {
         let mut bases = Vec::new();
         let (mut differentiable, mut gradients) = (Vec::new(), Vec::new());
         let (mut without_grad, mut one_of_several) = (Vec::new(), Vec::new());
+        // The first output of each call that returned several views, and for each output the one that it came with.
+        let (mut first, mut beside): (HashMap<Op, i64>, Vec<i64>) = (HashMap::new(), Vec::new());
         for (position, output) in (0_i64..).zip(&trace.outputs) {
             let mut base = Base::None;
+            beside.push(-1);
             let output = match output {
                 Output::Value(output) => {
                     let Some(value) = values.get(output.value) else {
@@ -65,7 +68,12 @@ impl<'t> Writer<'t> {
                     base = output.base;
                     differentiable.extend(output.requires_grad.then_some(position));
                     without_grad.extend((output.creation == Creation::NoGrad).then_some(position));
-                    one_of_several.extend((output.creation == Creation::OneOfSeveral).then_some(position));
+                    if output.creation == Creation::OneOfSeveral {
+                        one_of_several.push(position);
+                        let first = value.def().map(|op| *first.entry(op).or_insert(position));
+                        beside.pop();
+                        beside.push(first.filter(|first| *first != position).unwrap_or(-1));
+                    }
                     let gradient = output.gradient.map(|operand| ops::GRADIENT.with(self.ctx, operand));
                     gradients.push(Attr::dict(self.ctx, &gradient.into_iter().collect::<Vec<_>>()));
                     ir::Output::Result(returned.len() - 1)
@@ -101,6 +109,9 @@ impl<'t> Writer<'t> {
                 if !positions.is_empty() {
                     attribute.set(func, &positions);
                 }
+            }
+            if beside.iter().any(|first| *first >= 0) {
+                ops::MADE_BESIDE.set(func, &beside);
             }
             func.set_attr("arg_attrs", self.arg_attrs(trace));
         } else {

@@ -24,6 +24,7 @@ mod overlap;
 mod plan;
 mod profile;
 mod reuse;
+mod several;
 mod symbols;
 mod training;
 mod undefined;

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::lower::{PlanError, Program};
 use crate::plan::{Base, Const, Output, Plan};
 use crate::workspace::Workspace;
-use crate::{bases, effects};
+use crate::{bases, effects, several};
 
 /// One output of a run.
 #[derive(Debug)]
@@ -186,11 +186,35 @@ pub(crate) fn view<'a>(
             Some(other) => Some(view(abi, plan, program, other, (results, inputs, views))?),
             None => None,
         };
-        let made = view_of(abi, plan, program, at, (results, inputs, from))?;
-        views.push((at, made));
-        views.len() - 1
+        let members = several::members(plan, program, at);
+        let made = if members.is_empty() { None } else { several_of(plan, &members, (results, inputs, from))? };
+        if let Some(made) = made {
+            views.extend(members.iter().copied().zip(made));
+        } else {
+            let made = view_of(abi, plan, program, at, (results, inputs, from))?;
+            views.push((at, made));
+        }
+        views.iter().position(|(made, _)| *made == at).ok_or_else(|| TorchError::new("a view was not made"))?
     };
     Ok(views[place].1.as_ref())
+}
+
+/// Makes the views that one call returned, by one call, where they have a history.
+fn several_of(
+    plan: &Plan,
+    members: &[usize],
+    (results, inputs, from): (&Results, &[TensorRef<'_>], Option<TensorRef<'_>>),
+) -> Result<Option<Vec<OwnedTensor>>, TorchError> {
+    let (base, moved) = match &plan.outputs[members[0]] {
+        Output::ArgView { arg, .. } => (inputs[*arg], inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset),
+        Output::ResultView { result, .. } => {
+            let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
+            (base, base.storage_offset()?)
+        }
+        _ => return Ok(None),
+    };
+    let from = from.unwrap_or(base);
+    if from.requires_grad()? { several::make(plan, members, from, moved) } else { Ok(None) }
 }
 
 /// Makes the view that an output is, of another one where it is given.

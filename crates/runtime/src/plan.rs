@@ -216,6 +216,9 @@ pub struct Plan {
     /// For each output, the output that it is a view of, where that is a view itself: gradients go to it by way of that one. Empty where
     /// there is none.
     pub made_from: Vec<Option<usize>>,
+    /// For each output that is one of several views, the first output that the same call returned, where that is another one. Empty where
+    /// there is none.
+    pub made_beside: Vec<Option<usize>>,
     /// It draws random numbers: a run that fails before the commit puts the generator back.
     pub random: bool,
     /// The inputs that require a gradient.

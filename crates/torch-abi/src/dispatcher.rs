@@ -3,7 +3,7 @@
 //! Each argument becomes one value: numbers as their bits, tensors as a handle of their own, lists and strings as objects made by the
 //! C ABI, optionals as null or a pointer to a boxed value. The dispatcher consumes them all.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use crate::op::enum_code;
 use crate::tensor::RawHandle;
@@ -185,4 +185,27 @@ pub(crate) fn as_strided(
     };
     let mut results = call.call(abi, &[tensor])?;
     results.pop().ok_or_else(|| TorchError::new("as_strided returned nothing"))
+}
+
+/// `aten::unbind` along the first dimension.
+pub(crate) fn unbind(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<Vec<OwnedTensor>, TorchError> {
+    several(abi, tensor, (c"aten::unbind", c"int"), vec![Value::Bits(0)])
+}
+
+/// `aten::split_with_sizes`.
+pub(crate) fn split(abi: &TorchAbi, tensor: TensorRef<'_>, sizes: &[i64], dim: usize) -> Result<Vec<OwnedTensor>, TorchError> {
+    let sizes = Value::List(sizes.iter().map(|size| Value::Bits(*size as u64)).collect());
+    several(abi, tensor, (c"aten::split_with_sizes", c""), vec![sizes, Value::Bits(dim as u64)])
+}
+
+/// An op of one tensor that returns a list of views.
+fn several(
+    abi: &TorchAbi,
+    tensor: TensorRef<'_>,
+    (name, overload): (&CStr, &CStr),
+    values: Vec<Value>,
+) -> Result<Vec<OwnedTensor>, TorchError> {
+    let values = [Value::Tensor(0)].into_iter().chain(values).collect();
+    let results = vec![Ty { list: true, ..Ty::TENSOR }];
+    DispatcherCall { name: name.to_owned(), overload: overload.to_owned(), values, results }.call(abi, &[tensor])
 }

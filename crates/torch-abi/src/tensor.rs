@@ -196,6 +196,16 @@ impl<'a> TensorRef<'a> {
         crate::dispatcher::as_strided(TorchAbi::get()?, self, sizes, strides, offset)
     }
 
+    /// Slices of a tensor along its first dimension, as views that one node of autograd's graph has made.
+    pub fn unbind(self) -> Result<Vec<OwnedTensor>, TorchError> {
+        crate::dispatcher::unbind(TorchAbi::get()?, self)
+    }
+
+    /// Parts of a tensor along a dimension, of these sizes, as views that one node of autograd's graph has made.
+    pub fn split(self, sizes: &[i64], dim: usize) -> Result<Vec<OwnedTensor>, TorchError> {
+        crate::dispatcher::split(TorchAbi::get()?, self, sizes, dim)
+    }
+
     /// Copies `source` into this tensor, converting and broadcasting as torch does.
     pub fn copy_from(self, source: TensorRef<'_>) -> Result<(), TorchError> {
         let abi = TorchAbi::get()?;

@@ -201,13 +201,13 @@ static LogicalResult checkPositions(FunctionOpInterface function, StringRef name
   return success();
 }
 
-/// For each output the one that it is made from, or -1.
-static LogicalResult checkMadeFrom(FunctionOpInterface function, Attribute value, int64_t count) {
+/// For each output another one that it is made from, say, or -1.
+static LogicalResult checkOthers(FunctionOpInterface function, StringRef name, Attribute value, int64_t count, StringRef what) {
   auto others = dyn_cast<DenseI64ArrayAttr>(value);
   auto isOther = [&](auto entry) { return entry.value() >= -1 && entry.value() < count && entry.value() != static_cast<int64_t>(entry.index()); };
   if (!others || others.size() > count || !llvm::all_of(llvm::enumerate(others.asArrayRef()), isOther))
-    return function.emitOpError() << "'dynamo.made_from' must say for each of the " << count
-                                  << " outputs which other one it is made from, or -1, got " << value;
+    return function.emitOpError() << "'" << name << "' must say for each of the " << count << " outputs which other one it is " << what
+                                  << ", or -1, got " << value;
   return success();
 }
 
@@ -323,7 +323,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   Attribute value = attribute.getValue();
   bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.bases", "dynamo.versions",
                                         "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
-                                        "dynamo.without_grad", "dynamo.one_of_several", "dynamo.made_from", "dynamo.vjp", "dynamo.saved", "dynamo.order",
+                                        "dynamo.without_grad", "dynamo.one_of_several", "dynamo.made_from", "dynamo.made_beside", "dynamo.vjp", "dynamo.saved", "dynamo.order",
                                         "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed", "dynamo.vjps",
                                         "dynamo.crossing", "dynamo.kept", "dynamo.by_views", "dynamo.path"},
                                        name);
@@ -368,7 +368,9 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == "dynamo.differentiable" || name == "dynamo.without_grad" || name == "dynamo.one_of_several")
     return checkPositions(function, name, value, countOutputs(), "outputs");
   if (name == "dynamo.made_from")
-    return checkMadeFrom(function, value, countOutputs());
+    return checkOthers(function, name, value, countOutputs(), "made from");
+  if (name == "dynamo.made_beside")
+    return checkOthers(function, name, value, countOutputs(), "made beside");
   if (name == "dynamo.primals" || name == "dynamo.by_views")
     return checkPositions(function, name, value, function.getNumArguments(), "arguments");
   if (name == "dynamo.order")

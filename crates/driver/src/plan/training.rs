@@ -52,6 +52,8 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
     plan.one_of_several = positions(ops::ONE_OF_SEVERAL.of(main));
     let made_from = ops::MADE_FROM.of(main).unwrap_or_default();
     plan.made_from = made_from.into_iter().map(|at| usize::try_from(at).ok()).collect();
+    let made_beside = ops::MADE_BESIDE.of(main).unwrap_or_default();
+    plan.made_beside = made_beside.into_iter().map(|at| usize::try_from(at).ok()).collect();
 
     let number = |number: i64| usize::try_from(number).ok();
     plan.primals = (0..plan.inputs.len()).map(|input| ops::PRIMAL.of_arg(main, input).and_then(number)).collect();

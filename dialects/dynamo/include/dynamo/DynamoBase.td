@@ -58,8 +58,9 @@ def Dynamo_Dialect : Dialect {
     // Which outputs require a gradient, which are views that were made with grad mode off or that are one of several views of an
     // operation, the function that computes gradients, and how many of the last outputs are kept for it.
     "::mlir::DenseI64ArrayAttr":$differentiable, "::mlir::DenseI64ArrayAttr":$without_grad, "::mlir::DenseI64ArrayAttr":$one_of_several,
-    // For each output, the output that it is a view of where that is a view itself, or -1.
-    "::mlir::DenseI64ArrayAttr":$made_from,
+    // For each output, the output that it is a view of where that is a view itself, or -1; the first output that was returned by the
+    // same call of an operation of several views, or -1.
+    "::mlir::DenseI64ArrayAttr":$made_from, "::mlir::DenseI64ArrayAttr":$made_beside,
     "::mlir::FlatSymbolRefAttr":$vjp, "::mlir::IntegerAttr":$saved,
     // How many of its operations that function computes again.
     "::mlir::IntegerAttr":$recomputed,
