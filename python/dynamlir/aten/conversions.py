@@ -1,8 +1,9 @@
-"""Numbers that eager's kernels refuse for the element type that they compute in, which fakes let pass.
+"""Numbers and element types that eager's kernels refuse, which fakes let pass.
 
 ``x.fill_(1e30)`` of ints raises, as does ``torch.add(x, y, alpha=200)`` of ``int8``: a kernel converts what its schema
 calls a ``Scalar`` to the type of its result, and that fails where the type has no such number. Code that was generated
-would write whatever the conversion gives. So such a call is plain Python's, which raises.
+would write whatever the conversion gives. And where fakes find a common type for floats of several types, many kernels
+take one type alone. So such calls are plain Python's, which raises.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
         raise Fallback("raised", f"{func} of bools")
     if facts.floats_or_bytes and not (result.is_floating_point() or result.dtype == torch.uint8):
         raise Fallback("raised", f"{func} of {result.dtype}")
+    if facts.one_type or facts.parameters_of_one_type:
+        _check_types(func, full)
     for at in _scalars(func):
         if (number := full[at]) is not None and isinstance(result, torch.Tensor):
             _check(func, schema.info(func).arguments[at].name, number, result.dtype)
@@ -34,6 +37,18 @@ def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
         _, common = elementwise_dtypes(*operands, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
         if not torch.can_cast(common, full[0].dtype):
             raise Fallback("raised", f"{func}: {common} cannot be cast to {full[0].dtype}")
+
+
+def _check_types(func: OpOverload, full: Sequence[Any]) -> None:
+    tensors = [value for value in full if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    types = [tensor.dtype for tensor in tensors]
+    if len(set(types)) < 2:
+        return
+    if schema.info(func).facts.parameters_of_one_type:
+        is_mixed = types[0] in (torch.float16, torch.bfloat16) and set(types[1:]) == {torch.float32}
+        if is_mixed or tensors[0].device.type != "cpu":
+            return
+    raise Fallback("raised", f"{func} of {' and '.join(str(dtype) for dtype in dict.fromkeys(types))}")
 
 
 @functools.cache

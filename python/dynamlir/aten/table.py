@@ -100,6 +100,10 @@ class Facts(NamedTuple):
     has the lines which are summed for each of its rows; see `rows`."""
     casts_back: bool = False
     """Raises where the common type of its operands cannot be cast to that of the first, which it writes."""
+    one_type: bool = False
+    """Its kernels take floats of one type: where there are several, eager raises or computes in that of the first."""
+    parameters_of_one_type: bool = False
+    """Its kernels on the CPU take parameters of the type of the operand, or of single floats for a smaller one."""
     bounds: bool = False
     """Its numbers need not fit a type of ints: one beyond it bounds nothing."""
     refuses_bools: bool = False
@@ -130,6 +134,20 @@ ROWS: tuple[Row, ...] = (
     Row("mul_", Facts(casts_back=True)),
     Row("addcmul_", Facts(casts_back=True)),
     Row("addcdiv_", Facts(casts_back=True)),
+    Row(
+        "mm mv dot bmm addmm addmv addbmm baddbmm addr addr_ complex convolution _cdist_forward grid_sampler_2d "
+        "grid_sampler_3d heaviside heaviside_ index_add index_add_ index_copy index_copy_ index_put index_put_ "
+        "index_reduce index_reduce_ put put_ _unsafe_index_put _unsafe_masked_index_put_accumulate linalg_cross "
+        "linalg_solve_triangular binary_cross_entropy huber_loss soft_margin_loss nll_loss_forward nll_loss2d_forward "
+        "_embedding_bag _embedding_bag_forward_only _softmax_backward_data _log_softmax_backward_data gelu_backward "
+        "_scaled_dot_product_flash_attention_for_cpu",
+        Facts(one_type=True),
+    ),
+    Row(
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+        "_native_batch_norm_legit_no_training _batch_norm_with_update native_group_norm native_layer_norm",
+        Facts(parameters_of_one_type=True),
+    ),
     Row("constant_pad_nd", Facts(strictly_unsigned=True)),
     Row("abs abs_ arange", Facts(refuses_bools=True)),
     Row(
@@ -158,7 +176,8 @@ ROWS: tuple[Row, ...] = (
     Row("_native_batch_norm_legit.default", Facts(writes_when="training", statistics=True)),
     Row(
         "_native_batch_norm_legit.no_stats _native_batch_norm_legit_functional.default "
-        "_native_batch_norm_legit_no_training.default native_group_norm.default native_layer_norm.default",
+        "_native_batch_norm_legit_no_training.default _batch_norm_with_update.default native_group_norm.default "
+        "native_layer_norm.default",
         Facts(statistics=True),
     ),
     # -- other writes
