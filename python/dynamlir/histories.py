@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -137,6 +137,8 @@ class State:
     """Whether that is missed."""
     refused: list[Any] = dataclasses.field(default_factory=list)
     """The nodes that have saved a tensor which has lost its history in place since."""
+    cut: set[int] = dataclasses.field(default_factory=set)
+    """The values that tensors are since they have lost their history in place."""
     levels: list[int] = dataclasses.field(default_factory=list)
     """The first value of each transform of `torch.func` that is under way."""
     data: set[int] = dataclasses.field(default_factory=set)
@@ -167,6 +169,7 @@ def cut(recorder: OpRecorder, fake: torch.Tensor) -> None:
         needs_grad=(0,) if grad else (),
     )
     recorder.recording.append(record, asked=True)
+    recorder.histories.cut.update(record.result_ids)
     with modes.set_aside():
         each = nodes([*recorder._alive, *recorder.input_fakes])
         recorder.histories.refused += [node for node in each if any(one is fake for one in _saved_still(node))]
@@ -220,8 +223,9 @@ def check_saved(recorder: OpRecorder, results: Sequence[Any]) -> None:
     tensors = [one for one in results if isinstance(one, torch.Tensor)]
     refuse_hidden_write(recorder, [one for one in tensors if not one.requires_grad])
     wanting = [one for one in tensors if one.requires_grad]
-    if wanting and recorder.versions and _writes_what_is_kept_unseen(recorder.recording):
-        raise Fallback("autograd", "a value that gradients may be made of is written")
+    cut = recorder.histories.cut
+    if wanting and (recorder.versions or cut) and _writes_what_is_kept_unseen(recorder.recording, cut):
+        raise Fallback("autograd", "a value that gradients may be made of is written or detached in place")
     writes = recorder.versions and _writes_what_is_used(recorder)
     if not wanting or not (writes or recorder.histories.refused):
         return
@@ -235,9 +239,10 @@ _KEEPING_NOTHING = frozenset(["add_", "sub_", "copy_", "fill_", "zero_", "neg_"]
 """Writes whose gradients are not made of values."""
 
 
-def _writes_what_is_kept_unseen(recording: Recording) -> bool:
-    """Returns true if memory is written that may have been kept where nobody can look: by the node of a write to a
-    view, which stands within another node, or by a checkpoint, which reads again what it has read."""
+def _writes_what_is_kept_unseen(recording: Recording, cut: Set[int]) -> bool:
+    """Returns true if memory is written, or a tensor detached in place (``cut``), that may have been kept where nobody
+    can look: by the node of a write to a view, which stands within another node, or by a checkpoint, which reads again
+    what it has read."""
     roots, views = recording.roots(), set[int]()
     kept, made = set[int](), dict[int, int | None]()
     for op in recording.ops:
@@ -245,7 +250,8 @@ def _writes_what_is_kept_unseen(recording: Recording) -> bool:
         into_view = any(op.operands[at] in views for at in op.mutates)
         if op.needs_grad and into_view and op.schema.split(".")[1] not in _KEEPING_NOTHING:
             kept.update(root for at, root in enumerate(memory) if at not in op.mutates)
-        if any(memory[at] in kept for at in op.mutates):
+        changed = [0] if not cut.isdisjoint(op.result_ids) else op.mutates
+        if any(memory[at] in kept for at in changed):
             return True
         if op.recompute is not None and op.needs_grad:
             kept.update(root for root in memory if made.get(root) != op.recompute)

@@ -9,6 +9,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
+import torch.utils.checkpoint
 from both import check_both
 from torch import Tensor
 
@@ -50,6 +51,20 @@ def test_detached_in_place() -> None:
 
     for each in (method, function, overload):
         check(each, leaf(4))
+
+
+def test_what_a_checkpoint_has_read_is_detached_in_place() -> None:
+    """It is read again, and torch refuses what has lost its history by then."""
+
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        z = torch.utils.checkpoint.checkpoint(lambda a: a.exp().sin(), y, use_reentrant=False)
+        y.detach_()
+        return z
+
+    for run in (f, dynamlir.compile(f), torch.compile(f, backend="dynamlir")):
+        with pytest.raises(RuntimeError, match="detached in-place"):
+            run(leaf(3)).sum().backward()
 
 
 def test_a_saved_result_is_detached_in_place() -> None:
