@@ -117,3 +117,30 @@ def test_sizes_that_vary(door: str) -> None:
             first.sum().backward()
             found.append([*told, x.grad])
         torch.testing.assert_close(found[0], found[1])
+
+
+CONSTANT: dict[str, Callable[[Tensor], Tensor]] = {
+    "product": lambda x: torch.ones(4, 4, dtype=x.dtype) * x,
+    "quotient": lambda x: x / torch.ones_like(x),
+    "matrices": lambda x: x @ torch.ones(4, 4, dtype=x.dtype),
+    "choice": lambda x: torch.where(torch.ones(4, 4, dtype=torch.bool), x, 0.0),
+    "sum": lambda x: x + torch.ones_like(x),
+    "transform": lambda x: torch.func.grad(lambda a: (a * a).sum())(x),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", CONSTANT)
+def test_what_keeps_a_constant_is_used_up_by_one_walk(name: str, door: str) -> None:
+    function = CONSTANT[name]
+    said = []
+    for call in (DOORS[door](lambda x: (q := function(x), q.sin())), lambda x: (q := function(x), q.sin())):
+        x = torch.ones(4, 4, dtype=torch.double, requires_grad=True)
+        first, second = call(x)
+        first.sum().backward()
+        try:
+            second.sum().backward()
+            said.append("walked twice")
+        except RuntimeError as error:
+            said.append(str(error).split(".")[0])
+    assert said[0] == said[1]
