@@ -36,6 +36,17 @@ def _autocast_nesting() -> int:
     return torch.autocast_decrement_nesting()
 
 
+def _has_dual_level() -> bool:
+    """Returns true within a level of forward-mode differentiation: a further one cannot be entered, and nothing else
+    tells of one that was entered past Python, as graphs of Dynamo do."""
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:
+        return True
+    torch._C._exit_dual_level(level=level)
+    return False
+
+
 def _function_modes() -> list[Any]:
     """The function modes that are active, the outermost first: ``with torch.device(…)`` is one."""
     return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
@@ -72,6 +83,7 @@ class ThreadState:
         self.transforms = len(torch._C._functorch.get_interpreter_stack() or ())
         self.forward_grad = torch._C._is_fwd_grad_enabled()
         self.forward_levels = eager_transforms.JVP_NESTING
+        self.has_dual_level = _has_dual_level()
         self.random = torch.get_rng_state()
         self.function_modes = _function_modes()
         self.device = _device.CURRENT_DEVICE
@@ -101,6 +113,8 @@ class ThreadState:
         if len(functorch.get_interpreter_stack() or ()) > self.transforms:
             functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.transforms)
         forward_mode.abandon(self.forward_levels)
+        if not self.has_dual_level and _has_dual_level():
+            torch._C._exit_dual_level(level=0)
         for device, (enabled, dtype) in self.autocast.items():
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)

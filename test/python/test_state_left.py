@@ -345,3 +345,18 @@ def test_a_call_that_fails_leaves_the_random_state_that_eager_leaves(door, eager
                     (result.tolist() if isinstance(result, torch.Tensor) else result, torch.get_rng_state().tolist())
                 )
             assert after[0] == after[1]
+
+
+def test_a_recording_that_is_given_up_leaves_no_level_of_forward_mode():
+    """What Dynamo has entered past Python is ended, or the graph could not run plain."""
+
+    def function(x, w):
+        primal = (x @ w).relu_()
+        tangent = (x * -1).t().contiguous().t()  # laid out in another way, which is copied into memory of its own kind
+        return torch.func.jvp(torch.sigmoid, (primal,), (tangent,))[1]
+
+    x, w = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
+    compiled = torch.compile(function, backend="dynamlir")
+    with dynamlir.config.patch(on_plain="ignore"):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x, w), function(x, w))
