@@ -153,6 +153,9 @@ class State:
 def cut(recorder: OpRecorder, fake: torch.Tensor) -> None:
     """Note that a tensor has lost its history in place (``detach_``): from here on it is what a ``detach`` gives."""
     before, meta = recorder.id_of(fake), TensorMeta.of(fake)
+    if any(op.vjp is not None and before in op.operands for op in recorder.recording.ops):
+        # Its backward gets it without a history, so that gradients have none in turn.
+        raise Fallback("autograd", "what a torch.autograd.Function may have saved is detached in place")
     grad = torch.is_grad_enabled()
     record = OpRecord(
         schema=DETACH,

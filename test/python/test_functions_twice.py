@@ -236,3 +236,33 @@ def test_what_dynamo_does_not_show_may_be_unused() -> None:
     x = leaf(3)
     found = orders(torch.compile(function, backend="dynamlir"), (x,), 3)
     torch.testing.assert_close(found, orders(function, (x,), 3))
+
+
+class Kept(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * ctx.saved_tensors[0].cos()
+
+
+@DOORS
+def test_what_a_function_has_saved_is_detached_in_place(door: Any) -> None:
+    """Its backward is given that without a history, so that gradients have none in turn."""
+
+    def function(x: Tensor) -> Tensor:
+        inner = x * 2
+        result = Kept.apply(inner) * x
+        inner.detach_()
+        return result
+
+    with dynamlir.config.patch(on_plain="ignore"):
+        found = []
+        for call in (door(function), function):
+            x = torch.linspace(-1, 1, 4).requires_grad_()
+            (first,) = torch.autograd.grad(call(x).sum(), x, create_graph=True)
+            found.append([first.detach(), *torch.autograd.grad(first.square().sum(), x, allow_unused=True)])
+    torch.testing.assert_close(*found)
