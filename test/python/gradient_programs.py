@@ -101,6 +101,20 @@ class Modes(Function):
         return g * kept, None
 
 
+class Noisy(Function):
+    """Its backward alone reads what its forward has drawn."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a, torch.rand_like(a))
+        return a.sin()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        a, noise = ctx.saved_tensors
+        return g * a.cos() * noise
+
+
 class Both(Function):
     """Two results, one of them without a gradient."""
 
@@ -126,18 +140,20 @@ WORLD = {
     "torch": torch,
     "F": torch.nn.functional,
     "checkpointed": checkpointed,
-    **{each.__name__: each for each in (Scale, Clip, Product, Once, Modes, Both)},
+    **{each.__name__: each for each in (Scale, Clip, Product, Once, Modes, Noisy, Both)},
     **{name: getattr(torch.func, name) for name in ("grad", "vjp", "jvp", "vmap", "jacrev", "jacfwd")},
 }
 
 
 class Grammar:
     """Grows statements over matrices of one size. With ``several``, more results than one, each of which has a loss,
-    hooks, and writes through ``.data``, all of which depend on what a node of autograd is and keeps."""
+    hooks, and writes through ``.data``, all of which depend on what a node of autograd is and keeps. With ``drawing``,
+    random numbers, parts of values, and hooks of results as well."""
 
-    def __init__(self, seed: int, several: bool) -> None:
+    def __init__(self, seed: int, several: bool, drawing: bool = False) -> None:
         self.random = random.Random(seed)
         self.several = several
+        self.drawing = drawing
         self.names = ["x", "y", "w", "u", "v"]
         self.depth = 0
 
@@ -184,6 +200,16 @@ class Grammar:
             "({name} - {name}.mean(1, keepdim=True))",
             "{name}.square().sum().expand(3, 3)",
             "{name}.clone()",
+            *(
+                [
+                    "F.dropout({value}, 0.5)",
+                    "({value} * torch.rand_like({name}))",
+                    "torch.stack(({value}).unbind())",
+                    "torch.cat([{name}, {value}]).chunk(2)[1]",
+                ]
+                if self.drawing
+                else []
+            ),
         )
 
     def other(self) -> str:
@@ -207,6 +233,17 @@ class Grammar:
             "jacrev(lambda a: {inner}.sum(0))({name}).sum(0)",
             "torch.autograd.grad(({value}).sum(), {name}, create_graph=True)[0]",
             "torch.autograd.grad(({value}).square().sum(), [{name}], retain_graph=True)[0]",
+            *(
+                [
+                    "Noisy.apply({value})",
+                    "checkpointed(lambda a: F.dropout(a.sin(), 0.3), {value})",
+                    "{name} * torch.poisson({name}.detach().abs() * 20).sign()",
+                    "F.rrelu({value}, training=True)",
+                    "{value} * torch.bernoulli({name}.detach().sigmoid())",
+                ]
+                if self.drawing
+                else []
+            ),
         )
 
     def inner(self) -> str:
@@ -233,7 +270,19 @@ class Grammar:
             "v.detach_()",
             "u = u * {value}",
             *([f"{name} = {{value}} * 1; {name}.data.mul_(0.5)", "v.data.mul_({scalar})"] if self.several else []),
+            *(
+                [
+                    f"{name}, r = torch.stack([{{value}}, {{name}}]).unbind()",
+                    f"r, {name} = torch.cat([{{value}}, {{value}}], 1).chunk(2, 1)",
+                    f"r, {name}, _ = ({{value}}).repeat(1, 3).split(3, 1)",
+                    f"{name} = torch.empty_like(x).uniform_(-1, 1); {name} = {name} * {{value}}",
+                ]
+                if self.drawing
+                else []
+            ),
         )
+        if " r" in text.split("=")[0] or text.startswith("r,"):
+            self.names += [part for part in ("r", name) if part not in self.names]
         if name not in self.names and text.startswith((f"{name} =", "with")):
             self.names.append(name)
         return text
@@ -255,6 +304,8 @@ class Grammar:
             "frozen": draw.choice([None, None, None, "x", "y", "w"]),
             "grad": draw.random() < 0.95,
             "losses": draw.choice(["sum", "each", "kept"]) if self.several else "sum",
+            "drawing": self.drawing,
+            "hooks of results": self.drawing and draw.random() < 0.3,
         }
 
 
@@ -266,22 +317,31 @@ def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
         for name in "xyw"
     }
     told: list[Any] = []
+    called: list[Any] = []
     given = dict(leaves)
     if how["made"]:
         given["y"] = leaves["y"] * leaves["x"]
     if how["hooks"] and given["x"].requires_grad:
         given["x"].register_hook(lambda gradient: told.append(("hook", shown(gradient))))
     try:
-        with torch.set_grad_enabled(how["grad"]):
+        torch.manual_seed(7)
+        with torch.set_grad_enabled(how["grad"]), dynamlir.config.patch(eager_random=how["drawing"]):
             results = function(*given.values())
         told += [(shown(result), result.requires_grad) for result in results]
         wanting = [result for result in results if result.requires_grad]
+        if how["drawing"]:
+            told.append((shown(torch.rand(1)), False))
+        if how["hooks of results"] and how["order"] == 1:
+            for at, result in enumerate(wanting):
+                result.register_hook(lambda gradient, at=at: called.append(("hook", at, shown(gradient))))
         if how["losses"] == "sum":
             differentiate(sum(result.square().sum() for result in wanting), leaves, how["order"], told)
         else:
             for result in wanting:
                 result.square().sum().backward(retain_graph=how["losses"] == "kept")
                 told.append("a loss")
+        # The order among results is that of nodes, of which there are fewer.
+        told += sorted(called, key=lambda call: call[1])
     except Exception as error:
         # How far a walk has come that fails depends on how many nodes there are.
         while told and told[-1][0] == "hook":
@@ -347,6 +407,9 @@ DOORS: dict[str, Callable[..., Any]] = {
 }
 
 
+OF_TORCH = ("RuntimeError", "ZeroTensors are immutable. Please use the materialized zero tensor ob"[:60])
+"""What torch makes of a tangent of forward mode that is zero, where it writes gradients in place."""
+
 NOT_SHOWN = "trying to differentiate twice a torch.autograd.Function, of which torch.compile does not show"[:60]
 
 
@@ -390,12 +453,14 @@ def without_compiler(text: str, seed: int, how: dict[str, Any], calls: int) -> l
     return [use(function, how) for _ in range(calls)][-1]
 
 
-def differs(seed: int, door: str = "dynamlir.compile", several: bool = False) -> Difference | None:
+def differs(
+    seed: int, door: str = "dynamlir.compile", several: bool = False, drawing: bool = False
+) -> Difference | None:
     """What differs for the program of a seed; None if nothing does."""
-    grammar = Grammar(seed, several)
+    grammar = Grammar(seed, several, drawing)
     text, how = grammar.program(), grammar.caller()
     expected = use(made(text, seed), how)
-    if not is_finite(expected):
+    if not is_finite(expected) or expected[-1] == OF_TORCH:
         return None
     compiled = DOORS[door](made(text, seed))
     for call in range(CALLS):
