@@ -114,6 +114,8 @@ functions! {
         num_threads = c"torch_get_num_threads": unsafe extern "C" fn(*mut u32) -> i32;
     }
     optional {
+        /// Borrows the arrays, which are as long as the tensor has dimensions; the new tensor is a view with the same offset.
+        as_strided = c"aoti_torch_as_strided": unsafe extern "C" fn(Handle, *const i64, *const i64, *mut Handle) -> i32;
         /// The message of this thread's last failure; borrowed until the next one.
         exception_what = c"torch_exception_get_what_without_backtrace": unsafe extern "C" fn() -> *const c_char;
         /// The out value is new; the dispatcher steals it.

@@ -151,8 +151,12 @@ fn views_share_and_blobs_do_not_own() {
     let Some(abi) = torch() else { return };
     let t = floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
     let view = t.as_ref().as_strided(&[2], &[3], 1).expect("a view");
+    // Of as many dimensions, and from the same element on: without the dispatcher's boxes.
+    let turned = t.as_ref().as_strided(&[3, 2], &[1, 3], 0).expect("a view");
     drop(t);
     assert_eq!(read(view.as_ref()), [1.0, 4.0]);
+    assert_eq!(read(turned.as_ref()), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+    assert!(view.as_ref().as_strided(&[2], &[9], 1).is_err(), "beyond its memory");
     assert_eq!((view.as_ref().storage_offset(), view.as_ref().storage_bytes()), (Ok(1), Ok(24)));
     let mut memory = [1.0_f32, 2.0, 3.0, 4.0];
     // SAFETY: the array outlives the tensor.
