@@ -17,17 +17,20 @@
 //! torch's partitioner has 0 or ∞ for computing, and bytes with a factor for the distance from backward for saving
 //! (`torch/_functorch/partitioners.py`). Max-flow and min-cut: Ford and Fulkerson 1956; the algorithm is Dinic's 1970.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+
+use petgraph::{
+    algo::dinics,
+    graph::{DiGraph, NodeIndex},
+    visit::EdgeRef,
+};
 
 use dynamlir_dialect::{
     ir::{Op, Value},
     ops::{self, AtenOp, DynamoOp},
 };
 
-use super::{
-    flow::Network,
-    joint::{Joint, Side, is_view},
-};
+use super::joint::{Joint, Side, is_view};
 use crate::{
     anchors::is_anchor,
     decompose::{random::may_draw, total::is_total},
@@ -79,14 +82,14 @@ const ANYTHING: u64 = 1 << 40;
 pub fn minimum(joint: &Joint, price: Price) -> Cut {
     let wanted = joint.wanted_by_backward();
     let read = joint.read_by_formulas();
-    let mut network = Network::new(2 * joint.values.len() + 2);
-    let (source, sink) = (2 * joint.values.len(), 2 * joint.values.len() + 1);
-    // The two nodes of a value.
-    let ends = |value: usize| (2 * value, 2 * value + 1);
+    let mut network = Network::default();
+    let (source, sink) = (network.graph.add_node(()), network.graph.add_node(()));
     let candidates: Vec<usize> = (0..joint.values.len()).filter(|&value| !joint.is_backward[value]).collect();
     let (inside, counts) = (inside_checkpoints(joint), counting(joint));
+    let mut nodes: Vec<Option<(NodeIndex, NodeIndex)>> = vec![None; joint.values.len()];
     for &value in &candidates {
-        let ends = ends(value);
+        let ends = (network.graph.add_node(()), network.graph.add_node(()));
+        nodes[value] = Some(ends);
         let (mut computing, mut saving) = (computing(joint, value, &counts, price), saving(joint, value, read[value], price));
         if joint.def[value].is_some_and(|at| is_repeatable(joint.ops[at])) {
             computing = computing.min(ANYTHING);
@@ -103,8 +106,7 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
     for &value in &candidates {
         let Some(at) = joint.def[value] else { continue };
         for &operand in &joint.uses[at] {
-            if !joint.is_backward[operand] {
-                let (from, to) = (ends(operand), ends(value));
+            if let (Some(from), Some(to)) = (nodes[operand], nodes[value]) {
                 network.add(from.1, to.0, INFINITE);
                 // A part of a derivative that the forward runs for the sake of what is saved should not run again.
                 network.add(to.0, from.0, running_twice(joint, operand));
@@ -112,9 +114,9 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
         }
     }
     let reached = network.cut(source, sink);
-    let is_had = |value: &usize| !reached[ends(*value).1];
+    let is_had = |value: &usize| nodes[*value].is_some_and(|(_, out)| !reached.contains(&out));
     let had: HashSet<usize> = candidates.iter().copied().filter(is_had).collect();
-    let is_saved = |value: &usize| had.contains(value) && reached[ends(*value).0];
+    let is_saved = |value: &usize| had.contains(value) && nodes[*value].is_some_and(|(into, _)| reached.contains(&into));
     let saved = candidates.iter().copied().filter(is_saved).collect();
     Cut { saved, had }.needed(joint, &wanted)
 }
@@ -141,6 +143,37 @@ pub fn within(joint: &Joint, percent: usize) -> Cut {
         }
     }
     best
+}
+
+/// The network, whose edges are held the other way round: a search for ways begins where it is started, and of the source each value is a
+/// neighbour, most of which lead nowhere, while from the sink on all that is met comes from the source.
+#[derive(Default)]
+struct Network {
+    graph: DiGraph<(), u64>,
+}
+
+impl Network {
+    fn add(&mut self, from: NodeIndex, to: NodeIndex, capacity: u64) {
+        self.graph.add_edge(to, from, capacity);
+    }
+
+    /// The nodes that the source can still reach when the greatest flow is subtracted, which are the same for each such flow.
+    fn cut(&self, source: NodeIndex, sink: NodeIndex) -> HashSet<NodeIndex> {
+        let (_, flows) = dinics(&self.graph, sink, source);
+        let mut reached = HashSet::from([source]);
+        let mut queue = VecDeque::from([source]);
+        while let Some(node) = queue.pop_front() {
+            let leaving = self.graph.edges_directed(node, petgraph::Incoming);
+            let forwards = leaving.filter(|edge| flows[edge.id().index()] < *edge.weight()).map(|edge| edge.source());
+            let back = self.graph.edges(node).filter(|edge| flows[edge.id().index()] > 0).map(|edge| edge.target());
+            for next in forwards.chain(back) {
+                if reached.insert(next) {
+                    queue.push_back(next);
+                }
+            }
+        }
+        reached
+    }
 }
 
 /// What it costs to have a value for backward by keeping it.

@@ -36,7 +36,6 @@
 pub mod copies;
 mod cut;
 pub mod entries;
-mod flow;
 pub mod joint;
 mod print;
 pub mod symbols;
