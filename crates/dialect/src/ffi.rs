@@ -54,9 +54,20 @@ pub struct TargetParts {
     pub chip: MlirStringRef,
 }
 
+/// What has become of a module.
+#[repr(C)]
+pub enum PassOutcome {
+    /// An error has been emitted.
+    Failed,
+    /// It is another one.
+    Changed,
+    /// It is as it was, and need not be verified again.
+    Unchanged,
+}
+
 /// The body of a pass: the module, a value per option, a count per statistic and the pointer given at registration. It must
 /// not unwind.
-pub type PassCallback = unsafe extern "C" fn(MlirOperation, *const OptionValue, *mut u64, *mut c_void) -> bool;
+pub type PassCallback = unsafe extern "C" fn(MlirOperation, *const OptionValue, *mut u64, *mut c_void) -> PassOutcome;
 
 /// A pass to be registered.
 #[repr(C)]

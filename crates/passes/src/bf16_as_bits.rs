@@ -40,6 +40,7 @@ const MOVERS: &[&str] =
     &[arith::BITCAST, arith::CONSTANT, arith::EXTF, arith::SELECT, func::FUNC, func::RETURN, vector::LOAD, vector::SHUFFLE, vector::STORE];
 
 fn run(module: Op, pass: &Run) -> PassResult {
+    pass.counts_all();
     for function in module.body().map(Block::ops).unwrap_or_default() {
         let mut ops = Vec::new();
         function.walk(&mut |op| ops.push(op));

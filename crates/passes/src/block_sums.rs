@@ -65,6 +65,9 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let lanes = Target::of(module).vector_bits / 32;
     let mut found = Vec::new();
     module.walk(&mut |op| found.extend((op.is(linalg::GENERIC) && ops::LONG_SUM.is_on(op)).then_some(op)));
+    if found.is_empty() {
+        pass.counts_all();
+    }
     for generic in found {
         ops::LONG_SUM.remove(generic);
         let Some(sum) = Sum::of(generic).filter(|_| lanes > 1) else { continue };

@@ -51,6 +51,7 @@ const SEERS: &[&str] = &[
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
 fn run(module: Op, pass: &Run) -> PassResult {
+    pass.counts_all();
     for function in module.body().map(Block::ops).unwrap_or_default() {
         let mut ops = Vec::new();
         function.walk(&mut |op| ops.extend(touches(op).then_some(op)));

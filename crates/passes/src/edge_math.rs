@@ -33,6 +33,7 @@ const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functi
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
 fn run(module: Op, pass: &Run) -> PassResult {
+    pass.counts_all();
     let mut ops = Vec::new();
     module.walk(&mut |op| {
         if op.is_of(math::DIALECT) && op.num_operands() == 1 {

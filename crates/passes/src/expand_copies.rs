@@ -28,6 +28,7 @@ pub const PASS: Pass = Pass {
 const EXPANDED: Statistic = Statistic { name: "expanded", description: "copies written as linalg.generic" };
 
 fn run(module: Op, pass: &Run) -> PassResult {
+    pass.counts_all();
     let mut copies = Vec::new();
     module.walk(&mut |op| {
         if op.is(memref::COPY) && !op.operands().iter().all(|buffer| is_contiguous(buffer.ty())) {

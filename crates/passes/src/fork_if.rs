@@ -38,6 +38,9 @@ const CONDITION_ALONE: [i32; 6] = [0, 0, 1, 0, 0, 0];
 fn run(module: Op, pass: &Run) -> PassResult {
     let mut kernels = Vec::new();
     module.walk(&mut |op| kernels.extend((op.is(func::FUNC) && ops::PARALLEL.is_on(op)).then_some(op)));
+    if kernels.is_empty() {
+        pass.counts_all();
+    }
     for function in kernels {
         let (Some(beyond), Some(body)) = (ops::PARALLEL.dim().of(function), function.body()) else { continue };
         let mut regions = Vec::new();

@@ -39,6 +39,7 @@ const DEPTH: usize = 8;
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all passes")]
 fn run(module: Op, pass: &Run) -> PassResult {
+    pass.counts_all();
     let mut roundings = Vec::new();
     module.walk(&mut |op| {
         let is_rounding = op.is(arith::TRUNCF) && op.operand(0).ty().element().is_f32();

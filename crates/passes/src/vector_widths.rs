@@ -60,6 +60,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
             op.walk(&mut |op| loops.extend((op.is(scf::FOR) && sums_wide(op)).then_some(op)));
         }
     });
+    pass.counts_all();
     if bits >= MASKED_BITS {
         pass.count(&ANNOTATED, loops.len());
         for op in loops {
@@ -74,6 +75,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
 }
 
 fn branches(module: Op, pass: &Run) -> PassResult {
+    pass.counts_all();
     module.walk(&mut |op| {
         if let Some(annotation) = op.attr(llvm::LOOP_ANNOTATION).filter(|_| op.is(llvm::BR) || op.is(llvm::COND_BR)) {
             op.remove_attr(llvm::LOOP_ANNOTATION);

@@ -120,8 +120,16 @@ public:
   void runOnOperation() final {
     SmallVector<DynamoOptionValue> values = options->values();
     SmallVector<uint64_t> counts(callback->statistics.size(), 0);
-    if (!callback->run(wrap(getOperation().getOperation()), values.data(), counts.data(), callback->userData))
+    switch (callback->run(wrap(getOperation().getOperation()), values.data(), counts.data(), callback->userData)) {
+    case DynamoPassFailed:
       signalPassFailure();
+      break;
+    case DynamoPassUnchanged:
+      markAllAnalysesPreserved();
+      break;
+    case DynamoPassChanged:
+      break;
+    }
     for (auto [index, count] : llvm::enumerate(counts)) {
       *statistics[index] += count;
       callback->counted[index] += count;

@@ -109,6 +109,9 @@ fn run(module: Op, pass: &Run) -> PassResult {
             remainders.push(op);
         }
     });
+    if remainders.is_empty() {
+        pass.counts_all();
+    }
     let Some(&first) = module.body().map(Block::ops).unwrap_or_default().first() else { return Ok(()) };
     let outside = Builder::before(first).with_loc(module.loc());
     for op in remainders {

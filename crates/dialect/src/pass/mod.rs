@@ -8,7 +8,7 @@ mod options;
 
 use std::{
     any::Any,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     ffi::c_void,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -177,7 +177,7 @@ unsafe extern "C" fn trampoline(
     options: *const ffi::OptionValue,
     statistics: *mut u64,
     user_data: *mut c_void,
-) -> bool {
+) -> ffi::PassOutcome {
     // SAFETY: `register` passes a `&'static Pass`.
     let pass = unsafe { &*user_data.cast::<Pass>() };
     let module = Op::from_raw(module);
@@ -190,7 +190,8 @@ unsafe extern "C" fn trampoline(
         })
     };
     let given = Given(pass.options.iter().enumerate().map(read).collect());
-    let run = Run { given, statistics: pass.statistics, counted: RefCell::new(vec![0; pass.statistics.len()]) };
+    let run =
+        Run { given, statistics: pass.statistics, counted: RefCell::new(vec![0; pass.statistics.len()]), counts_all: Cell::new(false) };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         check_sizes(pass, module)?;
         (pass.run)(module, &run)
@@ -202,7 +203,8 @@ unsafe extern "C" fn trampoline(
     }
     REFUSAL.take();
     let (message, location) = match outcome {
-        Ok(Ok(())) => return true,
+        Ok(Ok(())) if run.counts_all.get() && run.counted.borrow().iter().all(|&count| count == 0) => return ffi::PassOutcome::Unchanged,
+        Ok(Ok(())) => return ffi::PassOutcome::Changed,
         Ok(Err(error)) => {
             let location = error.location.map_or_else(|| module.loc(), Loc);
             if let Some(reason) = error.reason {
@@ -215,7 +217,7 @@ unsafe extern "C" fn trampoline(
     let text = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the location belongs to the module's context, the text is terminated.
     unsafe { mlirEmitError(location, text.as_ptr()) };
-    false
+    ffi::PassOutcome::Failed
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -3,7 +3,7 @@
 //! Upstream's parser of options reads them: an option that is not declared, or a value of another kind, is an error, and
 //! `--help` lists each with its description.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::PassError;
 use crate::ffi;
@@ -172,6 +172,7 @@ pub struct Run {
     pub(super) given: Given,
     pub(super) statistics: &'static [Statistic],
     pub(super) counted: RefCell<Vec<u64>>,
+    pub(super) counts_all: Cell<bool>,
 }
 
 impl Run {
@@ -191,5 +192,10 @@ impl Run {
         let index = self.statistics.iter().position(|declared| declared == statistic);
         let index = index.unwrap_or_else(|| panic!("a pass counts {}, which it has not declared", statistic.name));
         self.counted.borrow_mut()[index] += more as u64;
+    }
+
+    /// Says that the pass has changed nothing but what it counts. A module in which it has counted nothing is then not verified once more.
+    pub fn counts_all(&self) {
+        self.counts_all.set(true);
     }
 }

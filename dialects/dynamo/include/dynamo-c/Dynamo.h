@@ -181,9 +181,12 @@ typedef struct {
   MlirStringRef name, description;
 } DynamoStatistic;
 
+/// What has become of a module: a diagnostic has been emitted, it is another one, or it is as it was, so that it need not be verified.
+typedef enum { DynamoPassFailed, DynamoPassChanged, DynamoPassUnchanged } DynamoPassOutcome;
+
 /// A pass written in another language. `run` gets a value for each option and a zero for each statistic, in the order
-/// in which they were declared. It returns false after it has emitted a diagnostic; it must not unwind. The strings are copied.
-typedef bool (*DynamoPassCallback)(MlirOperation module, const DynamoOptionValue *options, uint64_t *statistics, void *userData);
+/// in which they were declared. It must not unwind. The strings are copied.
+typedef DynamoPassOutcome (*DynamoPassCallback)(MlirOperation module, const DynamoOptionValue *options, uint64_t *statistics, void *userData);
 typedef struct {
   MlirStringRef name, description;
   const DynamoOption *options;
