@@ -17,13 +17,9 @@
 //! torch's partitioner has 0 or ∞ for computing, and bytes with a factor for the distance from backward for saving
 //! (`torch/_functorch/partitioners.py`). Max-flow and min-cut: Ford and Fulkerson 1956; the algorithm is Dinic's 1970.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
-use petgraph::{
-    algo::dinics,
-    graph::{DiGraph, NodeIndex},
-    visit::EdgeRef,
-};
+use ac_library::MfGraph;
 
 use dynamlir_dialect::{
     ir::{Op, Value},
@@ -78,18 +74,27 @@ const FORBIDDEN: u64 = 1 << 56;
 /// What it costs to compute a part of a checkpoint again: more than saving anything else.
 const ANYTHING: u64 = 1 << 40;
 
+/// Returns for each of so many nodes whether the source still reaches it when the greatest flow is subtracted, which is the same for each
+/// such flow. The library follows a way by calling itself for each step, and a way may go through all of a graph.
+fn cut(network: &mut MfGraph<u64>, count: usize, source: usize, sink: usize) -> Vec<bool> {
+    const BYTES_OF_A_STEP: usize = 512;
+    let stack = count * BYTES_OF_A_STEP;
+    stacker::maybe_grow(stack, stack, || network.flow(source, sink));
+    network.min_cut(source)
+}
+
 /// The cut that costs least at this price of memory.
 pub fn minimum(joint: &Joint, price: Price) -> Cut {
     let wanted = joint.wanted_by_backward();
     let read = joint.read_by_formulas();
-    let mut network = Network::default();
-    let (source, sink) = (network.graph.add_node(()), network.graph.add_node(()));
+    let count = 2 * joint.values.len() + 2;
+    let (mut network, source, sink) = (MfGraph::<u64>::new(count), count - 2, count - 1);
+    // The two nodes of a value.
+    let ends = |value: usize| (2 * value, 2 * value + 1);
     let candidates: Vec<usize> = (0..joint.values.len()).filter(|&value| !joint.is_backward[value]).collect();
     let (inside, counts) = (inside_checkpoints(joint), counting(joint));
-    let mut nodes: Vec<Option<(NodeIndex, NodeIndex)>> = vec![None; joint.values.len()];
     for &value in &candidates {
-        let ends = (network.graph.add_node(()), network.graph.add_node(()));
-        nodes[value] = Some(ends);
+        let ends = ends(value);
         let (mut computing, mut saving) = (computing(joint, value, &counts, price), saving(joint, value, read[value], price));
         if joint.def[value].is_some_and(|at| is_repeatable(joint.ops[at])) {
             computing = computing.min(ANYTHING);
@@ -97,26 +102,27 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
         if inside[value] {
             saving = INFINITE;
         }
-        network.add(source, ends.0, computing);
-        network.add(ends.0, ends.1, saving);
+        network.add_edge(source, ends.0, computing);
+        network.add_edge(ends.0, ends.1, saving);
         if wanted[value] {
-            network.add(ends.1, sink, INFINITE);
+            network.add_edge(ends.1, sink, INFINITE);
         }
     }
     for &value in &candidates {
         let Some(at) = joint.def[value] else { continue };
         for &operand in &joint.uses[at] {
-            if let (Some(from), Some(to)) = (nodes[operand], nodes[value]) {
-                network.add(from.1, to.0, INFINITE);
+            if !joint.is_backward[operand] {
+                let (from, to) = (ends(operand), ends(value));
+                network.add_edge(from.1, to.0, INFINITE);
                 // A part of a derivative that the forward runs for the sake of what is saved should not run again.
-                network.add(to.0, from.0, running_twice(joint, operand));
+                network.add_edge(to.0, from.0, running_twice(joint, operand));
             }
         }
     }
-    let reached = network.cut(source, sink);
-    let is_had = |value: &usize| nodes[*value].is_some_and(|(_, out)| !reached.contains(&out));
+    let reached = cut(&mut network, count, source, sink);
+    let is_had = |value: &usize| !reached[ends(*value).1];
     let had: HashSet<usize> = candidates.iter().copied().filter(is_had).collect();
-    let is_saved = |value: &usize| had.contains(value) && nodes[*value].is_some_and(|(into, _)| reached.contains(&into));
+    let is_saved = |value: &usize| had.contains(value) && reached[ends(*value).0];
     let saved = candidates.iter().copied().filter(is_saved).collect();
     Cut { saved, had }.needed(joint, &wanted)
 }
@@ -143,37 +149,6 @@ pub fn within(joint: &Joint, percent: usize) -> Cut {
         }
     }
     best
-}
-
-/// The network, whose edges are held the other way round: a search for ways begins where it is started, and of the source each value is a
-/// neighbour, most of which lead nowhere, while from the sink on all that is met comes from the source.
-#[derive(Default)]
-struct Network {
-    graph: DiGraph<(), u64>,
-}
-
-impl Network {
-    fn add(&mut self, from: NodeIndex, to: NodeIndex, capacity: u64) {
-        self.graph.add_edge(to, from, capacity);
-    }
-
-    /// The nodes that the source can still reach when the greatest flow is subtracted, which are the same for each such flow.
-    fn cut(&self, source: NodeIndex, sink: NodeIndex) -> HashSet<NodeIndex> {
-        let (_, flows) = dinics(&self.graph, sink, source);
-        let mut reached = HashSet::from([source]);
-        let mut queue = VecDeque::from([source]);
-        while let Some(node) = queue.pop_front() {
-            let leaving = self.graph.edges_directed(node, petgraph::Incoming);
-            let forwards = leaving.filter(|edge| flows[edge.id().index()] < *edge.weight()).map(|edge| edge.source());
-            let back = self.graph.edges(node).filter(|edge| flows[edge.id().index()] > 0).map(|edge| edge.target());
-            for next in forwards.chain(back) {
-                if reached.insert(next) {
-                    queue.push_back(next);
-                }
-            }
-        }
-        reached
-    }
 }
 
 /// What it costs to have a value for backward by keeping it.
@@ -331,5 +306,21 @@ impl Cut {
                 && results.iter().any(|&result| self.had.contains(&joint.number(result)) && !self.saved.contains(&joint.number(result)))
         };
         (0..joint.ops.len()).filter(is_again).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_may_be_as_long_as_the_network() {
+        let count = 1 << 20;
+        let mut network = MfGraph::new(count);
+        for node in 1..count {
+            network.add_edge(node - 1, node, if node == 7 { 1 } else { INFINITE });
+        }
+        let reached = cut(&mut network, count, 0, count - 1);
+        assert_eq!(reached.iter().position(|is_reached| !is_reached), Some(7));
     }
 }
