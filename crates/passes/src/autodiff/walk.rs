@@ -261,7 +261,9 @@ impl<'s> Walk<'s> {
         }
         if !missing.is_empty() {
             let operands: Vec<Value> = op.operands().into_iter().filter(|operand| self.needs(*operand)).collect();
-            operands.into_iter().for_each(|operand| extend(self.missing.entry(operand).or_default(), &missing));
+            for operand in operands {
+                extend(self.missing.entry(operand).or_default(), &missing);
+            }
         }
     }
 
@@ -392,7 +394,9 @@ impl<'s> Walk<'s> {
 
 /// Adds more classes to those that give no gradient.
 fn extend(all: &mut Missing, more: &Missing) {
-    more.iter().for_each(|(class, reached)| all.entry(*class).or_default().extend(reached));
+    for (class, reached) in more {
+        all.entry(*class).or_default().extend(reached);
+    }
 }
 
 /// The classes that lead to a value and give no gradient of it.

@@ -68,7 +68,9 @@ impl Line {
     pub(super) fn join(&mut self, from: usize, into: usize, before: &[usize]) {
         let stretch = self.stretch(from, into);
         let mut moves = vec![false; stretch.len() + 1];
-        before.iter().for_each(|&place| moves[place - stretch.start] = true);
+        for &place in before {
+            moves[place - stretch.start] = true;
+        }
         let is_left = |unit: Unit| unit != Unit::Group(from) && unit != Unit::Group(into);
         let old: Vec<(Unit, bool)> = self.units[stretch.start..=stretch.end].iter().copied().zip(moves).collect();
         let those = |moved: bool| old.iter().filter(move |&&(unit, moves)| moves == moved && is_left(unit)).map(|&(unit, _)| unit);

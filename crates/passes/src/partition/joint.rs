@@ -98,7 +98,9 @@ impl Joint {
         let nodes = nodes(function, &tangents, &gradients);
         let mut users = vec![Vec::new(); values.len()];
         for (at, used) in uses.iter().enumerate() {
-            used.iter().for_each(|&value: &usize| users[value].push(at));
+            for &value in used {
+                users[value].push(at);
+            }
         }
         let lent = lent(function, body.args().len(), exit.num_operands());
         let mut joint = Self {
