@@ -101,14 +101,15 @@ mod tests {
 
     #[test]
     fn the_state_is_saved_where_something_may_fail_after_a_draw() {
-        let call = |schema: &str| ExternCall {
+        let call = |schema: &str, args: &[i64]| ExternCall {
             schema: schema.to_owned(),
-            args: Vec::new(),
+            args: args.iter().copied().map(Arg::Int).collect(),
             route: Route::Python,
             result_layouts: Vec::new(),
             location: String::new(),
         };
-        let externs = vec![call("aten.randint.low"), call("aten.mm.default")];
+        let externs =
+            vec![call("aten.randint.low", &[i64::MIN, i64::MAX]), call("aten.mm.default", &[]), call("aten.randint.low", &[3, 2])];
         let step = |call| Step::Extern { call, operands: Vec::new(), outs: Vec::new(), results: Vec::new() };
         let check = || Step::CheckRange { src: 0, low: 0, high: 1, message: String::new() };
         let is_needed = |steps| Around::is_needed(&Plan { random: true, externs: externs.clone(), steps, ..Plan::default() });
@@ -117,6 +118,8 @@ mod tests {
         assert!(!is_needed(vec![step(0), Step::Commit, step(1)]));
         assert!(is_needed(vec![step(0), step(1)]));
         assert!(is_needed(vec![step(0), check()]));
+        // Bounds of the user's may be refused after another draw.
+        assert!(is_needed(vec![step(2)]));
         // Who knows what another operator does before it fails.
         assert!(is_needed(vec![step(1), step(0)]));
         assert!(!Around::is_needed(&Plan { externs: externs.clone(), steps: vec![step(0), step(1)], ..Plan::default() }));
