@@ -228,8 +228,8 @@ class Gradients:
         return executable
 
     def _drawing_others(self, made: report.CompileReport, draws_again: bool) -> str | None:
-        """An operator that would draw other random numbers than the first time; None where there is none, which is also
-        so if all draw once more what they drew: no call that draws is ever left out, and none changes places."""
+        """An operator that would draw other random numbers than the first time; None if each call that draws gives once
+        more what it gave then: none of them is ever left out, and none changes places."""
         innocent = {op.schema for op in self._recording.ops if not op.random}
         first = collections.Counter({schema: count for schema, count in self._drawn.items() if schema not in innocent})
         calls, later = (

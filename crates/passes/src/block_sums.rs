@@ -2,7 +2,8 @@
 //!
 //! A sum of many `f32`s is taken in `f64` (`dynamo.long_sum`), for which each term is widened: twice the vectors, and conversions. What
 //! eager adds one after the other in `f32` are some tens of terms, in each of many places, whose sums are then added up. So here: each
-//! place adds [`DEPTH`] terms at most in `f32`, and all the rest is `f64`.
+//! place adds [`DEPTH`] terms at most in `f32`, and all the rest is `f64`. A sum that `f32` does not hold on the way, of four places or within
+//! one, is infinite, as it is in eager, which adds other terms first.
 //!
 //! ```mlir
 //! linalg.generic {…, ["reduction"]} ins(%x : memref<4096xf32>) outs(%s : memref<f64>) {                            // before
@@ -114,7 +115,7 @@ impl Sum {
         (is_sum && term.ty().is_f32()).then_some(Self { generic, rank: iterators.len(), reduced, accesses, ops, term })
     }
 
-    /// Whether the innermost loop can go along vectors.
+    /// Returns true if the innermost loop can go along vectors.
     fn is_for_vectors(&self) -> bool {
         let fits = |i: usize| {
             let ty = self.generic.operand(i).ty();

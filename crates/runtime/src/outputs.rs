@@ -186,26 +186,29 @@ pub(crate) fn view<'a>(
             Some(other) => Some(view(abi, plan, program, other, (results, inputs, views))?),
             None => None,
         };
-        let members = several::members(plan, program, at);
-        let made = if members.is_empty() { None } else { several_of(plan, &members, (results, inputs, from))? };
-        if let Some(made) = made {
-            views.extend(members.iter().copied().zip(made));
+        if let Some(made) = several_of(plan, program, at, (results, inputs, from))? {
+            views.extend(made);
+            views.iter().position(|(made, _)| *made == at).ok_or_else(|| TorchError::new("a view was not made"))?
         } else {
             let made = view_of(abi, plan, program, at, (results, inputs, from))?;
             views.push((at, made));
+            views.len() - 1
         }
-        views.iter().position(|(made, _)| *made == at).ok_or_else(|| TorchError::new("a view was not made"))?
     };
     Ok(views[place].1.as_ref())
 }
 
-/// Makes the views that one call returned, by one call, where they have a history.
+/// Makes the views that one call returned with this one, by one call, where they have a history.
 fn several_of(
     plan: &Plan,
-    members: &[usize],
+    program: &Program,
+    at: usize,
     (results, inputs, from): (&Results, &[TensorRef<'_>], Option<TensorRef<'_>>),
-) -> Result<Option<Vec<OwnedTensor>>, TorchError> {
-    let (base, moved) = match &plan.outputs[members[0]] {
+) -> Result<Option<Vec<(usize, OwnedTensor)>>, TorchError> {
+    if plan.made_beside.is_empty() {
+        return Ok(None);
+    }
+    let (base, moved) = match &plan.outputs[at] {
         Output::ArgView { arg, .. } => (inputs[*arg], inputs[*arg].storage_offset()? - plan.inputs[*arg].layout.window.offset),
         Output::ResultView { result, .. } => {
             let base = results[*result].as_ref().ok_or_else(|| TorchError::new("a result is missing"))?.as_ref();
@@ -214,7 +217,16 @@ fn several_of(
         _ => return Ok(None),
     };
     let from = from.unwrap_or(base);
-    if from.requires_grad()? { several::make(plan, members, from, moved) } else { Ok(None) }
+    // Which views these are is looked up in all outputs, once where they are made and for each of them where they are not.
+    if !from.requires_grad()? {
+        return Ok(None);
+    }
+    let members = several::members(plan, program, at);
+    if members.is_empty() {
+        return Ok(None);
+    }
+    let made = several::make(plan, &members, from, moved)?;
+    Ok(made.map(|made| members.into_iter().zip(made).collect()))
 }
 
 /// Makes the view that an output is, of another one where it is given.

@@ -171,7 +171,7 @@ impl<'s> Walk<'s> {
         Ok(count)
     }
 
-    /// What the nodes give: the gradients of these arguments, and of what they take from other nodes. Beside it where else they lead to.
+    /// What the nodes give: the gradients of these arguments, and of what they take from other nodes. And what they lead to without giving a gradient.
     pub fn finish(&mut self, arguments: &[(usize, Value)]) -> (Vec<Given>, Vec<Led>) {
         let mut found = Vec::new();
         for (at, value) in arguments {
@@ -409,8 +409,8 @@ pub fn shown(op: Op, result: usize) -> Option<usize> {
     usize::try_from(*ops::SHOWN.of(op)?.get(result)?).ok()
 }
 
-/// Returns true for an operation of which eager keeps an operand in any case, also a number or a constant, which a tensor is for it:
-/// whoever walks back a second time is told that it is gone.
+/// Returns true for an operation of which eager keeps an operand in any case, even where that is a number or a constant: for eager it is a
+/// tensor, and whoever walks back a second time is told that it is gone.
 fn keeps_an_operand(op: Op) -> bool {
     const KEEPING: [&str; 7] = [
         "aten.mul.Tensor",

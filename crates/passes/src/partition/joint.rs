@@ -60,7 +60,7 @@ pub struct Joint {
     users: Vec<Vec<usize>>,
     /// The position at which the forward returns each value, if it does.
     returned: HashMap<usize, usize>,
-    /// Whether each argument is never written to.
+    /// True for each argument that is never written to.
     lent: Vec<bool>,
 }
 
@@ -300,7 +300,7 @@ impl Joint {
     }
 }
 
-/// Of each argument, whether no result of the function is written to it, or to another with its storage.
+/// For each argument, true if no result of the function is written to it, or to another with its storage.
 fn lent(function: Op, arguments: usize, results: usize) -> Vec<bool> {
     let storage = |argument: usize| ops::STORAGE.of_arg(function, argument);
     let written: HashSet<usize> =
