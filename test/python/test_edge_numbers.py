@@ -317,3 +317,21 @@ def test_values_are_computed_without_vectors() -> None:
     # The matrix of eigenvectors, and those on either side of the singular values, are empty.
     assert '"U", false]' in program.mlir
     assert program.mlir.count("!dynamo.tensor<0xf32") == 3
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+@pytest.mark.parametrize("bend", (0.1, 1 / 3, -0.7, 0.30005))
+@pytest.mark.parametrize(
+    "function",
+    (lambda x, bend: F.threshold(x, bend, 20.0), lambda x, bend: F.hardtanh(x, -abs(bend), abs(bend))),
+    ids=("threshold", "hardtanh"),
+)
+def test_a_bend_that_a_small_type_does_not_have(function: Any, bend: float, dtype: torch.dtype) -> None:
+    """Eager's kernels compare in single floats: a number that the bend is rounded to lies to one side of it."""
+    found = []
+    for run in (function, dynamlir.compile(function)):
+        x = (torch.tensor(bend).to(dtype) * torch.tensor([1.0, 1.01, 0.99], dtype=dtype)).requires_grad_()
+        y = run(x, bend)
+        y.sum().backward()
+        found.append((y, x.grad))
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)

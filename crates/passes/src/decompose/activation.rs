@@ -87,7 +87,8 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.threshold_backward.default", |c| {
         let d = Domain::number_of(c, &[0, 1])?;
         let (g, x) = (d.get(0)?, d.get(1)?);
-        d.done(d.e.select(d.e.le(x, d.rounded(2)?), d.full(0), g))
+        // As wide as it is computed, as in forward.
+        d.done(d.e.select(d.e.le(x, d.full(c.scalar(2)?)), d.full(0), g))
     }),
     ("aten.leaky_relu_backward.default", |c| {
         let d = Domain::only_float_of(c, &[0, 1])?;
@@ -97,7 +98,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.hardtanh_backward.default", |c| {
         let d = Domain::only_float_of(c, &[0, 1])?;
         let (g, x) = (d.get(0)?, d.get(1)?);
-        let inside = d.e.and(d.e.gt(x, d.rounded(2)?), d.e.lt(x, d.rounded(3)?));
+        let inside = d.e.and(d.e.gt(x, d.full(c.scalar(2)?)), d.e.lt(x, d.full(c.scalar(3)?)));
         d.done(d.e.select(inside, g, d.full(0.0)))
     }),
     // Eager's code for vectors takes NaN for what is between the bends, that for single numbers for what is above.
