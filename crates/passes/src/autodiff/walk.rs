@@ -361,7 +361,7 @@ impl<'s> Walk<'s> {
         if !op.operands().into_iter().any(|operand| self.needs(operand)) {
             return Ok(());
         }
-        if ops::ONCE.is_on(op) || keeps_a_number(op) {
+        if ops::ONCE.is_on(op) || keeps_an_operand(op) {
             self.once.insert(self.class);
         }
         let emit = self.emit(op.loc());
@@ -409,12 +409,19 @@ pub fn shown(op: Op, result: usize) -> Option<usize> {
     usize::try_from(*ops::SHOWN.of(op)?.get(result)?).ok()
 }
 
-/// Returns true for a product or a quotient with a number, which eager keeps as a tensor: whoever walks back a second time is told that
-/// it is gone. (Of those with a constant tensor this cannot be said: what an operator of eager's that keeps nothing is decomposed into has
-/// such products as well.)
-fn keeps_a_number(op: Op) -> bool {
-    let of_numbers = ["aten.mul.Tensor", "aten.div.Tensor"];
-    op.num_operands() == 1 && AtenOp::cast(op).is_some_and(|call| of_numbers.contains(&&call.schema()[..]))
+/// Returns true for an operation of which eager keeps an operand in any case, even where that is a number or a constant: for eager it is a
+/// tensor, and whoever walks back a second time is told that it is gone.
+fn keeps_an_operand(op: Op) -> bool {
+    const KEEPING: [&str; 7] = [
+        "aten.mul.Tensor",
+        "aten.div.Tensor",
+        "aten.mm.default",
+        "aten.bmm.default",
+        "aten.mv.default",
+        "aten.dot.default",
+        "aten.where.self",
+    ];
+    AtenOp::cast(op).is_some_and(|call| KEEPING.contains(&&call.schema()[..]))
 }
 
 /// How an operation is called in messages.
