@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from both import DOORS
+from both import each_door
 from torch import Tensor
 
 pytestmark = pytest.mark.native
 
 Program = Callable[..., Sequence[Tensor]]
-
-
-@pytest.fixture(params=list(DOORS))
-def door(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return DOORS[request.param]
 
 
 def leaf(*sizes: int, seed: int = 1) -> Tensor:
@@ -41,6 +36,7 @@ class Nothing(torch.autograd.Function):
         return None
 
 
+@each_door()
 def test_a_node_without_gradients_leads_to_what_its_result_is_made_of(door: Callable[..., Any]) -> None:
     """Autograd visits what has made an operand also where no gradient comes to it, and what that keeps is then gone."""
 
@@ -146,6 +142,7 @@ WITHOUT = [
 ]
 
 
+@each_door()
 @pytest.mark.parametrize("of_leaves", (True, False), ids=("leaves", "made"))
 @pytest.mark.parametrize("program", WITHOUT)
 def test_an_operand_without_a_gradient_is_visited(door: Callable[..., Any], program: Program, of_leaves: bool) -> None:
@@ -177,6 +174,7 @@ def test_an_operand_without_a_gradient_is_visited(door: Callable[..., Any], prog
         torch.testing.assert_close(told(compiled, order), told(program, order))
 
 
+@each_door()
 @pytest.mark.parametrize("program", WITHOUT)
 def test_beside_an_operand_without_a_gradient_there_are_second_ones(door: Callable[..., Any], program: Program) -> None:
     compiled = door(program)

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from both import DOORS
+from gradient_programs import Noisy as NoisyBackwards
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.native
@@ -56,20 +57,6 @@ class Noisy(torch.autograd.Function):
     def backward(ctx: Any, tangent: Tensor) -> Tensor:
         x, noise = ctx.saved_tensors
         return tangent * (x * noise).cos() * noise
-
-
-class NoisyBackwards(torch.autograd.Function):
-    """Its backward alone reads what its forward has drawn."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x, torch.rand_like(x))
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx: Any, tangent: Tensor) -> Tensor:
-        x, noise = ctx.saved_tensors
-        return tangent * x.cos() * noise
 
 
 def of_a_user_backwards(x: Tensor, w: Tensor, rates: Tensor) -> Sequence[Tensor]:

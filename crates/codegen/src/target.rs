@@ -89,8 +89,8 @@ pub fn runs_here(machine: &Machine) -> Result<(), String> {
     if lacking.is_empty() { Ok(()) } else { Err(format!("this processor ({}) lacks {}", host.cpu, lacking.join(", "))) }
 }
 
-/// What a machine can do, and how it had better be asked to. AMD's processors gather a vector in several times the steps that loads one by
-/// one take (on Zen 4 eight numbers of 64 bits in about forty), which LLVM 22 does not know of them.
+/// The target features of a machine, and the tuning flags that LLVM 22 leaves out for it: on AMD's processors a gather takes several times
+/// as many steps as separate loads (on Zen 4 about forty for eight numbers of 64 bits).
 fn tuned(machine: &Machine) -> String {
     let gathers_slowly = machine.cpu.starts_with("znver");
     if gathers_slowly { format!("{},+prefer-no-gather", machine.features) } else { machine.features.clone() }

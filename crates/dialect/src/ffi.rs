@@ -54,14 +54,14 @@ pub struct TargetParts {
     pub chip: MlirStringRef,
 }
 
-/// What has become of a module.
+/// How a pass has left a module.
 #[repr(C)]
 pub enum PassOutcome {
     /// An error has been emitted.
     Failed,
-    /// It is another one.
+    /// The module was changed.
     Changed,
-    /// It is as it was, and need not be verified again.
+    /// The module was not changed, and need not be verified again.
     Unchanged,
 }
 

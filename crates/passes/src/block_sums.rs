@@ -26,8 +26,8 @@
 //! }
 //! ```
 //!
-//! Restriction: what is summed is computed by operations that there are on vectors, of operands that lie along the sum or stand still in it. Columns of
-//! rows with gaps are left as they are.
+//! Restriction: the terms are computed by operations that can be vectorized, from operands that are contiguous along the sum or do not vary
+//! with it. Columns of rows with gaps are left as they are.
 
 use std::collections::HashMap;
 
@@ -89,7 +89,7 @@ struct Sum {
     reduced: usize,
     /// The loops that each operand follows; the last is the sum's own memory.
     accesses: Vec<Vec<usize>>,
-    /// What is computed for a term.
+    /// The operations that compute a term.
     ops: Vec<Op>,
     /// The term, in `f32`.
     term: Value,
@@ -129,7 +129,7 @@ impl Sum {
         (0..self.generic.num_operands() - 1).all(fits) && self.ops.iter().all(is_computed)
     }
 
-    /// How far a loop goes: a number, if it is known, and a value.
+    /// The trip count of a loop: as a number, if it is static, and as a value.
     fn extent(&self, b: Builder, dim: usize) -> Option<(Option<i64>, Value)> {
         let places =
             self.accesses.iter().enumerate().flat_map(|(i, access)| access.iter().enumerate().map(move |(place, &of)| (i, place, of)));

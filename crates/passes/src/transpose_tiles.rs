@@ -181,7 +181,7 @@ impl Crossing {
         reductions(self.generic).len() - 1
     }
 
-    /// How far a loop goes, as an operand says.
+    /// The trip count of a loop, read from an operand that it goes along.
     fn extent(&self, b: Builder, dim: usize) -> Extent {
         let places = self.accesses.iter().enumerate().flat_map(|(i, access)| access.iter().enumerate().map(move |(d, &of)| (i, d, of)));
         let places: Vec<_> = places.filter(|&(_, _, of)| of == dim).collect();

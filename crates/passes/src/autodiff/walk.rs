@@ -171,7 +171,8 @@ impl<'s> Walk<'s> {
         Ok(count)
     }
 
-    /// What the nodes give: the gradients of these arguments, and of what they take from other nodes. And what they lead to without giving a gradient.
+    /// Returns the gradients that the nodes give, of these arguments and of what they take from other nodes, and the edges along which
+    /// they give none.
     pub fn finish(&mut self, arguments: &[(usize, Value)]) -> (Vec<Given>, Vec<Led>) {
         let mut found = Vec::new();
         for (at, value) in arguments {
@@ -207,11 +208,15 @@ impl<'s> Walk<'s> {
             let missing = self.missing.get(&result);
             is_reached |= sums.is_some() || missing.is_some() && ops::MATERIALIZED.is_on(op);
             leading.extend(missing.into_iter().flat_map(BTreeMap::keys));
-            for class in sums.into_iter().flat_map(BTreeMap::keys).chain(missing.into_iter().flat_map(BTreeMap::keys)) {
+            for class in sums.into_iter().flat_map(BTreeMap::keys) {
                 set.extend(self.nodes.set(*class));
             }
         }
-        // What several nodes lead to is one of its own, though no gradient comes: whichever is walked back first uses it up.
+        for class in &leading {
+            set.extend(self.nodes.set(*class));
+        }
+        // An operation that several nodes lead to is a node of its own even if no gradient reaches it: the first of them that is walked back
+        // uses it up for the others.
         if !is_reached && leading.len() < 2 {
             self.pass_on(op);
             return false;

@@ -295,7 +295,7 @@ impl Graph {
         }
     }
 
-    /// What an operation runs with.
+    /// The unit that an operation belongs to: its group, or the operation itself.
     pub(super) fn unit(&self, number: usize) -> Unit {
         self.group_of[number].map_or(Unit::Op(number), Unit::Group)
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// What runs as one: an operation that is in no group, or a group.
+/// A group, or an operation that is in none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Unit {
     Op(usize),

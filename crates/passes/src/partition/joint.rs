@@ -154,7 +154,7 @@ impl Joint {
         }
         for at in (0..self.ops.len()).rev() {
             let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
-            // What nobody uses and is still here may raise, and is run for that. Random numbers are drawn when eager draws them.
+            // An unused operation that is still here may raise, and is run for that. Random numbers are drawn when eager draws them.
             let is_kept = !self.ops[at].is_pure() && self.ops[at].is_unused() || draws_by_state(self.ops[at]);
             if self.sides[at] == Side::Either && (is_kept || results.iter().any(|result| wanted.contains(result))) {
                 self.sides[at] = Side::Forward;
@@ -180,8 +180,8 @@ impl Joint {
         (0..self.exit.num_operands()).filter(|at| !self.gradients.contains(at) && !self.hidden.contains(at)).collect()
     }
 
-    /// What a node takes from others: values that are results, also such as nodes alone see, and then views that are outputs, in the order
-    /// of their numbers.
+    /// The values that a node takes from other nodes: first results, including those that only nodes see, then views that are outputs, each
+    /// in the order of their numbers.
     pub fn taken(&self, node: &Node) -> Vec<Taken> {
         let place = |number: i64| usize::try_from(number).ok();
         let (mut results, mut outputs) = (BTreeSet::new(), BTreeSet::new());

@@ -86,7 +86,7 @@ enum Fit {
 fn place_in(sequence: &[usize], needs: &[Need], fit: Fit) -> (Vec<i64>, i64) {
     let mut offsets = vec![0; needs.len()];
     let mut total = 0;
-    // What has a place, in the order of offsets.
+    // The buffers that have been placed, sorted by offset.
     let mut placed: Vec<(i64, i64, Need)> = Vec::with_capacity(needs.len());
     for &i in sequence {
         let need = needs[i];

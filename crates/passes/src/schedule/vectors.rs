@@ -55,7 +55,7 @@ pub(super) fn crossed(generic: Op) -> Option<usize> {
     })
 }
 
-/// Returns true for an operation on numbers that is as good on vectors of them.
+/// Returns true if a scalar operation can be vectorized as it is.
 pub(crate) fn is_vectorizable(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("arith.") {
