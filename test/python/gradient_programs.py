@@ -340,6 +340,10 @@ def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
             for result in wanting:
                 result.square().sum().backward(retain_graph=how["losses"] == "kept")
                 told.append("a loss")
+                # Autograd may give two leaves the memory of one gradient, of which one has a view, and adds the next
+                # loss to both.
+                for leaf in leaves.values():
+                    leaf.grad = None if leaf.grad is None else leaf.grad.clone()
         # The order among results is that of nodes, of which there are fewer.
         told += sorted(called, key=lambda call: call[1])
     except Exception as error:

@@ -1,7 +1,9 @@
 //! The memory of one run: the workspace, the address table, and the tensor objects that extern calls see.
 //!
-//! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are made once. On a
-//! device, memory is torch's, and is given back after each run: another run may be on another stream, and nobody waits.
+//! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are made once. The memory
+//! of large ones is that of all graphs in turn, and what is kept of it has a limit: a program with a hundred graphs needs as much as
+//! the largest, as it does in eager. On a device, memory is torch's, and is given back after each run: another run may be on another
+//! stream, and nobody waits.
 
 use std::alloc;
 use std::ffi::c_void;
@@ -17,6 +19,16 @@ use crate::lower::{Bind, Place, Program, Root, Source};
 use crate::verify::Inputs;
 
 const ALIGNMENT: usize = 64;
+
+/// Workspaces of so many bytes are large: to look for memory takes a tenth of a microsecond, to write that much takes fifty.
+const LARGE: usize = 1 << 20;
+
+/// The bytes of large workspaces that are kept while nobody runs in them. What is beyond is faulted in anew by each run, as the memory
+/// of eager's results is.
+const KEPT: usize = 512 << 20;
+
+/// The memory of the large workspaces of all graphs.
+static LARGE_BLOCKS: Blocks = Blocks(Mutex::new(Vec::new()));
 
 /// Memory aligned for vector code.
 pub(crate) struct Block {
@@ -71,7 +83,7 @@ pub(crate) struct Workspace {
 /// Where a workspace is.
 enum Memory {
     Host(Block),
-    /// One of several graphs' in turn, while a run has it: how much is needed.
+    /// One of several graphs' in turn, while a run has it: how much is needed, and where it comes from unless it is large.
     Shared {
         blocks: Arc<Blocks>,
         bytes: usize,
@@ -120,6 +132,7 @@ impl Workspace {
     pub(crate) fn new(program: &Program, bytes: usize, blocks: Option<&Arc<Blocks>>) -> Result<Self, String> {
         let memory = match (program.device, blocks) {
             (Device::Cpu, Some(blocks)) => Memory::Shared { blocks: Arc::clone(blocks), bytes, held: None },
+            (Device::Cpu, None) if bytes >= LARGE => Memory::Shared { blocks: Arc::default(), bytes, held: None },
             (Device::Cpu, None) => Memory::Host(Block::new(bytes)?),
             (device @ Device::Cuda(_), _) => Memory::Device { device, bytes, held: None },
         };
@@ -159,7 +172,7 @@ impl Workspace {
     pub(crate) fn hold(&mut self, abi: &TorchAbi, program: &Program) -> Result<(), TorchError> {
         match &mut self.memory {
             Memory::Shared { blocks, bytes, held } => {
-                let block = blocks.take(*bytes).map_err(TorchError::new)?;
+                let block = Blocks::of(blocks, *bytes).take(*bytes).map_err(TorchError::new)?;
                 bind(&mut self.addresses, &program.workspace_binds, block.start());
                 *held = Some(block);
             }
@@ -258,30 +271,49 @@ impl Workspace {
         self.slots.iter_mut().for_each(|s| *s = None);
         match &mut self.memory {
             Memory::Host(_) => {}
-            Memory::Shared { blocks, held, .. } => held.take().into_iter().for_each(|block| blocks.put(block)),
+            Memory::Shared { blocks, bytes, held } => {
+                held.take().into_iter().for_each(|block| Blocks::of(blocks, *bytes).put(block));
+            }
             Memory::Device { held, .. } => *held = None,
         }
     }
 }
 
-/// Memory of graphs that are one for several sizes: whichever runs has it, so that a graph for another size finds it where it was. A block
-/// is as large as the next power of two, so that a size which grows does not move it at each step.
+/// Memory of several graphs, of which whichever runs has it: of those that are one graph for several sizes, so that one for another size
+/// finds it where it was, and of all whose workspaces are large. A block is as large as the next power of two, so that a size which
+/// grows does not move it at each step.
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<Vec<Block>>);
 
 impl Blocks {
+    /// Those that a workspace of so many bytes is taken from.
+    fn of(own: &Self, bytes: usize) -> &Self {
+        if bytes >= LARGE { &LARGE_BLOCKS } else { own }
+    }
+
+    /// The smallest block that is large enough.
     fn take(&self, bytes: usize) -> Result<Block, String> {
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = blocks.iter().position(|block| block.bytes() >= bytes) {
-            return Ok(blocks.swap_remove(at));
+        let fitting = blocks.iter().enumerate().filter(|(_, block)| block.bytes() >= bytes);
+        if let Some((at, _)) = fitting.min_by_key(|(_, block)| block.bytes()) {
+            return Ok(blocks.remove(at));
         }
         // What is too small is so from now on.
         blocks.pop();
-        Block::new(bytes.checked_next_power_of_two().unwrap_or(bytes))
+        let room = if bytes <= KEPT { bytes.checked_next_power_of_two() } else { None };
+        Block::new(room.unwrap_or(bytes))
     }
 
+    /// Keeps a block for the next run, in the place of those that have not been used for longest.
     fn put(&self, block: Block) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        if block.bytes() > KEPT {
+            return;
+        }
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.push(block);
+        while blocks.iter().map(Block::bytes).sum::<usize>() > KEPT {
+            blocks.remove(0);
+        }
     }
 }
 
@@ -333,5 +365,39 @@ mod tests {
         assert!(memory.contains(start.wrapping_add(999)));
         assert!(!memory.contains(start.wrapping_add(1000)) && !memory.contains(start.wrapping_sub(1)));
         assert!(Block::new(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn the_smallest_block_that_fits_is_taken() {
+        let blocks = Blocks::default();
+        let (small, large) = (blocks.take(1000).expect("memory"), blocks.take(5000).expect("memory"));
+        assert_eq!((small.bytes(), large.bytes()), (1024, 8192));
+        let starts = (small.start(), large.start());
+        blocks.put(large);
+        blocks.put(small);
+        let again = (blocks.take(900).expect("memory"), blocks.take(900).expect("memory"));
+        assert_eq!((again.0.start(), again.1.start()), starts);
+    }
+
+    #[test]
+    fn blocks_that_are_too_small_make_room_for_larger_ones() {
+        let blocks = Blocks::default();
+        blocks.put(blocks.take(1000).expect("memory"));
+        blocks.put(blocks.take(5000).expect("memory"));
+        assert_eq!(blocks.0.lock().expect("nobody panicked").iter().map(Block::bytes).collect::<Vec<_>>(), [8192]);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_limit() {
+        let blocks = Blocks::default();
+        let (half, rest, beyond) = (KEPT / 2, KEPT / 2, KEPT + 1);
+        let taken = [half, rest, beyond].map(|bytes| blocks.take(bytes).expect("memory that nobody writes to"));
+        assert_eq!(taken[2].bytes().next_multiple_of(ALIGNMENT), beyond.next_multiple_of(ALIGNMENT));
+        let quarter = blocks.take(KEPT / 4).expect("memory that nobody writes to");
+        let kept = || blocks.0.lock().expect("nobody panicked").iter().map(Block::bytes).sum::<usize>();
+        taken.into_iter().rev().for_each(|block| blocks.put(block));
+        assert_eq!(kept(), KEPT);
+        blocks.put(quarter);
+        assert_eq!(kept(), KEPT / 4 + KEPT / 2);
     }
 }
