@@ -459,6 +459,15 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
+// Nothing is kept here, for its sizes or otherwise.
+// expected-error@+1 {{'dynamo.kept_sizes' must be a unit attribute of a function with 'dynamo.saved', got unit}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg 0>], dynamo.saved = 0 : i64, dynamo.kept_sizes} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'dynamo.draw' belongs to a dynamo.aten}}
   %0 = dynamo.sin %x {dynamo.draw = 0 : i64} : tensor<4xf32>

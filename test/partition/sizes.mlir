@@ -45,6 +45,7 @@ func.func @main(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.requires_grad}, %dy
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: -> (tensor<f32>, tensor<?x0xi8, #dynamo.sizes<s0, 0>> {dynamo.strides = array<i64: 1, 1>})
+// CHECK-SAME: dynamo.kept_sizes
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>]
 // CHECK-SAME: dynamo.saved = 1 : i64
 // CHECK: %[[SIZES:.*]] = dynamo.full 0 : i8 -> tensor<?x0xi8, #dynamo.sizes<s0, 0>>

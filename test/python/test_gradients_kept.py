@@ -289,3 +289,42 @@ def test_what_a_checkpoint_has_read_is_written(written: int, door: Callable[...,
         return h.exp()
 
     assert compare(lambda f, *leaves: backward(f(*leaves)), function, door) is not None
+
+
+OF_ANY_SIZE: dict[str, Callable[[Tensor], Any]] = {
+    "sum": lambda x: x.sum(1),
+    "mean": lambda x: x.mean(),
+    "cat": lambda x: torch.cat([x[1:], x]),
+    "pad": lambda x: torch.nn.functional.pad(x, (1, 2)),
+    "repeat": lambda x: x.repeat(2, 1),
+    "exp": lambda x: x.exp().sum(),
+    "nodes": lambda x: (x.sum(0), x.exp()),
+    "chain": lambda x: (h := x.repeat(2, 1), h.sum(0)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_ANY_SIZE)
+def test_sizes_are_not_used_up(kind: str) -> None:
+    """Eager keeps sizes as numbers, which a walk does not give up: beside tensors, and where there are none."""
+    dynamlir.config.on_plain = "error"
+    compiled = dynamlir.compile(OF_ANY_SIZE[kind], dynamic=True)
+
+    def walks(function: Callable[[Tensor], Any], x: Tensor) -> list[Any]:
+        made = function(x)
+        found: list[Any] = []
+        for result in made if isinstance(made, tuple) else (made,):
+            for create_graph in (False, False, True):
+                try:
+                    (gradient,) = torch.autograd.grad(result, x, torch.ones_like(result), create_graph=create_graph)
+                    found += [gradient.detach(), create_graph and gradient.requires_grad]
+                except RuntimeError as error:
+                    found.append(str(error)[:40])
+        return found
+
+    for rows in (3, 5, 6):
+        x = torch.randn(rows, 4, dtype=torch.float64, requires_grad=True)
+        ours, eager = walks(compiled, x), walks(OF_ANY_SIZE[kind], x)
+        assert [one for one in ours if isinstance(one, str)] == [one for one in eager if isinstance(one, str)]
+        values = [[one for one in found if not isinstance(one, str)] for found in (ours, eager)]
+        torch.testing.assert_close(*values)
+    assert len(compiled._cache) == 1

@@ -83,6 +83,8 @@ struct Shape {
     /// The results of the graph that are outputs of the node, and stand-ins that count on after them.
     outputs: Vec<usize>,
     saved: Vec<Saved>,
+    /// True if the last of these is kept for its sizes alone.
+    keeps_sizes: bool,
     /// Which of these eager does not keep, but views of them.
     by_views: Vec<usize>,
     /// Which of these are the keys of all random numbers.
@@ -183,6 +185,13 @@ impl Derived {
         &self.shape.saved
     }
 
+    /// How many of these autograd keeps, and gives up once gradients are computed. One after them is kept for its sizes alone, which eager
+    /// keeps as numbers, for as long as the node is there.
+    #[must_use]
+    pub fn given_up(&self) -> usize {
+        self.shape.saved.len() - usize::from(self.shape.keeps_sizes)
+    }
+
     /// For a saved value that eager keeps as it is: which of the node's inputs it is, if it is one.
     #[must_use]
     pub fn kept_input(&self, saved: usize) -> Option<usize> {
@@ -280,7 +289,7 @@ impl Shape {
         let (Some(training), Some(derivative)) = (&forward.training, &backward.derivative) else {
             return error("it is not a graph and its gradients".to_owned());
         };
-        let Training { vjps, saved: all_saved, primals, keys, crossing } = training;
+        let Training { vjps, saved: all_saved, primals, keys, sizes, crossing } = training;
         let Derivative { tangents, gradients, reached, kept, by_views, once, leads_to } = derivative;
         let vjp = format!("@{}", vjps.get(node).map_or("", |name| name));
         if forward.device != backward.device {
@@ -368,8 +377,9 @@ impl Shape {
         // Of those of one kernel, the later input first: modules hand on their parameters in the order of their use.
         let mut arriving: Vec<usize> = (0..inputs.len()).rev().collect();
         arriving.sort_by_key(|input| step_of(*input));
+        let keeps_sizes = *sizes && !saved.is_empty() && saved.last() == all_saved.last();
         Ok(Self {
-            once: *once && saved.is_empty(),
+            once: *once && saved.len() == usize::from(keeps_sizes),
             placed: arrival::placed(inputs.len()).into_iter().map(|number| arriving[number]).collect(),
             lent,
             lost,
@@ -379,6 +389,7 @@ impl Shape {
             by_views: by_views.clone(),
             keys: keys.and_then(|at| saved.iter().position(|own| Some(own) == all_saved.get(at))),
             saved,
+            keeps_sizes,
             tangents: sources,
             reached,
         })

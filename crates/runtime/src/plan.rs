@@ -135,6 +135,8 @@ pub struct Training {
     pub primals: Vec<usize>,
     /// Which of `saved` are the keys of all random numbers.
     pub keys: Option<usize>,
+    /// True if the last of `saved` is kept for its sizes alone.
+    pub sizes: bool,
     /// What nodes hand to one another and nobody else sees: tensors that have no memory, which count on after the results.
     pub crossing: Vec<Layout>,
 }

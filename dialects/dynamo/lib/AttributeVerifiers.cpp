@@ -324,7 +324,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   bool ofFunction = llvm::is_contained({"dynamo.entry", "dynamo.outputs", "dynamo.bases", "dynamo.versions",
                                         "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
                                         "dynamo.without_grad", "dynamo.one_of_several", "dynamo.made_from", "dynamo.made_beside", "dynamo.vjp", "dynamo.saved", "dynamo.order",
-                                        "dynamo.primals", "dynamo.kept_keys", "dynamo.recomputed", "dynamo.vjps",
+                                        "dynamo.primals", "dynamo.kept_keys", "dynamo.kept_sizes", "dynamo.recomputed", "dynamo.vjps",
                                         "dynamo.crossing", "dynamo.kept", "dynamo.by_views", "dynamo.path"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
@@ -388,6 +388,11 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == "dynamo.kept_keys") {
     auto saved = function->getAttrOfType<IntegerAttr>("dynamo.saved");
     return checkNumber(op, "'dynamo.kept_keys'", value, saved ? saved.getInt() : 0);
+  }
+  if (name == "dynamo.kept_sizes") {
+    auto saved = function->getAttrOfType<IntegerAttr>("dynamo.saved");
+    if (!isa<UnitAttr>(value) || !saved || saved.getInt() < 1)
+      return op->emitOpError() << "'dynamo.kept_sizes' must be a unit attribute of a function with 'dynamo.saved', got " << value;
   }
   if (name == "dynamo.draw")
     return isa<AtenOp>(op) ? checkNumber(op, "'dynamo.draw'", value, std::numeric_limits<int32_t>::max())

@@ -40,7 +40,8 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let crossing = ops::CROSSING.of(main).unwrap_or_default().into_iter().enumerate();
         let crossing = crossing.map(|(i, ty)| without_memory(Type::read(ty), i, opened).map_err(|what| at(main, what)));
         let crossing = crossing.collect::<Result<_, _>>()?;
-        plan.training = Some(Training { vjps, saved, primals, keys, crossing });
+        let sizes = ops::KEPT_SIZES.of(main).is_some();
+        plan.training = Some(Training { vjps, saved, primals, keys, sizes, crossing });
     }
     // Of what is kept nobody asks.
     let user = plan.outputs.len();
@@ -137,7 +138,7 @@ mod tests {
         let saved = vec![Saved::Result(0), Saved::Result(1), Saved::Arg(1)];
         assert_eq!(
             main.training,
-            Some(Training { vjps: vec!["main_vjp".into()], saved, primals: vec![0], keys: None, crossing: Vec::new() })
+            Some(Training { vjps: vec!["main_vjp".into()], saved, primals: vec![0], keys: None, sizes: false, crossing: Vec::new() })
         );
         assert_eq!((&main.requires_grad[..], &main.differentiable[..], &main.without_grad[..]), (&[0][..], &[0][..], &[1][..]));
         let derivative = vjp.derivative.as_ref().expect("is a derivative");

@@ -162,6 +162,9 @@ fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, name: &str
     let written: Vec<Attr> = outputs.iter().map(|output| Output::write(ctx, output)).collect();
     ops::OUTPUTS.set(new, &written);
     ops::SAVED.set(new, (saved.len() + usize::from(kept_sizes.is_some())) as i64);
+    if kept_sizes.is_some() {
+        ops::KEPT_SIZES.set(new, ());
+    }
     if let Some(keys) = joint.keys().and_then(|keys| saved.iter().position(|saved| saved.value == keys)) {
         ops::KEPT_KEYS.set(new, keys as i64);
     }

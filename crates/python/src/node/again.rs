@@ -20,6 +20,7 @@ use pyo3::{
 use super::{
     Run,
     backward::{needed, refuse_detached},
+    kept::kept,
     lent::{self, Held, Lent},
 };
 use crate::torch::{self, Calls, untraced};
@@ -118,8 +119,12 @@ impl Again {
         ctx.setattr(intern!(py, LENT), Bound::new(py, Lent::new(held))?)
     }
 
-    /// Lets go of them once gradients are computed, unless the graph is kept.
+    /// Lets go of them once gradients are computed, unless the graph is kept. A node that is never used up keeps them: among several it
+    /// is lent what others need.
     pub fn give_back(&self, ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<()> {
+        if node.given_up() == 0 && !node.once() {
+            return Ok(());
+        }
         let Some(keeps) = self.keeps.as_ref().filter(|_| lent::count(node) > 0 && self.function.get().is_some()) else { return Ok(()) };
         let py = ctx.py();
         if !keeps.bind(py).call0()?.is_truthy()?
@@ -177,22 +182,15 @@ type Known<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyAny>>, Vec<i64>);
 fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, PyAny>]) -> PyResult<Known<'py>> {
     let py = ctx.py();
     let found = PyDict::new(py);
-    let kept = if node.saved().is_empty() && !node.once() {
-        PyTuple::empty(py)
-    } else {
-        ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
-    };
-    let objects: Vec<Bound<'py, PyAny>> = kept.iter().collect();
+    let kept = kept(ctx, node)?;
     let calls = Calls { py, abi: super::abi(py)? };
-    refuse_detached(&calls, ctx, node, &objects, &needed(ctx, node)?)?;
-    let sizes = sizes(node, &kept, tangents)?;
-    if !node.saved().is_empty() {
-        for (at, (saved, object)) in node.saved().iter().zip(&kept).enumerate() {
-            if node.keys() == Some(at) {
-                found.set_item(py.None(), object)?;
-            } else if let Saved::Arg(input) = saved {
-                found.set_item(input, object)?;
-            }
+    refuse_detached(&calls, ctx, node, &kept, &needed(ctx, node)?)?;
+    let sizes = sizes(py, node, &kept, tangents)?;
+    for (at, (saved, object)) in node.saved().iter().zip(&kept).enumerate() {
+        if node.keys() == Some(at) {
+            found.set_item(py.None(), object)?;
+        } else if let Saved::Arg(input) = saved {
+            found.set_item(input, object)?;
         }
     }
     let of_graph: Vec<usize> = node.lent().iter().chain(node.lost()).copied().collect();
@@ -207,7 +205,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
         found.set_item(input, tensor)?;
     }
     let taken = lent::made_by_others(node).map(|input| match lent::saved(node, input) {
-        Some(at) => kept.get_item(at).ok(),
+        Some(at) => kept.get(at).cloned(),
         None => held.next(),
     });
     let missing = || PyRuntimeError::new_err("what a node takes from another is missing");
@@ -216,12 +214,11 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
 }
 
 /// The values of symbols in the call that a node belongs to.
-fn sizes<'py>(node: &Derived, kept: &Bound<'py, PyTuple>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Vec<i64>> {
+fn sizes<'py>(py: Python<'py>, node: &Derived, kept: &[Bound<'py, PyAny>], tangents: &[Bound<'py, PyAny>]) -> PyResult<Vec<i64>> {
     if !node.varies() {
         return Ok(Vec::new());
     }
-    let calls = Calls { py: kept.py(), abi: super::abi(kept.py())? };
-    let kept: Vec<Bound<'py, PyAny>> = kept.iter().collect();
+    let calls = Calls { py, abi: super::abi(py)? };
     let saved = kept.iter().map(|object| calls.unwrap(object)).collect::<PyResult<Vec<_>>>()?;
     let given = |object| if torch::is_tensor(object)? { calls.unwrap(object).map(Some) } else { Ok(None) };
     let tangents = tangents.iter().map(given).collect::<PyResult<Vec<_>>>()?;

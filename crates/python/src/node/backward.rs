@@ -14,7 +14,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::{abi, again::Again, split};
+use super::{abi, again::Again, kept::kept, split};
 use crate::{
     errors::guarded,
     torch::{self, Calls},
@@ -71,13 +71,7 @@ impl Backward {
         (given, count): (&[Bound<'py, PyAny>], usize),
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (py, node) = (calls.py, self.node());
-        // A node that keeps nothing is never used up.
-        let kept = if node.saved().is_empty() && !node.once() {
-            PyTuple::empty(py)
-        } else {
-            ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?
-        };
-        let kept: SmallVec<[Bound<'py, PyAny>; 16]> = kept.iter().take(node.saved().len()).collect();
+        let kept = kept(ctx, node)?;
         let needed = needed(ctx, node)?;
         refuse_detached(calls, ctx, node, &kept, &needed)?;
         let mut saved: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(kept.len());

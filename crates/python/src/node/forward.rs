@@ -7,7 +7,7 @@ use dynamlir_torch_abi::TorchError;
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
-use super::{Call, Run, abi, again::Again, split};
+use super::{Call, Run, abi, again::Again, kept::keep_sizes, split};
 use crate::{
     errors::{NativeError, guarded},
     torch::Calls,
@@ -86,6 +86,10 @@ impl Forward {
                     None => self.of_others(calls, results, run, result)?,
                 },
             });
+        }
+        let sizes = if kept.len() > node.given_up() { kept.pop() } else { None };
+        if let Some(sizes) = sizes {
+            keep_sizes(ctx, sizes)?;
         }
         if node.once() {
             // Anything that torch gives up; a tensor without memory costs least.

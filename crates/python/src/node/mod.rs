@@ -11,6 +11,7 @@
 mod again;
 mod backward;
 mod forward;
+mod kept;
 mod lent;
 
 use std::{

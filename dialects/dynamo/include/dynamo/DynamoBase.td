@@ -71,6 +71,8 @@ def Dynamo_Dialect : Dialect {
     // Of an operator, which of the entry's random draws it is; of a call, or of an argument in its place, that it gives the keys of them
     // all; of a function, which of the values that it keeps these keys are.
     "::mlir::IntegerAttr":$draw, "::mlir::UnitAttr":$keys, "::mlir::IntegerAttr":$kept_keys,
+    // Of a function: the last value that it keeps is kept for its sizes alone.
+    "::mlir::UnitAttr":$kept_sizes,
     // Of any function: the symbols in its sizes.
     "::mlir::ArrayAttr":$symbols,
     // Of an entry: what holds of them in each call: s0 <= s1; s0*s1 mod 2 == 0.
