@@ -105,6 +105,26 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
+// What was overwritten has zeros for a gradient: `y = x * 2; y.copy_(z)`. Here that of `z` is its tangent.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: %[[T:[^:]*]]: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>, dynamo.tangent = 0 : i64}
+// CHECK: %[[O:.*]] = dynamo.overwrite
+// CHECK: %[[Z:.*]] = dynamo.full 0.0
+// CHECK: %[[G:.*]] = dynamo.aten "aten.mul.Scalar"(%[[Z]]) args [#dynamo.operand<0>, 2]
+// CHECK: return %[[O]], %[[G]], %[[T]]
+func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                %z: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  %0 = dynamo.aten "aten.mul.Scalar"(%x) args [#dynamo.operand<0>, 2]
+    {grad_enabled, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = dynamo.overwrite %z of %0 : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
 // What was broadcast is summed, and what was promoted goes back to its own element type.
 
 // CHECK-LABEL: func.func @main

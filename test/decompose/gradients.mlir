@@ -19,7 +19,8 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = dynamo.aten "mine.f.default"(%x) args [#dynamo.operand<0>]
     {grad_enabled, vjp = @f_vjp, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
   %1 = dynamo.detach %0 : tensor<4xf32>
-  %2 = dynamo.history %x of %1 : tensor<4xf32>
+  %h = dynamo.history %x of %1 : tensor<4xf32>
+  %2 = dynamo.overwrite %h of %1 : tensor<4xf32>
   %3 = dynamo.mul %2, %1 : tensor<4xf32>
   return %3 : tensor<4xf32>
 }

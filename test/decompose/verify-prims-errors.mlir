@@ -65,3 +65,11 @@ func.func @f(%x: tensor<4xf32>) {
   dynamo.history %x of %x : tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{not primitive: 'dynamo.overwrite' is not a primitive}}
+  dynamo.overwrite %x of %x : tensor<4xf32>
+  return
+}

@@ -261,6 +261,14 @@ func.func @f(%x: tensor<4xf32>, %y: tensor<4xf64>) {
 
 // -----
 
+func.func @f(%x: tensor<4xf32>, %y: tensor<4xf64>) {
+  // expected-error @+1 {{requires the same type for all operands and results}}
+  "dynamo.overwrite"(%x, %y) : (tensor<4xf32>, tensor<4xf64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: !dynamo.tensor<4xf32, [1]>) {
   // expected-error @+1 {{operand #0 must be ranked tensor}}
   "dynamo.detach"(%x) : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>

@@ -95,6 +95,8 @@ func.func @gradients(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<2xcomplex<
   dynamo.detach %z : tensor<2xcomplex<f32>>
   // CHECK: dynamo.history %arg0 of %arg1 : tensor<4xf32>
   dynamo.history %x of %y : tensor<4xf32>
+  // CHECK: dynamo.overwrite %arg0 of %arg1 : tensor<4xf32>
+  dynamo.overwrite %x of %y : tensor<4xf32>
   return
 }
 

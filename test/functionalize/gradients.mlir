@@ -53,6 +53,24 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
+// y = x * 2; y.zero_(): nothing is left of y, whose gradient is zeros.
+
+// CHECK-LABEL: func.func @main
+// CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Scalar"(%arg0)
+// CHECK: %[[Z:.*]] = dynamo.full 0.0
+// CHECK: %[[O:.*]] = dynamo.overwrite %[[Z]] of %[[Y]] : tensor<4xf32>
+// CHECK: return %[[O]]
+func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynamo.tensor<4xf32, [1]>
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  %0 = dynamo.aten "aten.mul.Scalar"(%x) args [#dynamo.operand<0>, 2] {aliases = array<i64: -1>, grad_enabled}
+    : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+  %1 = dynamo.aten "aten.zero_.default"(%0) args [#dynamo.operand<0>] {aliases = array<i64: 0>, mutates = array<i64: 0>, grad_enabled}
+    : (!dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]>
+  return %1 : !dynamo.tensor<4xf32, [1]>
+}
+
+// -----
+
 // The same of a part: with no_grad(): y[0:2].zero_(). No part of y loses its gradient.
 
 // CHECK-LABEL: func.func @main

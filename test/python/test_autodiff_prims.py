@@ -175,6 +175,12 @@ CASES = [
         "%p = dynamo.mul %1, %1 : tensor<3xf64> %r = dynamo.history %1 of %p : tensor<3xf64>",
         "3",
     ),
+    Case(
+        "overwrite",
+        ("3", "3"),
+        "%p = dynamo.mul %1, %1 : tensor<3xf64> %r = dynamo.overwrite %p of %0 : tensor<3xf64>",
+        "3",
+    ),
 ]
 
 

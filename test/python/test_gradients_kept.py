@@ -328,3 +328,43 @@ def test_sizes_are_not_used_up(kind: str) -> None:
         values = [[one for one in found if not isinstance(one, str)] for found in (ours, eager)]
         torch.testing.assert_close(*values)
     assert len(compiled._cache) == 1
+
+
+def part(h: Tensor, write: Callable[[Tensor], Any], view: Callable[[Tensor], Tensor]) -> Tensor:
+    """``h`` after a write to a view of it."""
+    write(view(h))
+    return h
+
+
+OVERWRITING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "a clone": lambda x, w: x.clone().copy_(w),
+    "a product": lambda x, w: (x * 2).copy_(w.sin()),
+    "by a row": lambda x, w: x.clone().copy_(w[0]),
+    "by another type": lambda x, w: (x * 2).copy_(w.float()),
+    "by what has no history": lambda x, w: x.clone().copy_(w.detach()) + w,
+    "by zeros alone": lambda x, w: (x * 2).zero_(),
+    "by a number": lambda x, w: (x * 2).fill_(3.0) * w,
+    "twice": lambda x, w: (x * w).copy_(w).zero_() + w,
+    "a whole view": lambda x, w: part(x * 2, lambda h: h.copy_(w.view(-1)), lambda h: h.view(-1)),
+    "a transposed view": lambda x, w: part(x * 2, lambda h: h.copy_(w.t()), lambda h: h.t()),
+    "all elements": lambda x, w: part(x * 2, lambda h: h.zero_(), lambda h: h[:]) + w,
+    "some elements": lambda x, w: part(x * 2, lambda h: h.copy_(w[1:]), lambda h: h[1:]),
+    "without a history": lambda x, w: part(torch.ones_like(x), lambda h: h.copy_(w), lambda h: h[:]),
+    "and read before": lambda x, w: (h := x.clone(), k := h * 3, h.copy_(w), h + k)[-1],
+    "by itself": lambda x, w: (h := x * 2).copy_(h) + w,
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("kind", OVERWRITING)
+def test_what_is_overwritten_has_zeros_for_a_gradient(kind: str, order: int, door: Callable[..., Any]) -> None:
+    def work(function: Callable[..., Any], x: Tensor, w: Tensor) -> Any:
+        result = function(x, w).square()
+        if order == 2:
+            return twice(result, x, w)
+        # A walk through a write to a view uses it up.
+        return [torch.autograd.grad(result, (x, w), torch.ones_like(result), allow_unused=True) for _ in range(2)]
+
+    assert compare(work, OVERWRITING[kind], door) is not None or order == 2
+    if order == 1:
+        compare(lambda f, *leaves: backward(f(*leaves)), OVERWRITING[kind], door)

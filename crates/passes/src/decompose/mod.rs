@@ -365,6 +365,7 @@ fn without_gradient(op: Op) -> Option<Value> {
     match DynamoOp::of(op)? {
         DynamoOp::Detach(detach) => Some(detach.operand()),
         DynamoOp::History(history) => Some(history.value()),
+        DynamoOp::Overwrite(overwrite) => Some(overwrite.value()),
         _ => None,
     }
 }

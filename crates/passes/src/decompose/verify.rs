@@ -44,7 +44,7 @@ fn check(op: Op) -> PassResult {
         Some(D::CheckRange(_) | D::Yield(_)) => return Ok(()),
         Some(D::Aten(call)) => return extern_call(call).map_or(Ok(()), |name| fail(&format!("an extern op has '{name}'"))),
         // Memory belongs to later stages, pure or not; gradients have been taken before.
-        None | Some(D::Workspace(_) | D::Buffer(_) | D::Detach(_) | D::History(_)) => return not_primitive(),
+        None | Some(D::Workspace(_) | D::Buffer(_) | D::Detach(_) | D::History(_) | D::Overwrite(_)) => return not_primitive(),
         Some(_) if !op.is_pure() => return not_primitive(),
         // These move values without computing with them.
         Some(D::Select(_) | D::Convert(_) | D::Bitcast(_)) => false,

@@ -71,10 +71,7 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value, scope: &
         }
         return by_torch(b, "aten.as_strided_scatter.default", &[value, source], window, value.ty(), scope);
     }
-    let same = |a: &Dim, b: &Dim| a == b || a.compare(Relation::Eq, b, scope).unwrap_or(false);
-    if window.element_count().ok().zip(value.ty().count()).is_some_and(|(shown, all)| same(&shown, &all))
-        && let Some(found) = rectangle(&value.ty().dims(), window, scope)
-    {
+    if let Some(found) = all_elements(value, window, scope) {
         let mut whole = source;
         if let Some(order) = found.order() {
             let sizes: Vec<_> = found.walks.iter().map(|&d| found.counts[d].clone()).collect();
@@ -87,6 +84,19 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value, scope: &
         return e.reshape(whole, &value.ty().dims());
     }
     e.as_strided_scatter(value, source, &window.strides, window.offset.clone())
+}
+
+/// Returns true if [`write`] leaves nothing of the value.
+pub fn replaces(value: Value, window: &Window, scope: &Scope) -> bool {
+    let is_complex = value.ty().element().is_complex();
+    !is_empty(window) && if is_complex { is_whole(value, window, scope) } else { all_elements(value, window, scope).is_some() }
+}
+
+/// The window as a rectangle, if it shows each element of the value.
+fn all_elements(value: Value, window: &Window, scope: &Scope) -> Option<Rectangle> {
+    let same = |(a, b): (Dim, Dim)| a == b || a.compare(Relation::Eq, &b, scope).unwrap_or(false);
+    window.element_count().ok().zip(value.ty().count()).filter(|counts| same(counts.clone()))?;
+    rectangle(&value.ty().dims(), window, scope)
 }
 
 /// Whether the window is all of the value, index by index.

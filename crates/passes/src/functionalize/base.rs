@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
-    ops::{AsStridedScatterOp, AtenOp, HistoryOp},
+    ops::{AsStridedScatterOp, AtenOp, HistoryOp, OverwriteOp},
 };
 use dynamlir_shapes::Scope;
 
@@ -135,6 +135,20 @@ impl Base {
         self.seen.clear();
         self.seen.insert((canonical(&window), tensor.element()), source);
         Some(())
+    }
+
+    /// Replaces what a tensor shows, with a gradient of what was there that is zeros where nothing is left of it. The operation that says
+    /// so, or else the one that has put the part in its place.
+    pub fn overwrite(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<Option<Op>> {
+        let old = self.value;
+        let place = self.coordinates.locate(&self.in_units(&shown(tensor), tensor.element())?, scope)?;
+        self.write(b, tensor, source, scope)?;
+        if !access::replaces(old, &place, scope) {
+            return Some(self.scattered());
+        }
+        self.value = OverwriteOp::build(b, self.value, old).result();
+        self.seen.clear();
+        Some(self.value.def())
     }
 
     /// The operation that has put a part in its place last, where the contents are what it gave.

@@ -19,6 +19,13 @@
 //! %now = dynamo.history %new of %y : tensor<4xf32>
 //! ```
 //!
+//! A write with grad mode on that leaves nothing of the old base says so, for eager has gradients of that, which are zeros:
+//!
+//! ```mlir
+//! // y = x * 2; y.copy_(z)
+//! %now = dynamo.overwrite %z of %y : tensor<4xf32>
+//! ```
+//!
 //! The base has one gradient, of the tensor and its views that have a history first; what is detached from them, or what they are
 //! detached from, has none. Refused is what has two: a detached tensor that is written with a gradient of its own where
 //! the others have one, and a view that was made with grad mode off and is read after its memory was written, for which autograd
@@ -110,11 +117,22 @@ impl Gradients {
         Ok(if owner.is_some() { Write::Unrecorded } else { Write::Detached })
     }
 
+    /// Returns true if a write to `target` by `call` is noted in its history even where nothing of it is left: it had one, or gets one as
+    /// a view.
+    pub fn is_noted(&self, call: AtenOp, target: Value, is_view: bool, aliasing: &Aliasing) -> bool {
+        call.grad_enabled() && (self.has_history(target, aliasing) || is_view && self.brings(call, aliasing))
+    }
+
+    /// Returns true if something that a call takes has a history.
+    fn brings(&self, call: AtenOp, aliasing: &Aliasing) -> bool {
+        call.grad_enabled() && call.op().operands().iter().any(|&value| self.has_history(value, aliasing))
+    }
+
     /// Takes notice of an operation that has been translated.
     pub fn note(&mut self, call: AtenOp, aliasing: &Aliasing) -> Result<(), PassError> {
         let op = call.op();
         let written = operand_list(call.mutates());
-        let brings = call.grad_enabled() && op.operands().iter().any(|&value| self.has_history(value, aliasing));
+        let brings = self.brings(call, aliasing);
         for &operand in &written {
             let target = op.operand(operand);
             let storage = aliasing.storage(target);

@@ -253,7 +253,9 @@ impl Rewriter {
         }
         let all = op.operands().into_iter().map(|v| self.read(op, v)).collect::<Result<Vec<_>, _>>()?;
         let mut made = None;
+        let mut is_overwritten = false;
         let new_values = if let Some(value) = call::overwritten(&self.b, old, &all) {
+            is_overwritten = true;
             vec![value]
         } else {
             let fresh = self.fresh_results(op);
@@ -273,8 +275,12 @@ impl Rewriter {
             let b = self.b;
             let gradients = self.gradients.as_ref().map(|gradients| gradients.write(old, target, &self.aliasing)).transpose()?;
             let is_view = !self.is_root(target);
+            let is_noted = |gradients: &Gradients| is_overwritten && gradients.is_noted(old, target, is_view, &self.aliasing);
+            let is_noted = self.gradients.as_ref().is_some_and(is_noted);
             if let Some(base) = &mut self.bases[written] {
+                let mut last = None;
                 match gradients {
+                    Some(Write::Recorded) if is_noted => base.overwrite(&b, target.ty(), value, &self.scope).map(|op| last = op),
                     None | Some(Write::Recorded) => base.write(&b, target.ty(), value, &self.scope),
                     Some(Write::Detached) => base.write(&b, target.ty(), DetachOp::build(&b, value).result(), &self.scope),
                     Some(Write::Unrecorded) => base.write_unrecorded(&b, target.ty(), value, &self.scope),
@@ -282,7 +288,7 @@ impl Rewriter {
                 .ok_or_else(|| outside(op))?;
                 if is_view && matches!(gradients, Some(Write::Recorded)) {
                     // Eager's node of such a write is used up by one walk, whatever is saved.
-                    made.into_iter().chain(base.scattered()).for_each(|op| ops::ONCE.set(op, ()));
+                    made.into_iter().chain(last.or_else(|| base.scattered())).for_each(|op| ops::ONCE.set(op, ()));
                 }
             }
         }

@@ -114,6 +114,28 @@ def Dynamo_HistoryOp : Dynamo_Op<"history", [Pure, SameOperandsAndResultType]> {
   let assemblyFormat = "$value `of` $old attr-dict `:` type($result)";
 }
 
+def Dynamo_OverwriteOp : Dynamo_Op<"overwrite", [Pure, SameOperandsAndResultType]> {
+  let summary = "the value of one tensor, with zeros for the gradient of another";
+  let description = [{
+    A tensor of which a write leaves nothing has a gradient in eager all the same:
+
+    ```python
+    y = x * 2
+    y.copy_(z)  # the gradient of x is zeros
+    ```
+
+    Here `old` is what the tensor held, and `value` what it holds now, where the gradient of the result goes. `dynamo-decompose` puts
+    `value` in its place.
+
+    ```mlir
+    %now = dynamo.overwrite %value of %old : tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$value, AnyRankedTensor:$old);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$value `of` $old attr-dict `:` type($result)";
+}
+
 def Dynamo_CheckRangeOp : Dynamo_Op<"check_range"> {
   let summary = "fail unless low <= x < high for every element";
   let description = [{

@@ -36,6 +36,13 @@ pub fn differentiate(op: DynamoOp, at: &mut At) -> Option<()> {
             at.give_to(history.old(), g);
             Some(())
         }
+        DynamoOp::Overwrite(overwrite) => {
+            at.give_to(overwrite.value(), g);
+            if at.wants(overwrite.old()) {
+                at.give_to(overwrite.old(), at.a.zeros(overwrite.old()));
+            }
+            Some(())
+        }
         _ => moves::differentiate(op, at, g)
             .or_else(|| reduce::differentiate(op, at, g))
             .or_else(|| index::differentiate(op, at, g))
