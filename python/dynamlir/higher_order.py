@@ -15,7 +15,8 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +30,9 @@ from .recording import DTYPES, Recording
 from .tracing import fresh_fake_mode
 
 _NAMED = ", gradients"
+
+_SECOND = 2
+"""The order of the gradients of a graph's own gradients."""
 
 _KEYS_ALONE = (collections.Counter[str](), collections.Counter({"aten.randint.low": 1}))
 """What a graph draws by torch's operators that makes its random numbers itself."""
@@ -50,9 +54,9 @@ class Gradients:
     """The gradients of a node of a graph as a function that has gradients.
 
     Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then the tangents of the
-    node and what it takes from others, then those of its gradients, and so on. The keys of the random numbers that it
-    drew have None, and are kept by its node. Where torch's operators drew them the node keeps the generator's state,
-    and they draw them once more.
+    node, what it takes from others and which results of its own, then those of its gradients, and so on. The keys of
+    the random numbers that it drew have None, and are kept by its node. Where torch's operators drew them the node
+    keeps the generator's state, and they draw them once more.
     """
 
     def __init__(
@@ -85,7 +89,10 @@ class Gradients:
         self._node = node
         self._whole = whole
         """Whether it is the gradients of all of what was recorded."""
-        self.takes_batches = whole and not (self._recording.has_random or self._has_once or self._has_unseen)
+        self._replays = whole and not recording.given
+        """Whether torch's operators can take the place of the compiler. What gradients are given they would compute
+        anew, so that those of the next order were with respect to other tensors."""
+        self.takes_batches = self._replays and not (self._recording.has_random or self._has_once or self._has_unseen)
         """True if tangents may be batches of `torch.vmap`: torch's operators can run all of the program once more."""
         self._settings = settings
         self._name = name if recording.order > 1 else name + _NAMED
@@ -107,30 +114,35 @@ class Gradients:
         state: torch.Tensor | None = None,
         values: Sequence[int] = (),
         taken: Sequence[torch.Tensor] = (),
+        results: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
     ) -> list[torch.Tensor | None] | str:
         """The gradients that are wanted, None for others; where only the node can compute them, why they cannot be
         differentiated. ``inputs`` by their places among those of the graph,
         ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
-        symbols, where sizes vary, ``taken`` what the node takes from others."""
+        symbols, where sizes vary, ``taken`` what the node takes from others, ``results`` those of its own that it has
+        saved, by their places: always the same ones. What gradients are made of these leads to them."""
         if self._first.varying is not None:
             # The library drew numbers that a graph for numbers would draw itself.
             if self._drawn not in _KEYS_ALONE and not self._draws_again(state):
                 raise RuntimeError(_DRAWS_OTHERS)
             symbols, bound = self._first.varying
             at = self._at(tuple(symbols.all_values(list(values), bound)))
-            return at(inputs, tangents, wanted, state, taken=taken)
+            return at(inputs, tangents, wanted, state, taken=taken, results=results)
         if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
         known = {
             at if self._numbers is None or at is None else self._numbers[at]: tensor for at, tensor in inputs.items()
         }
-        first = len(self._recording.inputs) + sum(map(len, self._tangents))
+        # Gradients of gradients are made of no gradient that somebody has.
+        given = tuple(sorted(results)) if self._order == _SECOND else ()
+        first = len(self._recording.inputs) + sum(map(len, self._tangents)) + len(self._recording.given)
         beside = [*tangents, *taken]
         known.update((first + at, tensor) for at, tensor in enumerate(beside) if tensor is not None)
         known.update(self._constants.given(tangents))
         own = tuple(range(first, first + len(beside)))
+        known.update((first + len(beside) + at, results[place]) for at, place in enumerate(given))
         foreign = next(filter(None, map(foreign_kind, tangents)), None)
-        executable = self._compiled(own, self._draws_again(state)) if foreign is None else None
+        executable = self._compiled(own, self._draws_again(state), given) if foreign is None else None
         gradients = None
         if executable is not None:
             with _drawing_from(state):
@@ -140,9 +152,10 @@ class Gradients:
         if gradients is None:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
-            if self._has_unseen or not self._whole:
+            if self._has_unseen or not self._replays:
                 # The node computes them; that they cannot be differentiated is said to whoever does that.
-                said = _UNSEEN if self._has_unseen else once.WORDS if self._has_once else _SEVERAL_NODES
+                said = _SEVERAL_NODES if not self._whole else _HIGHER
+                said = _UNSEEN if self._has_unseen else once.WORDS if self._has_once else said
                 return said if self._has_once else f"{said} ({event})"
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
@@ -163,7 +176,7 @@ class Gradients:
         on."""
         arguments = [_argument(known, *described) for described in executable.arguments()]
         gradients = _with_history(executable, arguments, executable(*arguments))
-        if not self._whole:
+        if not self._replays:
             return gradients
         tensors = {number: tensor for number, tensor in known.items() if number is not None}
         try:
@@ -193,13 +206,13 @@ class Gradients:
         """Whether the state gives the numbers that the graph drew: of those on a device it says nothing."""
         return state is not None and self._recording.device in (None, torch.device("cpu"))
 
-    def _compiled(self, own: tuple[int, ...], draws_again: bool) -> Any:
+    def _compiled(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
         """The graph of the gradients, which draws what was drawn before or nothing; None where there is none, of which
         `_event` says why."""
         with self._lock:
             if self._executable is None and self._event is None:
                 try:
-                    self._executable = self._compile(own, draws_again)
+                    self._executable = self._compile(own, draws_again, given)
                 except Exception as error:
                     interruptions.pass_on(error)
                     failure = (
@@ -210,19 +223,20 @@ class Gradients:
                     self._event = reasons.note(failure.reason, failure.message, failure.location)
         return self._executable
 
-    def _compile(self, own: tuple[int, ...], draws_again: bool) -> Any:
+    def _compile(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
         from .backend import compile_recording
 
         functions.refuse_twice(self._recording)
         with torch.no_grad():
-            variant, made = compile_recording(self._recording, fresh_fake_mode(), self._settings, self._name)
+            recording = dataclasses.replace(self._recording, given=given or self._recording.given)
+            variant, made = compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         if drawing := self._drawing_others(made, draws_again):
             raise Fallback("random-state", f"{drawing} draws random numbers")
         report.add(made)
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
         following = functools.partial(
-            Gradients, self._recording, self._settings, self._name, numbers, [*self._tangents, own], drawn=self._drawn
+            Gradients, recording, self._settings, self._name, numbers, [*self._tangents, own], drawn=self._drawn
         )
         attach(executable, following, self._whole)
         return executable
@@ -316,6 +330,11 @@ _UNSEEN = (
 _SEVERAL_NODES = (
     "trying to differentiate twice a compiled graph of several results, whose second gradients cannot be compiled: "
     "compute the gradients without create_graph=True, or run the function as plain Python"
+)
+
+_HIGHER = (
+    "trying to differentiate once more the gradients of a compiled graph, whose gradients of this order cannot be "
+    "compiled: run the function as plain Python"
 )
 
 _DRAWS_OTHERS = (

@@ -212,6 +212,8 @@ class Recording:
     """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
     path: tuple[int, ...] = ()
     """Of which node's gradients, for each order but the last: where a graph is several nodes of autograd's graph."""
+    given: tuple[int, ...] = ()
+    """Which results of the first of these nodes, by their places, its gradients are given and do not compute anew."""
     varying: Varying | None = None
     """None where all sizes are numbers."""
     cut: tuple[Plan, Layouts] | None = None
@@ -316,7 +318,7 @@ class Recording:
         if self.has_random:
             builder.random()
         if self.order > 1:
-            builder.order(self.order, self.path)
+            builder.order(self.order, self.path, self.given)
         if varying is not None:
             builder.symbols(*varying)
         for record in self.inputs:
@@ -372,7 +374,7 @@ class Builder(Protocol):
     def libraries(self, folders: Sequence[str]) -> None: ...
 
     def random(self) -> None: ...
-    def order(self, order: int, path: Sequence[int]) -> None: ...
+    def order(self, order: int, path: Sequence[int], given: Sequence[int]) -> None: ...
     def symbols(self, sizes: Any, bound: Sequence[tuple[int, int] | None]) -> None: ...
 
     def input(

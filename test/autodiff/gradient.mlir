@@ -54,3 +54,23 @@ func.func @main(%x: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.requires_grad
   %1 = dynamo.add %count, %count : tensor<f64>
   return %0, %1 : tensor<4xf64>, tensor<f64>
 }
+
+// -----
+
+// y = exp x: x' = t y, and y is an argument, which the user has. So is x, for whoever has to compute y after all.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: (%{{[^:]*}}: tensor<4xf64> {{[{][^}]*}}dynamo.primal = 0 : i64, dynamo.requires_grad
+// CHECK-SAME: %[[T:[^:]*]]: tensor<4xf64> {{[{][^}]*}}dynamo.primal = 1 : i64, dynamo.requires_grad
+// CHECK-SAME: %[[Y:[^:]*]]: tensor<4xf64> {{[{][^}]*}}dynamo.primal = 2 : i64, dynamo.requires_grad
+// CHECK-SAME: -> (tensor<4xf64> {dynamo.sources = array<i64: 1, 2>
+// CHECK-SAME: dynamo.given = array<i64: 0>
+// CHECK-NOT: dynamo.exp
+// CHECK: %[[G:.*]] = dynamo.mul %[[T]], %[[Y]]
+// CHECK: return %[[G]] : tensor<4xf64>
+func.func @main(%x: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf64> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>, dynamo.given = array<i64: 0>} {
+  %0 = dynamo.exp %x : tensor<4xf64>
+  return %0 : tensor<4xf64>
+}

@@ -459,6 +459,14 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
+// expected-error@+1 {{'dynamo.given' must be increasing positions of the}}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg 0>], dynamo.given = array<i64: 1, 0>} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
 // Nothing is kept here, for its sizes or otherwise.
 // expected-error@+1 {{'dynamo.kept_sizes' must be a unit attribute of a function with 'dynamo.saved', got unit}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>

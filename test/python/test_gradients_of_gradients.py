@@ -3,6 +3,8 @@ do, and that a user's backward gets the sum of all that reaches it."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -246,3 +248,74 @@ def test_gradients_in_batches_have_a_history(name: str, way: str, door: str) -> 
     assert found[0].any()
     if name != "random":
         torch.testing.assert_close(found, orders(function))
+
+
+RESULTS: dict[str, Callable[[Tensor], Any]] = {
+    "exp": lambda x: x.exp(),
+    "tanh": lambda x: (x * 2).tanh(),
+    "softmax": lambda x: x.softmax(-1),
+    "sqrt": lambda x: (x * x + 1).sqrt(),
+    "norm": lambda x: x.norm(dim=-1),
+    "two": lambda x: (x.exp(), x.sigmoid()),
+    "chain": lambda x: (h := x.exp(), (h * x).tanh()),
+    "a view": lambda x: (h := x.exp(), h[1:]),
+    "not read": lambda x: x.exp() * 2,
+    "its mask": lambda x: x.relu(),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", RESULTS)
+def test_gradients_with_respect_to_a_result(kind: str, door: str) -> None:
+    """Eager's formula of `exp` reads the result, so that a gradient through it has one with respect to that."""
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+
+    def orders(function: Callable[[Tensor], Any]) -> list[Tensor | None]:
+        results = function(x)
+        results = results if isinstance(results, tuple) else (results,)
+        found: list[Tensor | None] = []
+        (first,) = torch.autograd.grad(sum(one.square().sum() for one in results), x, create_graph=True)
+        loss = first.square().sum()
+        for _ in range(2):
+            given = torch.autograd.grad(loss, (*results, x), create_graph=True, allow_unused=True)
+            found += [one if one is None else one.detach() for one in given]
+            loss = sum(one.sin().sum() for one in given if one is not None and one.requires_grad)
+            if not isinstance(loss, Tensor):
+                break
+        return found
+
+    eager, ours = orders(RESULTS[kind]), orders(DOORS[door](RESULTS[kind]))
+    assert [one is None for one in ours] == [one is None for one in eager]
+    for one, other in zip(ours, eager, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_result_is_not_held_by_its_own_node() -> None:
+    """It leads to the gradients, and they to it: what is gone is gone at once."""
+    x = torch.randn(4, requires_grad=True)
+    compiled = dynamlir.compile(lambda x: x.exp())
+    y = compiled(x)
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    torch.autograd.grad(first.sum(), y, retain_graph=True)
+    gone = weakref.ref(y)
+    gc.disable()
+    try:
+        del y, first
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_result_is_written_before_its_gradients_are_differentiated() -> None:
+    compiled = dynamlir.compile(lambda x: x.exp())
+    raised = []
+    for function in (compiled, torch.exp):
+        x = torch.randn(4, requires_grad=True)
+        y = function(x)
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        with torch.no_grad():
+            y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation") as info:
+            first.square().sum().backward()
+        raised.append(str(info.value)[:60])
+    assert raised[0] == raised[1]

@@ -103,6 +103,9 @@ impl<'t> Writer<'t> {
                 if trace.path.iter().any(|node| *node != 0) {
                     ops::PATH.set(func, &trace.path);
                 }
+                if !trace.given.is_empty() {
+                    ops::GIVEN.set(func, &trace.given);
+                }
             }
             let named = [(differentiable, ops::DIFFERENTIABLE), (without_grad, ops::WITHOUT_GRAD), (one_of_several, ops::ONE_OF_SEVERAL)];
             for (positions, attribute) in named {

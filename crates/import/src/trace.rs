@@ -161,6 +161,8 @@ pub struct Trace {
     pub order: i64,
     /// Of which node, for each order but the last.
     pub path: Vec<i64>,
+    /// Which results of the first of these nodes its gradients are given.
+    pub given: Vec<i64>,
     /// The symbols in its sizes.
     pub symbols: Vec<SizeSymbol>,
     /// What holds of them in each call.

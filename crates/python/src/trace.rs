@@ -99,9 +99,9 @@ impl TraceBuilder {
     }
 
     /// Says how often the graph is differentiated: with 2, what is compiled are its gradients and theirs.
-    fn order(&mut self, order: i64, path: Vec<i64>) {
+    fn order(&mut self, order: i64, path: Vec<i64>, given: Vec<i64>) {
         let trace = Arc::make_mut(&mut self.trace);
-        (trace.order, trace.path) = (order, path);
+        (trace.order, trace.path, trace.given) = (order, path, given);
     }
 
     /// Says which sizes vary: of these, the symbols, each with the input and the dimension whose size it is. Those without are in another

@@ -325,7 +325,8 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                                         "dynamo.random", "dynamo.kernel", "dynamo.signature", "dynamo.differentiable",
                                         "dynamo.without_grad", "dynamo.one_of_several", "dynamo.made_from", "dynamo.made_beside", "dynamo.vjp", "dynamo.saved", "dynamo.order",
                                         "dynamo.primals", "dynamo.kept_keys", "dynamo.kept_sizes", "dynamo.recomputed", "dynamo.vjps",
-                                        "dynamo.crossing", "dynamo.kept", "dynamo.by_views", "dynamo.path"},
+                                        "dynamo.crossing", "dynamo.kept", "dynamo.by_views", "dynamo.path",
+                                        "dynamo.given"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
@@ -373,6 +374,8 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return checkOthers(function, name, value, countOutputs(), "made beside");
   if (name == "dynamo.primals" || name == "dynamo.by_views")
     return checkPositions(function, name, value, function.getNumArguments(), "arguments");
+  if (name == "dynamo.given")
+    return checkPositions(function, name, value, std::numeric_limits<int32_t>::max(), "results of a node");
   if (name == "dynamo.order")
     return checkNumber(op, "'dynamo.order'", value, maxOrder);
   if (name == "dynamo.recomputed")

@@ -25,7 +25,8 @@
 //! arguments, by their places here, that give it a history: in a call where none of them requires a gradient, it does not either.
 //! Where the function is several nodes of autograd's graph, it is the function of the gradients of one of them: `dynamo.path` says which,
 //! for each order but the last. What that node takes from others, with a gradient or without, are arguments after its tangents. A value
-//! that users do not see is computed again, and its argument takes the gradient.
+//! that users do not see is computed again, and its argument takes the gradient. So are those of its own results that `dynamo.given` names,
+//! which are what users have: a gradient that eager makes of a result, as that of `exp`, has one with respect to it.
 //!
 //! What it draws of random numbers (`dynamo.draw`) is what the function drew that was differentiated first: a last argument has the keys
 //! (`dynamo.keys`). Where torch's operators draw them all it has all of these, also those that no gradient is made of: from the state
@@ -78,13 +79,21 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
             format!("it has {} nodes, and the gradients of node {place} are asked for", joint.nodes.len()),
         ));
     };
-    let part = Part { joint: &joint, node, taken: joint.taken(node), drawing: drawing_by_state(function, module, &joint) };
-    let operations = part.operations();
+    let all = function.body().map(Block::args).unwrap_or_default().len();
+    let mut part = Part { joint: &joint, node, taken: joint.taken(node), drawing: drawing_by_state(function, module, &joint) };
+    // Who has to compute the results after all finds what they are made of among the arguments.
+    let keeps_all = ops::GIVEN.is_on(function);
+    let anew = part.operations();
     let is_used = |value: usize| {
         let returned = || node.gradients.iter().any(|&at| joint.number(joint.exit.operand(at)) == value);
-        operations.iter().any(|&at| joint.uses[at].contains(&value)) || returned()
+        anew.iter().any(|&at| joint.uses[at].contains(&value))
+            || returned()
+            || keeps_all && joint.argument(value).is_some_and(|at| ops::PRIMAL.of_arg(function, at).is_some())
     };
-    let all = function.body().map(Block::args).unwrap_or_default().len();
+    if (0..all).all(|at| ops::PRIMAL.of_arg(function, at).is_none()) {
+        part.taken.extend(own_results(&joint, node)?);
+    }
+    let operations = part.operations();
     let is_other = |at: usize| ops::KEYS.of_arg(function, at).is_some() || joint.tangents.contains(&at) && !node.tangents.contains(&at);
     let arguments: Vec<usize> = (0..all).filter(|&at| !is_other(at) && (node.tangents.contains(&at) || is_used(at))).collect();
     let drawn = numbered(&operations.iter().map(|&at| joint.ops[at]).collect::<Vec<_>>());
@@ -112,6 +121,9 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
     let results: Vec<(Value, Attr)> = node.gradients.iter().map(result).collect();
     copies.finish(new, joint.exit.loc(), &results);
     describe(&part, new, (&arguments, keys.is_some()), results.len());
+    if let Some(given) = ops::GIVEN.of(function) {
+        ops::GIVEN.set(new, &given);
+    }
     let (placed, missing) = symbols::found(&sizes::declared(function), types.iter().copied().enumerate());
     if let Some(missing) = missing.first() {
         let message = format!("none of what gradients are made of has the size {}", missing.symbol);
@@ -122,6 +134,18 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
     function.erase();
     note_differentiable(new, module);
     Ok(new)
+}
+
+/// Those of a node's own results that its gradients are given.
+fn own_results(joint: &Joint, node: &Node) -> Result<Vec<Taken>, PassError> {
+    let own = |place: i64| {
+        let tangent = node.tangents.get(usize::try_from(place).ok()?)?;
+        let result = usize::try_from(ops::TANGENT.of_arg(joint.function, *tangent)?).ok()?;
+        (result < joint.exit.num_operands()).then_some(Taken::Result(result))
+    };
+    let given = ops::GIVEN.of(joint.function).unwrap_or_default();
+    let found: Option<Vec<Taken>> = given.into_iter().map(own).collect();
+    found.ok_or_else(|| PassError::at(joint.function, "its gradients are given a result that the node does not have"))
 }
 
 /// A node of a joint function, and what it takes from others.

@@ -333,7 +333,10 @@ fn primals(joint: &Joint) -> Vec<i64> {
     let arguments = joint.function.body().map(Block::args).unwrap_or_default().len();
     let stand_ins = (0..arguments).filter(|&at| ops::HIDDEN.of_arg(joint.function, at).is_some());
     let used = used.filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at));
-    let mut found: Vec<usize> = used.chain(stand_ins).collect();
+    // Who has to compute what is given here needs what that is made of.
+    let is_given = ops::GIVEN.is_on(joint.function);
+    let beside = (0..arguments).filter(|at| is_given && ops::PRIMAL.of_arg(joint.function, *at).is_some() && !joint.tangents.contains(at));
+    let mut found: Vec<usize> = used.chain(stand_ins).chain(beside).collect();
     found.sort_unstable();
     found.dedup();
     found.into_iter().filter_map(|at| i64::try_from(at).ok()).collect()

@@ -34,8 +34,8 @@ const STATE: &str = "_state";
 
 /// Who computes them, and for whom what is lent.
 pub struct Again {
-    /// `f(inputs by number, tangents, which gradients are wanted, generator's state, values of symbols) -> gradients`; unset where nobody
-    /// has the program.
+    /// `f(inputs by number, tangents, which gradients are wanted, generator's state, values of symbols, what is taken from other nodes, own
+    /// results by place) -> gradients`; unset where nobody has the program.
     function: OnceLock<Py<PyAny>>,
     /// Whether the engine keeps the graph that it runs: a function of torch's, where there is one.
     keeps: Option<Py<PyAny>>,
@@ -152,13 +152,14 @@ impl Again {
         };
         let mut gradients: Vec<Bound<'py, PyAny>> = vec![py.None().into_bound(py); wanted.len() + 1];
         if wanted.iter().any(Option::is_some) {
-            let (inputs, taken, sizes) = inputs(ctx, node, tangents)?;
+            let Known { inputs, taken, own, sizes } = inputs(ctx, node, tangents)?;
             let places: Vec<usize> = node.differentiated().map(|(place, _)| place).collect();
             let wanted: Vec<bool> = places.iter().map(|place| wanted[*place].is_some()).collect();
-            let made_of: Vec<Bound<'py, PyAny>> = inputs.values().iter().chain(taken.iter().cloned()).chain(tangents.to_vec()).collect();
+            let made_of = inputs.values().iter().chain(taken.iter().cloned()).chain(own.values().iter()).chain(tangents.to_vec());
+            let made_of: Vec<Bound<'py, PyAny>> = made_of.collect();
             let tangents = PyList::new(py, tangents)?;
             let state = ctx.getattr_opt(intern!(py, STATE))?;
-            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes, taken)))?;
+            let found = untraced(py, || function.bind(py).call1((inputs, tangents, wanted, state, sizes, taken, own)))?;
             if found.is_instance_of::<PyString>() {
                 return Ok(Err((found, made_of)));
             }
@@ -175,9 +176,17 @@ impl Again {
 /// Why gradients cannot be differentiated, and what they are made of.
 pub type Refusal<'py> = (Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>);
 
-/// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew; what the
-/// node takes from others, in the order of its inputs; and the values of symbols.
-type Known<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyAny>>, Vec<i64>);
+/// What the gradients of a node are made of.
+struct Known<'py> {
+    /// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew.
+    inputs: Bound<'py, PyDict>,
+    /// What the node takes from others, in the order of its inputs.
+    taken: Vec<Bound<'py, PyAny>>,
+    /// The results of the node that are saved, by their places among these, with the history that they have.
+    own: Bound<'py, PyDict>,
+    /// The values of symbols.
+    sizes: Vec<i64>,
+}
 
 fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, PyAny>]) -> PyResult<Known<'py>> {
     let py = ctx.py();
@@ -210,7 +219,13 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     });
     let missing = || PyRuntimeError::new_err("what a node takes from another is missing");
     let taken = taken.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
-    Ok((found, taken, sizes))
+    let own = PyDict::new(py);
+    for (place, result) in node.outputs().iter().enumerate() {
+        if let Some(at) = lent::saved(node, NodeInput::Result(*result)) {
+            own.set_item(place, kept.get(at).ok_or_else(missing)?)?;
+        }
+    }
+    Ok(Known { inputs: found, taken, own, sizes })
 }
 
 /// The values of symbols in the call that a node belongs to.

@@ -98,6 +98,9 @@ def Dynamo_Dialect : Dialect {
     // what eager keeps; of one that is differentiated several times: which node, each time.
     "::mlir::ArrayAttr":$vjps, "::mlir::ArrayAttr":$crossing, "::mlir::DenseI64ArrayAttr":$kept, "::mlir::DenseI64ArrayAttr":$by_views,
     "::mlir::DenseI64ArrayAttr":$path,
+    // Of a function whose gradients are differentiated: which of the results of that node, by their places among them, are arguments
+    // of these gradients.
+    "::mlir::DenseI64ArrayAttr":$given,
     // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
