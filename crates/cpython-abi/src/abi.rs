@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::{
     Refusal,
     layout::{Layout, Leaving, layout},
+    stack::Told,
     symbols::{ClearAndPop, Symbols, clear_and_pop},
 };
 
@@ -16,6 +17,8 @@ pub struct Abi {
     pub(crate) symbols: Symbols,
     /// Only where frames are left by a call.
     pub(crate) clear_and_pop: Option<ClearAndPop>,
+    /// Only where threads know their stacks, and can be told of another one.
+    pub(crate) told_of_stack: Option<Told>,
 }
 
 impl Abi {
@@ -37,6 +40,11 @@ impl Abi {
     /// Where a type has its version tag, an `unsigned int` before padding that is never written: see [`crate::types::version_tag`].
     pub fn type_version_offset(&self) -> usize {
         self.layout.types.version_tag
+    }
+
+    /// Where a tuple has the first of its items.
+    pub fn tuple_items_offset(&self) -> usize {
+        self.layout.tuple_items
     }
 
     /// Where a dict has its version, a `uint64_t`, if the version of CPython has those: see [`crate::mapping::dict_version`].
@@ -64,5 +72,6 @@ fn find(py: Python<'_>) -> Result<Abi, Refusal> {
         Leaving::Call => Some(clear_and_pop()?),
         Leaving::Caller | Leaving::Default => None,
     };
-    Ok(Abi { layout, symbols: Symbols::load(layout)?, clear_and_pop })
+    let told_of_stack = layout.knows_stack.then(Told::find).and_then(Result::ok);
+    Ok(Abi { layout, symbols: Symbols::load(layout)?, clear_and_pop, told_of_stack })
 }

@@ -11,8 +11,17 @@ use pyo3::{ffi, prelude::*};
 
 use crate::{
     Abi, Thread,
-    layout::{InstructionPointer, Leaving},
+    layout::{InstructionPointer, Leaving, References},
+    reference,
 };
+
+/// The unit that an object on the value stack stands for: see [`Frame::unit_object`].
+///
+/// # Errors
+/// If it stands for none.
+pub fn unit_of(object: &Bound<'_, PyAny>) -> PyResult<i32> {
+    reference::unit_of(object)
+}
 
 /// Who owns a frame's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +72,12 @@ impl<'py> Frame<'py> {
     pub(crate) unsafe fn new(raw: NonNull<c_void>, thread: Thread<'py>, abi: &'static Abi, ended: &'py Cell<bool>) -> Self {
         let layout = abi.layout;
         // SAFETY: a frame holds its code object, which outlives the frame's evaluation; offsets are those of its version.
-        let (code, locals_count) = unsafe {
-            let code = raw.byte_add(layout.frame.code).cast::<NonNull<c_void>>().read();
-            (code, code.byte_add(layout.code.locals_count).cast::<c_int>().read())
+        let (instructions, locals_count) = unsafe {
+            let word = raw.byte_add(layout.frame.code).cast::<usize>().read();
+            let code = NonNull::new_unchecked(layout.frame.references.address(word) as *mut c_void);
+            // The instructions are the last member of the code object.
+            (code.byte_add(layout.code.instructions).cast(), code.byte_add(layout.code.locals_count).cast::<c_int>().read())
         };
-        // SAFETY: the instructions are the last member of the code object.
-        let instructions = unsafe { code.byte_add(layout.code.instructions) }.cast();
         Self { raw, thread, abi, instructions, locals_count: locals_count as usize, ended }
     }
 
@@ -92,20 +101,31 @@ impl<'py> Frame<'py> {
         unsafe { Bound::from_borrowed_ptr_or_opt(self.py(), self.field::<*mut ffi::PyObject>(offset).read()) }
     }
 
+    fn references(&self) -> References {
+        self.abi.layout.frame.references
+    }
+
+    /// As `object_at`, where references are as on the value stack.
+    fn reference_at(&self, offset: usize) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: the layout says that such a word lies there; the frame keeps the object alive.
+        unsafe { self.references().get(self.py(), self.field::<usize>(offset).read()) }
+    }
+
     /// The code object. A new reference.
     pub fn code(&self) -> Option<Bound<'py, PyAny>> {
-        self.object_at(self.abi.layout.frame.code)
+        self.reference_at(self.abi.layout.frame.code)
     }
 
     /// The address of the code object, without a reference.
     pub fn code_address(&self) -> *const c_void {
         // SAFETY: as in `object_at`; nothing is dereferenced.
-        unsafe { self.field::<*const c_void>(self.abi.layout.frame.code).read() }
+        let word = unsafe { self.field::<usize>(self.abi.layout.frame.code).read() };
+        self.references().address(word) as *const c_void
     }
 
     /// The function. A new reference.
     pub fn function(&self) -> Option<Bound<'py, PyAny>> {
-        self.object_at(self.abi.layout.frame.function)
+        self.reference_at(self.abi.layout.frame.function)
     }
 
     /// The globals: a dict. A new reference.
@@ -148,26 +168,26 @@ impl<'py> Frame<'py> {
         self.locals_count
     }
 
-    fn slot(&self, index: usize) -> NonNull<*mut ffi::PyObject> {
-        self.field::<*mut ffi::PyObject>(self.abi.layout.frame.localsplus + index * size_of::<*mut ffi::PyObject>())
+    fn slot(&self, index: usize) -> NonNull<usize> {
+        self.field::<usize>(self.abi.layout.frame.localsplus + index * size_of::<usize>())
     }
 
-    fn local_slot(&self, index: usize) -> NonNull<*mut ffi::PyObject> {
+    fn local_slot(&self, index: usize) -> NonNull<usize> {
         assert!(index < self.locals_count, "local {index} of {}", self.locals_count);
         self.slot(index)
     }
 
     /// The local in a slot, if it is bound. A new reference.
     pub fn local(&self, index: usize) -> Option<Bound<'py, PyAny>> {
-        // SAFETY: the slot is one of the frame's locals, which hold owned references or NULL.
-        unsafe { Bound::from_borrowed_ptr_or_opt(self.py(), self.local_slot(index).read()) }
+        // SAFETY: the slot is one of the frame's locals, which keep what they refer to alive.
+        unsafe { self.references().get(self.py(), self.local_slot(index).read()) }
     }
 
     /// Puts a local into its slot and hands out what was there, so that it is dropped after the slot has its new content.
     pub fn replace_local(&self, index: usize, value: Option<Bound<'py, PyAny>>) -> Option<Bound<'py, PyAny>> {
-        let new = value.map_or(std::ptr::null_mut(), Bound::into_ptr);
+        let new = self.references().give(value);
         // SAFETY: as in `local`; the slot takes our reference over and we take the slot's.
-        unsafe { Bound::from_owned_ptr_or_opt(self.py(), self.local_slot(index).replace(new)) }
+        unsafe { self.references().take(self.py(), self.local_slot(index).replace(new)) }
     }
 
     fn pointer(&self) -> NonNull<NonNull<[u8; 2]>> {
@@ -221,19 +241,43 @@ impl<'py> Frame<'py> {
         self.set_next_unit(0);
     }
 
-    fn stack_top(&self) -> NonNull<c_int> {
-        self.field(self.abi.layout.frame.stack_top)
+    /// Says how many slots hold locals and stack, and returns how many they were; none while the frame runs.
+    fn replace_stack_top(&self, slots: Option<usize>) -> Option<usize> {
+        let offset = self.abi.layout.frame.stack_top;
+        match self.references() {
+            References::Plain => {
+                let new = slots.map_or(-1, |slots| slots as c_int);
+                // SAFETY: the layout says that the number of slots in use lies there; -1 is what CPython writes while a frame runs.
+                usize::try_from(unsafe { self.field::<c_int>(offset).replace(new) }).ok()
+            }
+            References::Tagged => {
+                // What CPython has there while a frame runs is where the stack was when it was looked at last: so locals are seen.
+                let new = self.slot(slots.unwrap_or(self.locals_count)).as_ptr();
+                // SAFETY: the layout says that the address behind the last slot in use lies there, or NULL.
+                let former = unsafe { self.field::<*mut usize>(offset).replace(new) };
+                let bytes = (former as usize).checked_sub(self.slot(0).as_ptr() as usize);
+                bytes.map(|bytes| bytes / size_of::<usize>())
+            }
+        }
     }
 
-    /// Takes the value stack out of the frame, the lowest first. From then on the collector does not look at the frame's
-    /// slots, as it does not while CPython evaluates it.
+    /// Returns true if the value stack is where the table says, and empty.
+    pub(crate) fn has_empty_stack(&self) -> bool {
+        let offset = self.abi.layout.frame.stack_top;
+        match self.references() {
+            // SAFETY: such an int lies in every frame; what it is is what is found out.
+            References::Plain => (unsafe { self.field::<c_int>(offset).read() }) == self.locals_count as c_int,
+            // SAFETY: as above, for a word.
+            References::Tagged => (unsafe { self.field::<*mut usize>(offset).read() }) == self.slot(self.locals_count).as_ptr(),
+        }
+    }
+
+    /// Takes the value stack out of the frame, the lowest first. From then on the collector does not look at its slots.
     pub fn take_stack(&self) -> impl Iterator<Item = Option<Bound<'py, PyAny>>> + use<'_, 'py> {
-        // SAFETY: the layout says that the number of slots in use lies there; -1 is what CPython writes while a frame runs.
-        let top = unsafe { self.stack_top().replace(-1) };
-        let top = usize::try_from(top).unwrap_or(self.locals_count);
-        // SAFETY: slots between the locals and the top hold owned references or NULL, which we take over.
-        (self.locals_count..top)
-            .map(|index| unsafe { Bound::from_owned_ptr_or_opt(self.py(), self.slot(index).replace(std::ptr::null_mut())) })
+        let top = self.replace_stack_top(None).unwrap_or(self.locals_count);
+        let null = self.references().null();
+        // SAFETY: slots between the locals and the top hold references or NULL, which we take over.
+        (self.locals_count..top).map(move |index| unsafe { self.references().take(self.py(), self.slot(index).replace(null)) })
     }
 
     /// Puts a value stack into the frame.
@@ -243,11 +287,18 @@ impl<'py> Frame<'py> {
         let mut top = self.locals_count;
         for value in values {
             // SAFETY: the frame has room for what its code pushes; the slots above the locals are empty while we hold the stack.
-            unsafe { self.slot(top).write(value.map_or(std::ptr::null_mut(), Bound::into_ptr)) };
+            unsafe { self.slot(top).write(self.references().give(value)) };
             top += 1;
         }
-        // SAFETY: all slots below `top` hold references or NULL now.
-        unsafe { self.stack_top().write(top as c_int) };
+        self.replace_stack_top(Some(top));
+    }
+
+    /// What stands on the value stack for a unit that raised, below the exception.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn unit_object(&self, unit: i32) -> PyResult<Bound<'py, PyAny>> {
+        self.references().unit(self.py(), unit)
     }
 
     /// Makes the frame the thread's current one, as it is in CPython's own evaluation, until the result is dropped.

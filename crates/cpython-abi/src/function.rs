@@ -61,6 +61,12 @@ impl<'py> NewFunction<'py> {
         self.set(self.abi.symbols.function_set_annotations, values)
     }
 
+    /// `__annotate__`: what computes the annotations, from 3.14 on.
+    pub fn annotate(&self, function: &Bound<'py, PyAny>) -> PyResult<()> {
+        // The class of functions has this in C: it stores a reference.
+        self.function.setattr(pyo3::intern!(function.py(), "__annotate__"), function)
+    }
+
     /// The function.
     pub fn finish(self) -> Bound<'py, PyAny> {
         self.function
@@ -84,6 +90,16 @@ pub fn code<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let code = code_address(function)? as *mut PyObject;
     // SAFETY: the function, which is alive, holds its code, which is never NULL.
     Some(unsafe { Bound::from_borrowed_ptr(function.py(), code) })
+}
+
+/// Returns true for a Python function whose annotations nobody has computed yet, from CPython 3.14 on: its `__annotate__` would do so, and
+/// may raise.
+#[must_use]
+pub fn has_annotations_to_compute(function: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: all functions of these versions have their annotations there, or NULL.
+    crate::abi(function.py()).is_ok_and(|abi| abi.version() >= (3, 14))
+        && kind::is_function(function)
+        && unsafe { function.as_ptr().byte_add(offsets::FUNCTION_ANNOTATIONS).cast::<usize>().read() } == 0
 }
 
 /// A C function that is bound to an instance where a class has it, as Python's functions are and C functions are not.

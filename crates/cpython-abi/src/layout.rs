@@ -3,6 +3,7 @@
 mod v3_11;
 mod v3_12;
 mod v3_13;
+mod v3_14;
 
 /// What `_PyInterpreterFrame`'s instruction pointer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,17 @@ pub(crate) enum InstructionPointer {
     Previous,
     /// `instr_ptr`: the unit that runs, or that will run next.
     Current,
+}
+
+/// What the words of a frame are that hold objects: code, function, locals, and the value stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum References {
+    /// `PyObject *`, NULL where there is none. `stack_top` is an `int`: how many slots of `localsplus` hold locals and stack; -1 while the
+    /// frame runs.
+    Plain,
+    /// `_PyStackRef`: the lowest bit says that nothing is counted for this reference, as for immortal objects, and alone it is NULL; both
+    /// low bits are those of an int, shifted by two. `stack_top` is the address behind the last slot in use.
+    Tagged,
 }
 
 /// Offsets in `_PyInterpreterFrame`.
@@ -25,7 +37,8 @@ pub(crate) struct FrameLayout {
     pub previous: usize,
     pub instruction: usize,
     pub instruction_is: InstructionPointer,
-    /// `int`: how many slots of `localsplus` hold locals and stack; -1 while the frame runs.
+    pub references: References,
+    /// See [`References`].
     pub stack_top: usize,
     /// `bool`: set while the frame is the first of an evaluation.
     pub is_entry: Option<usize>,
@@ -117,6 +130,12 @@ pub(crate) struct InlineValues {
     pub first: usize,
     /// `PyDictValues.embedded`: a byte, which is 0 where the values are those of the dict alone.
     pub embedded: usize,
+    /// `PyDictValues.size`: a byte, which says how many values there are.
+    pub size: usize,
+    /// `PyDictValues.valid`: a byte, which is 0 where the instance does not use the values.
+    pub valid: usize,
+    /// `PyHeapTypeObject.ht_cached_keys`: the address of the table of names.
+    pub keys: usize,
 }
 
 /// How a frame that raised is left, when its traceback entry is made.
@@ -142,6 +161,10 @@ pub(crate) struct Layout {
     pub dict_version: Option<usize>,
     pub inline_values: Option<InlineValues>,
     pub managed_storage: ManagedStorage,
+    /// `PyTupleObject.ob_item`: the first of the items.
+    pub tuple_items: usize,
+    /// Whether a thread knows the bounds of its stack, by which it tells how deep C may go; else calls are counted.
+    pub knows_stack: bool,
     pub leaving: Leaving,
     /// What `match` says that a pattern must be, where it is called and is not a class.
     pub called_pattern: &'static str,
@@ -154,5 +177,5 @@ pub(crate) struct Layout {
 
 /// The table of a version.
 pub(crate) fn layout(version: (u8, u8)) -> Option<&'static Layout> {
-    [&v3_11::LAYOUT, &v3_12::LAYOUT, &v3_13::LAYOUT].into_iter().find(|layout| layout.version == version)
+    [&v3_11::LAYOUT, &v3_12::LAYOUT, &v3_13::LAYOUT, &v3_14::LAYOUT].into_iter().find(|layout| layout.version == version)
 }

@@ -30,11 +30,14 @@ pub mod object;
 mod observers;
 pub mod offsets;
 mod probe;
+mod reference;
 pub mod remembered;
 pub mod shown;
+pub mod stack;
 mod storage;
 mod strangers;
 mod symbols;
+mod table;
 mod thread;
 pub mod types;
 
@@ -42,13 +45,14 @@ pub use abi::{Abi, abi};
 pub use births::Births;
 pub use error::Refusal;
 pub use extra::CodeSlot;
-pub use frame::{Evaluated, Frame, Linked, Owner};
+pub use frame::{Evaluated, Frame, Linked, Owner, unit_of};
 pub use hook::{Handler, Hook, Listening, install};
 pub use imports::{import, import_once};
 pub use inline::SharedValues;
 pub use observers::observer;
 pub use shown::shown;
-pub use storage::{Attributes, InstanceStorage};
+pub use storage::{Attributes, InstanceStorage, Words};
+pub use table::Table;
 pub use thread::Thread;
 
 /// In a process that was forked while another thread captured a call: it has none of the threads that would end what they have begun.

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_int,
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
 };
 
 use pyo3::{
@@ -11,7 +11,7 @@ use pyo3::{
     types::{PyDict, PySet, PyString},
 };
 
-use crate::{Abi, kind, offsets, types};
+use crate::{Abi, Table, kind, offsets, types};
 
 fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status < 0 { Err(PyErr::fetch(py)) } else { Ok(()) }
@@ -114,13 +114,14 @@ pub fn dict_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<u64> 
     Some(unsafe { dict.as_ptr().byte_add(offset).cast::<u64>().read() })
 }
 
-/// The state of one dict, to be compared with what it is later: the one compare that stands for looking something up again.
+/// The state of one dict, to be compared with what it is later: the few compares that stand for looking something up again.
 ///
 /// The latest dict is kept alive for good, so this is for what lives as long as the process anyway: a module's names.
 pub struct Unchanged {
-    /// The dict's version. NULL while nothing is remembered, and where dicts have no version.
-    version: AtomicPtr<u64>,
-    found: AtomicU64,
+    /// A version, or words of the dict's table and the value under the name. The first is NULL while nothing is remembered.
+    words: [(AtomicPtr<u64>, AtomicU64); 3],
+    /// The dict that is kept alive.
+    dict: AtomicUsize,
 }
 
 impl Default for Unchanged {
@@ -133,26 +134,39 @@ impl Unchanged {
     /// Nothing is remembered.
     #[must_use]
     pub const fn new() -> Self {
-        Self { version: AtomicPtr::new(std::ptr::null_mut()), found: AtomicU64::new(0) }
+        Self { words: [const { (AtomicPtr::new(std::ptr::null_mut()), AtomicU64::new(0)) }; 3], dict: AtomicUsize::new(0) }
     }
 
-    /// Remembers how a dict is now.
-    pub fn remember(&self, abi: &'static Abi, dict: &Bound<'_, PyDict>) {
-        let (Some(offset), Some(version)) = (abi.layout.dict_version, dict_version(abi, dict)) else { return };
-        let address = dict.as_ptr().wrapping_byte_add(offset).cast();
-        if self.version.load(Ordering::Relaxed) != address {
+    /// Remembers how a dict is now, as far as one name goes.
+    pub fn remember(&self, abi: &'static Abi, dict: &Bound<'_, PyDict>, name: &Bound<'_, PyString>) {
+        let words: Vec<(*const u64, u64)> = match (abi.layout.dict_version.zip(dict_version(abi, dict)), Table::of(abi, dict)) {
+            (Some((offset, version)), _) => vec![(dict.as_ptr().wrapping_byte_add(offset).cast_const().cast(), version)],
+            (None, Some(table)) if table.is_ordered() => {
+                // SAFETY: the table was read just now.
+                let value = table.place(name).map(|place| (place, unsafe { place.read() }));
+                table.words().into_iter().chain(value).collect()
+            }
+            _ => return,
+        };
+        if self.dict.swap(dict.as_ptr() as usize, Ordering::Relaxed) != dict.as_ptr() as usize {
             // Never given back: see the type's documentation.
             std::mem::forget(dict.clone());
         }
-        self.found.store(version, Ordering::Relaxed);
-        self.version.store(address, Ordering::Relaxed);
+        for (at, (place, found)) in self.words.iter().enumerate() {
+            let &(address, value) = words.get(at).unwrap_or(&words[0]);
+            found.store(value, Ordering::Relaxed);
+            place.store(address.cast_mut(), Ordering::Relaxed);
+        }
     }
 
     /// Whether the remembered dict is as it was. False where nothing is remembered.
     #[inline]
     pub fn holds(&self, _py: Python<'_>) -> bool {
-        let version = self.version.load(Ordering::Relaxed);
-        // SAFETY: `remember` keeps the dict alive, and the lock is held, so nobody writes the number or either field now.
-        !version.is_null() && unsafe { version.read() } == self.found.load(Ordering::Relaxed)
+        self.words.iter().all(|(place, found)| {
+            let place = place.load(Ordering::Relaxed);
+            // SAFETY: `remember` keeps the dict alive, and its table is as long as the words before this one hold; the lock is held, so
+            // nobody writes any of them now.
+            !place.is_null() && unsafe { place.read() } == found.load(Ordering::Relaxed)
+        })
     }
 }

@@ -12,6 +12,8 @@ pub const FUNCTION_DEFAULTS: usize = 56;
 pub const FUNCTION_KWDEFAULTS: usize = 64;
 /// `PyFunctionObject.func_closure`
 pub const FUNCTION_CLOSURE: usize = 72;
+/// `PyFunctionObject.func_annotations`
+pub const FUNCTION_ANNOTATIONS: usize = 112;
 /// `PyCellObject.ob_ref`
 pub const CELL_CONTENT: usize = 16;
 /// `PyMethodObject.im_func`
@@ -26,8 +28,6 @@ pub const TYPE: usize = 8;
 pub const SIZE: usize = 16;
 /// `PyListObject.ob_item`: the address of the items.
 pub const LIST_ITEMS: usize = 24;
-/// `PyTupleObject.ob_item`: the first of the items.
-pub const TUPLE_ITEMS: usize = 24;
 /// `PyTypeObject.tp_name`
 pub const TYPE_NAME: usize = 24;
 /// `PyTypeObject.tp_dictoffset`
@@ -50,6 +50,10 @@ pub const DICT_VALUES: usize = 40;
 pub const TYPE_BASIC_SIZE: usize = 32;
 /// `PyDictKeysObject.dk_log2_index_bytes`: a byte.
 pub const KEYS_LOG2_INDEX_BYTES: usize = 9;
+/// The word of `PyDictKeysObject.dk_log2_size`, with other sizes, the kind, and, where tables have one, the version.
+pub const KEYS_SIZES: usize = 8;
+/// `PyDictKeysObject.dk_version`: 32 bits, 0 where there is none. Not so in 3.11.
+pub const KEYS_VERSION: usize = 12;
 /// `PyDictKeysObject.dk_kind`: a byte; 1 and 2 are tables of exact strings only.
 pub const KEYS_KIND: usize = 10;
 /// `PyDictKeysObject.dk_nentries`

@@ -14,10 +14,10 @@ use pyo3::{
 };
 
 use crate::{
-    Abi, Frame, Owner, Refusal, SharedValues, Thread, abi, code, mapping,
+    Abi, Frame, Owner, Refusal, SharedValues, Table, Thread, abi, code, mapping,
     symbols::EvalFunction,
     thread::{EVAL_BREAKER, value_of},
-    types,
+    types, unit_of,
 };
 
 /// What the sentinel call is about.
@@ -115,8 +115,8 @@ fn examine_link(frame: &Frame<'_>, code: &Bound<'_, PyAny>) -> Result<(), Refusa
         // SAFETY: the result is borrowed from the thread, or NULL.
         unsafe { Bound::from_borrowed_ptr_or_opt(frame.py(), ffi::PyEval_GetFrame().cast()) }
     };
-    let stack: Vec<_> = frame.take_stack().collect();
-    check(stack.is_empty(), "stack")?;
+    check(frame.has_empty_stack(), "stack")?;
+    frame.take_stack().for_each(drop);
     let before = shown().map(|shown| shown.as_ptr());
     let linked = frame.link();
     frame.set_unit(0);
@@ -128,6 +128,11 @@ fn examine_link(frame: &Frame<'_>, code: &Bound<'_, PyAny>) -> Result<(), Refusa
     };
     check(is_ours && frame.object().is_some_and(|object| same(ours.as_ref(), &object)), "current frame")?;
     check(shown().map(|shown| shown.as_ptr()) == before, "current frame after unlinking")?;
+    // What stands there for a unit comes back as that; so do objects of which no references are counted, and no object.
+    let unit = asked(frame.unit_object(7))?;
+    frame.put_stack([Some(unit), None]);
+    let [unit, null] = frame.take_stack().collect::<Vec<_>>().try_into().map_err(|_| Refusal::Layout("stack"))?;
+    check(null.is_none() && unit.is_some_and(|unit| unit_of(&unit).is_ok_and(|unit| unit == 7)), "value stack")?;
     // As it was before.
     frame.put_stack([]);
     frame.rewind();
@@ -221,10 +226,39 @@ fn examine_dicts(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     // As soon as they do not share them any more, the dict says so.
     asked(instance.setattr("__dict__", PyDict::new(py)))?;
     check(SharedValues::of(abi, &instance, dict).is_none(), "inline values of a dict that was taken away")?;
+    if abi.layout.dict_version.is_none() {
+        return Ok(());
+    }
     let before = mapping::dict_version(abi, dict);
     asked(dict.set_item(&second, &new))?;
     asked(dict.set_item(&second, PyList::empty(py)))?;
     check(before.is_some() && mapping::dict_version(abi, dict) != before, "version of a dict with values of its own")
+}
+
+/// Tables of dicts without versions are where the table says, and are what they are taken for.
+fn examine_tables(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
+    if abi.layout.dict_version.is_some() {
+        return Ok(());
+    }
+    let dict = PyDict::new(py);
+    let (first, second) = (PyString::intern(py, "first"), PyString::intern(py, "second"));
+    let values = [PyList::empty(py), PyList::empty(py)];
+    asked(dict.set_item(&first, &values[0]))?;
+    asked(dict.set_item(&second, &values[0]))?;
+    // Where somebody watches, a table has no version, and nothing rests on it.
+    let Some(table) = Table::of(abi, &dict) else { return Ok(()) };
+    let holds = |(place, found): &(*const u64, u64)| {
+        // SAFETY: the words are those of the dict, which is alive, and of its table, as long as that is the same.
+        unsafe { place.read() == *found }
+    };
+    let words = table.words();
+    asked(dict.set_item(&second, &values[1]))?;
+    // SAFETY: as above.
+    let found = table.place(&second).map(|place| unsafe { place.read() });
+    check(found == Some(values[1].as_ptr() as u64) && words.iter().all(holds), "table of a dict")?;
+    asked(dict.del_item(&first))?;
+    check(!words.iter().all(holds), "version of the table of a dict")?;
+    check(Table::of(abi, &dict).is_some_and(|table| table.place(&first).is_none()), "key of a dict")
 }
 
 /// Makes the sentinel call.
@@ -249,6 +283,7 @@ pub(crate) fn probe(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     found.take().ok_or(Refusal::Layout("the hook is not called"))??;
     examine_types(py, abi)?;
     examine_dicts(py, abi)?;
+    examine_tables(py, abi)?;
     let thread = Thread::current(py)?;
     asked(examine_eval_breaker(py, thread))
 }

@@ -8,7 +8,7 @@ use pyo3::{
 
 use crate::{
     inline::INLINE_VALUES,
-    layout::{ManagedStorage, layout},
+    layout::{InlineValues, ManagedStorage, layout},
     offsets, types,
 };
 
@@ -25,12 +25,22 @@ pub enum Attributes {
 
 /// Where the instances of one class keep attributes; none: CPython is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct InstanceStorage(Option<ManagedStorage>);
+pub struct InstanceStorage(Option<Storage>);
 
-/// A word in front of an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Storage {
+    managed: ManagedStorage,
+    /// Values in the instances, and where: behind what the class says is their size.
+    inline: Option<(InlineValues, isize)>,
+}
+
+/// Words of an object, by their places in bytes from the object, and what is in them.
+pub type Words = [(isize, usize); 2];
+
+/// A word of an object.
 ///
 /// # Safety
-/// The object's class manages the dict of its instances, so these words are there.
+/// The object's class says that it is there: words in front of it where that manages the dicts of its instances.
 #[inline]
 unsafe fn word(object: &Bound<'_, PyAny>, offset: isize) -> usize {
     // SAFETY: as the caller promises; the object is alive.
@@ -41,24 +51,41 @@ impl InstanceStorage {
     /// Where instances of a class keep attributes.
     pub fn of(class: &Bound<'_, PyType>) -> Self {
         let version = class.py().version_info();
-        let managed =
-            layout((version.major, version.minor)).filter(|_| types::has_managed_dict(class)).map(|layout| layout.managed_storage);
-        Self(managed.filter(|storage| *storage != ManagedStorage::Dict || types::flags(class) & INLINE_VALUES == 0))
+        let Some(layout) = layout((version.major, version.minor)).filter(|_| types::has_managed_dict(class)) else { return Self(None) };
+        let has_values = types::flags(class) & INLINE_VALUES != 0;
+        let inline = layout.inline_values.filter(|_| has_values && layout.managed_storage == ManagedStorage::Dict).map(|inline| {
+            // SAFETY: the class is alive, and all classes have the size of their instances there.
+            let size = unsafe { class.as_ptr().byte_add(offsets::TYPE_BASIC_SIZE).cast::<isize>().read() };
+            (inline, size)
+        });
+        Self(Some(Storage { managed: layout.managed_storage, inline }))
     }
 
-    /// If an instance has nothing to store attributes in: where it would have it, in bytes from the object. The words there are 0.
+    /// If an instance has nothing to store attributes in: the words that say so.
     ///
     /// # Safety
     /// The object is an instance of the class; so for the following.
     #[inline]
-    pub unsafe fn without_attributes(self, object: &Bound<'_, PyAny>) -> Option<&'static [isize]> {
-        let places: &[isize] = match self.0? {
-            ManagedStorage::DictOrValues { .. } => &[offsets::MANAGED_DICT, offsets::MANAGED_VALUES],
-            ManagedStorage::Dict | ManagedStorage::Tagged { .. } => &[offsets::MANAGED_DICT],
+    pub unsafe fn without_attributes(self, object: &Bound<'_, PyAny>) -> Option<Words> {
+        let Storage { managed, inline } = self.0?;
+        let no_dict = (offsets::MANAGED_DICT, 0);
+        let words = match (managed, inline) {
+            (ManagedStorage::DictOrValues { .. }, _) => [no_dict, (offsets::MANAGED_VALUES, 0)],
+            (ManagedStorage::Dict, Some((layout, at))) => {
+                // SAFETY: as the caller promises; such instances have values there, which begin with these bytes. The rest of the word is
+                // padding, which is never written.
+                let (byte, header) =
+                    unsafe { (|offset| object.as_ptr().byte_offset(at).cast::<u8>().add(offset).read(), word(object, at)) };
+                if byte(layout.size) != 0 || byte(layout.valid) == 0 {
+                    return None;
+                }
+                [no_dict, (at, header)]
+            }
+            (ManagedStorage::Dict | ManagedStorage::Tagged { .. }, _) => [no_dict, no_dict],
         };
         // SAFETY: the storage is that of the object's class.
-        let empty = places.iter().all(|&place| unsafe { word(object, place) } == 0);
-        empty.then_some(places)
+        let empty = words.iter().all(|&(place, found)| unsafe { word(object, place) } == found);
+        empty.then_some(words)
     }
 
     /// What an instance stores attributes in.
@@ -67,10 +94,16 @@ impl InstanceStorage {
     /// The object is an instance of the class.
     #[inline]
     pub unsafe fn attributes(self, object: &Bound<'_, PyAny>) -> Attributes {
-        let Some(storage) = self.0 else { return Attributes::Unknown };
+        let Some(Storage { managed, inline }) = self.0 else { return Attributes::Unknown };
         // SAFETY: the storage is that of the object's class.
         let first = unsafe { word(object, offsets::MANAGED_DICT) };
-        let values = matches!(storage, ManagedStorage::Tagged { .. }) && first & 1 == 1;
+        // SAFETY: as in `without_attributes`.
+        let is_valid =
+            |(layout, at): (InlineValues, isize)| unsafe { object.as_ptr().byte_offset(at).cast::<u8>().add(layout.valid).read() } != 0;
+        if first == 0 && inline.is_some_and(|inline| !is_valid(inline)) {
+            return Attributes::Unknown;
+        }
+        let values = matches!(managed, ManagedStorage::Tagged { .. }) && first & 1 == 1;
         if values || first == 0 {
             // SAFETY: as the caller promises.
             let nothing = unsafe { self.without_attributes(object) }.is_some();
@@ -98,14 +131,22 @@ impl InstanceStorage {
     /// What Python raised.
     #[inline]
     pub unsafe fn lacks(self, object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
-        let Some(storage) = self.0 else { return Ok(!object.hasattr(name)?) };
+        let Some(Storage { managed, inline }) = self.0 else { return Ok(!object.hasattr(name)?) };
         // SAFETY: the storage is that of the object's class.
         let first = unsafe { word(object, offsets::MANAGED_DICT) };
-        let (dict, values, keys) = match storage {
+        let (dict, values, keys) = match (managed, inline) {
             // SAFETY: as above; such classes have both words.
-            ManagedStorage::DictOrValues { keys } => (first, unsafe { word(object, offsets::MANAGED_VALUES) }, keys),
-            ManagedStorage::Tagged { keys } if first & 1 == 1 => (0, first + 1, keys),
-            ManagedStorage::Dict | ManagedStorage::Tagged { .. } => (first, 0, 0),
+            (ManagedStorage::DictOrValues { keys }, _) => (first, unsafe { word(object, offsets::MANAGED_VALUES) }, keys),
+            (ManagedStorage::Tagged { keys }, _) if first & 1 == 1 => (0, first + 1, keys),
+            (ManagedStorage::Dict, Some((layout, at))) if first == 0 => {
+                let values = object.as_ptr().wrapping_byte_offset(at) as usize;
+                // SAFETY: as in `without_attributes`.
+                if unsafe { (values as *const u8).add(layout.valid).read() } == 0 {
+                    return Ok(!object.hasattr(name)?);
+                }
+                (0, values + layout.first, layout.keys)
+            }
+            (ManagedStorage::Dict | ManagedStorage::Tagged { .. }, _) => (first, 0, 0),
         };
         if dict != 0 {
             // SAFETY: the word is the instance's dict, alive as the instance is.

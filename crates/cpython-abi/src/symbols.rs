@@ -14,7 +14,7 @@ pub(crate) type EvalFunction = unsafe extern "C" fn(*mut PyThreadState, *mut c_v
 pub(crate) type Free = unsafe extern "C" fn(*mut c_void);
 
 /// Looks a symbol up in what the process has loaded globally, which is where the running interpreter is.
-fn address(name: &'static str) -> Result<*mut c_void, Refusal> {
+pub(crate) fn address(name: &'static str) -> Result<*mut c_void, Refusal> {
     let terminated = CString::new(name).map_err(|_| Refusal::Symbol(name))?;
     // SAFETY: the name is a NUL-terminated string that lives through the call.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, terminated.as_ptr().cast::<c_char>()) };

@@ -13,6 +13,7 @@ use crate::{
     Abi, Refusal, abi,
     exception::{self, came_in_place},
     layout::{CRecursion, CurrentFrame, EvalBreaker},
+    stack,
 };
 
 /// The state of the running thread. Held with the lock, so no other thread changes it but for the eval breaker.
@@ -42,6 +43,10 @@ impl<'py> Thread<'py> {
 
     pub(crate) fn of(raw: NonNull<c_void>, abi: &'static Abi, py: Python<'py>) -> Self {
         Self { raw, abi, py, _not_send: PhantomData }
+    }
+
+    pub(crate) fn abi(self) -> &'static Abi {
+        self.abi
     }
 
     pub(crate) fn as_ptr(self) -> *mut ffi::PyThreadState {
@@ -111,8 +116,16 @@ impl<'py> Thread<'py> {
         c_may && self.recursion_remaining() > 0
     }
 
+    /// Returns true if there is room for a Python frame: where the thread knows its stack, C may not go as deep as there are new stacks.
+    pub fn has_room(self, from_c: bool) -> bool {
+        stack::has_room(self.abi) && !(from_c && self.abi.layout.knows_stack && stack::is_deep())
+    }
+
     /// Counts a Python frame as entered.
     pub fn enter(self, from_c: bool) {
+        if from_c {
+            stack::count_calls_of_c(1);
+        }
         self.count(self.abi.layout.thread.recursion_remaining, -1);
         if let Some(c) = self.abi.layout.thread.c_recursion.filter(|_| from_c) {
             self.count(c.remaining, -c.units);
@@ -121,6 +134,9 @@ impl<'py> Thread<'py> {
 
     /// Counts a Python frame as left.
     pub fn leave(self, from_c: bool) {
+        if from_c {
+            stack::count_calls_of_c(-1);
+        }
         self.count(self.abi.layout.thread.recursion_remaining, 1);
         if let Some(c) = self.abi.layout.thread.c_recursion.filter(|_| from_c) {
             self.count(c.remaining, c.units);

@@ -59,7 +59,7 @@ impl<'py> Stance<'py> {
             return Self::read(names.bind(py), abi);
         }
         let Some(module) = imported(py, intern!(py, "torch._dynamo.eval_frame"))? else {
-            DEFAULT.remember(abi, &modules(py));
+            DEFAULT.remember(abi, &modules(py), intern!(py, "torch._dynamo.eval_frame"));
             return Ok(Self::Default);
         };
         // A module that is still being imported has no stance yet; one that is none was put there by somebody.
@@ -76,7 +76,7 @@ impl<'py> Stance<'py> {
         let Some(stance) = names.get_item(intern!(py, "_stance"))? else { return Ok(Self::Default) };
         let latest = || OBJECT.lock().unwrap_or_else(PoisonError::into_inner);
         if latest().as_ref().is_some_and(|known| known.is(&stance)) {
-            DEFAULT.remember(abi, names);
+            DEFAULT.remember(abi, names, intern!(py, "_stance"));
             return Ok(Self::Default);
         }
         let backend = stance.getattr(intern!(py, "backend"))?;
@@ -84,7 +84,7 @@ impl<'py> Stance<'py> {
             Ok("default") if backend.is_none() => {
                 let former = latest().replace(stance.unbind());
                 drop(former);
-                DEFAULT.remember(abi, names);
+                DEFAULT.remember(abi, names, intern!(py, "_stance"));
                 Ok(Self::Default)
             }
             Ok("default") => Ok(Self::Backend(backend)),

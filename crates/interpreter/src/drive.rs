@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use dynamlir_bytecode::{Instruction, Opcode};
-use dynamlir_cpython_abi::{Evaluated, Frame, Owner, abi};
+use dynamlir_cpython_abi::{Evaluated, Frame, Owner, abi, stack};
 use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     ops::Flow,
     policy::{Concrete, Unwind},
     prepared,
-    run::{RED_ZONE, Raised, STACK},
+    run::Raised,
 };
 
 /// Where a frame stands: what it needs to go on from there. NULLs are part of it.
@@ -106,12 +106,12 @@ pub fn drive<'py>(frame: Frame<'py>, driver: &mut dyn Driver<'py>) -> Evaluated<
     let Ok(evaluator) = made else { return frame.evaluate(false) };
     let preparation = prepared::prepare(abi, evaluator.table, &code);
     let makes_object = preparation.as_ref().as_ref().is_ok_and(|prepared| prepared.makes_generator() && frame.owner() == Owner::Thread);
-    if preparation.is_err() || makes_object || !frame.thread().may_enter(from_c) {
+    if preparation.is_err() || makes_object || !frame.thread().may_enter(from_c) || !frame.thread().has_room(from_c) {
         return frame.evaluate(false);
     }
     let activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
     drop(code);
-    stacker::maybe_grow(RED_ZONE, STACK, || activate(activation, driver, from_c))
+    stack::with_room(activation.thread, || activate(activation, driver, from_c))
 }
 
 fn activate<'py>(mut activation: Activation<'py>, driver: &mut dyn Driver<'py>, from_c: bool) -> Evaluated<'py> {

@@ -2,11 +2,11 @@
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
-use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception, kind, types};
+use dynamlir_cpython_abi::{Evaluated, Frame, Owner, exception, kind, stack, types};
 use pyo3::{
     exceptions::PyGeneratorExit,
     prelude::*,
-    types::{PyDict, PyInt, PyList, PyString, PyTuple},
+    types::{PyDict, PyList, PyString, PyTuple},
 };
 
 use crate::{
@@ -18,12 +18,6 @@ use crate::{
     policy::{Outcome, Unwind, escape_each},
     prepared::{self, Preparation},
 };
-
-/// Below this much of the C stack, a frame is evaluated on a new one.
-pub(crate) const RED_ZONE: usize = 256 * 1024;
-
-/// The size of a new stack.
-pub(crate) const STACK: usize = 8 * 1024 * 1024;
 
 /// The hook's handler.
 pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
@@ -50,7 +44,7 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
             counts::interpreted();
             let activation = Activation::new(frame, &code, preparation, evaluator);
             drop(code);
-            stacker::maybe_grow(RED_ZONE, STACK, || activate(activation, thrown, from_c))
+            stack::with_room(activation.thread, || activate(activation, thrown, from_c))
         }
         Err(reason) => {
             if let Some(reason) = reason {
@@ -150,6 +144,9 @@ fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result
     // CPython's own evaluation raises the error.
     if !thread.may_enter(from_c) {
         return Err(None);
+    }
+    if !thread.has_room(from_c) {
+        return Err(Some("deep recursion".into()));
     }
     let code = frame.code().ok_or(None)?;
     let preparation = prepared::prepare(evaluator.abi, evaluator.table, &code);
@@ -304,8 +301,9 @@ impl<'py> Activation<'py> {
         let above = self.stack.len() - handler.depth as usize;
         self.drop_top(above);
         if handler.lasti {
-            let unit = PyInt::new(self.py(), self.frame.unit());
-            self.push(unit.into_any());
+            // Without memory for it, the handler could not be entered: what stands there is only read when it raises again.
+            let unit = self.frame.unit_object(self.frame.unit()).unwrap_or_else(|_| self.py().None().into_bound(self.py()));
+            self.push(unit);
         }
         let value = exception::value(self.py(), error);
         self.push(value.into_any());

@@ -171,9 +171,9 @@ impl<'py> Recorder<'py> {
     /// # Errors
     /// When Python is out of memory.
     pub fn tensor_lacks(&mut self, spot: &Spot<'py>, class: &TensorClass, name: &Bound<'py, PyString>) -> PyResult<bool> {
-        if let Some(places) = class.without_attributes(&spot.object) {
-            // SAFETY: the class is recorded, and the words in front of its instances belong to them.
-            return Ok(self.class(spot) && places.iter().all(|&place| unsafe { self.word(spot, place, 0) }));
+        if let Some(words) = class.without_attributes(&spot.object) {
+            // SAFETY: the class is recorded, and these words belong to its instances.
+            return Ok(self.class(spot) && words.iter().all(|&(place, found)| unsafe { self.word(spot, place, found) }));
         }
         let reached = self.instance_attr(spot, name)?;
         Ok(reached.object.is_none() && reached.proof == Proof::Object)

@@ -1,6 +1,6 @@
 //! Python tensors: from the object to its handle, and what is stored on the object beside it.
 
-use dynamlir_cpython_abi::{Attributes, InstanceStorage};
+use dynamlir_cpython_abi::{Attributes, InstanceStorage, Words};
 use dynamlir_torch_abi::{TensorRef, TorchAbi};
 use pyo3::{
     exceptions::PyRuntimeError,
@@ -69,10 +69,10 @@ impl TensorClass {
         self.handle
     }
 
-    /// If an instance has nothing to store attributes in: where it would have it, in bytes from the object. The words there are 0.
+    /// If an instance has nothing to store attributes in: the words that say so.
     /// The object is an instance of this class; so for the following.
     #[inline]
-    pub(crate) fn without_attributes(&self, object: &Bound<'_, PyAny>) -> Option<&'static [isize]> {
+    pub(crate) fn without_attributes(&self, object: &Bound<'_, PyAny>) -> Option<Words> {
         self.check(object);
         // SAFETY: the storage is that of the object's class.
         unsafe { self.storage.without_attributes(object) }

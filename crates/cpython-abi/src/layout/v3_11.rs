@@ -1,7 +1,8 @@
 //! CPython 3.11.
 
 use super::{
-    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, ThreadLayout, TypeLayout,
+    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, References, ThreadLayout,
+    TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -16,6 +17,7 @@ pub(super) static LAYOUT: Layout = Layout {
         previous: 48,
         instruction: 56,
         instruction_is: InstructionPointer::Previous,
+        references: References::Plain,
         stack_top: 64,
         is_entry: Some(68),
         owner: 69,
@@ -38,6 +40,8 @@ pub(super) static LAYOUT: Layout = Layout {
     dict_version: Some(24),
     inline_values: None,
     managed_storage: ManagedStorage::DictOrValues { keys: 872 },
+    tuple_items: 24,
+    knows_stack: false,
     leaving: Leaving::Caller,
     called_pattern: "type",
     import_error_has_name: false,

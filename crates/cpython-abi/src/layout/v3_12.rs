@@ -1,8 +1,8 @@
 //! CPython 3.12.
 
 use super::{
-    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, ThreadLayout,
-    TypeLayout,
+    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, References,
+    ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -17,6 +17,7 @@ pub(super) static LAYOUT: Layout = Layout {
         previous: 8,
         instruction: 56,
         instruction_is: InstructionPointer::Previous,
+        references: References::Plain,
         stack_top: 64,
         is_entry: None,
         owner: 70,
@@ -39,6 +40,8 @@ pub(super) static LAYOUT: Layout = Layout {
     dict_version: Some(24),
     inline_values: None,
     managed_storage: ManagedStorage::Tagged { keys: 880 },
+    tuple_items: 24,
+    knows_stack: false,
     leaving: Leaving::Default,
     called_pattern: "class",
     import_error_has_name: true,

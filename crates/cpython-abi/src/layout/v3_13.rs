@@ -2,7 +2,7 @@
 
 use super::{
     CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InlineValues, InstructionPointer, Layout, Leaving, ManagedStorage,
-    ThreadLayout, TypeLayout,
+    References, ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -17,6 +17,7 @@ pub(super) static LAYOUT: Layout = Layout {
         previous: 8,
         instruction: 56,
         instruction_is: InstructionPointer::Current,
+        references: References::Plain,
         stack_top: 64,
         is_entry: None,
         owner: 70,
@@ -37,8 +38,10 @@ pub(super) static LAYOUT: Layout = Layout {
     code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 200 },
     types: TypeLayout { version_tag: 384 },
     dict_version: Some(24),
-    inline_values: Some(InlineValues { first: 8, embedded: 2 }),
+    inline_values: Some(InlineValues { first: 8, embedded: 2, size: 1, valid: 3, keys: 880 }),
     managed_storage: ManagedStorage::Dict,
+    tuple_items: 24,
+    knows_stack: false,
     leaving: Leaving::Call,
     called_pattern: "class",
     import_error_has_name: true,

@@ -6,7 +6,7 @@ use pyo3::{
     prelude::*,
 };
 
-use dynamlir_cpython_abi::exception;
+use dynamlir_cpython_abi::{exception, unit_of};
 
 use super::{Done, Flow, arithmetic::bool_value};
 use crate::{Activation, Unwind};
@@ -39,8 +39,8 @@ pub(crate) fn raise<'py>(frame: &mut Activation<'py>, instruction: &Instruction)
 /// The argument, if it is not 0, says where the unit lies that first raised the exception.
 pub(crate) fn reraise<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     if instruction.arg > 0 {
-        let unit: u32 = frame.peek(instruction.arg as usize).get().extract()?;
-        frame.frame.set_unit(unit);
+        let unit = unit_of(frame.peek(instruction.arg as usize).get())?;
+        frame.frame.set_unit(unit.max(0) as u32);
     }
     Err(again(frame.peek(0).get()))
 }

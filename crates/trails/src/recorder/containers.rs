@@ -64,7 +64,7 @@ impl<'py> Recorder<'py> {
                 return Reached::unproven(object);
             }
             // SAFETY: the type and the length are recorded, and items follow the length.
-            let address = unsafe { self.pointer(spot, offsets::TUPLE_ITEMS + 8 * index, object.as_ref()) };
+            let address = unsafe { self.pointer(spot, self.abi.tuple_items_offset() + 8 * index, object.as_ref()) };
             let proof = if spot.proof == Proof::Object && address != Proof::None { Proof::Object } else { address };
             return Reached { object, proof };
         }

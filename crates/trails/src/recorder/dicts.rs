@@ -1,7 +1,7 @@
 //! Steps through dicts, and to what instances and classes store under a name.
 
 use dynamlir_cpython_abi::{
-    kind,
+    Table, kind,
     mapping::{dict_version, iterates_as_dict},
     offsets, types,
 };
@@ -14,6 +14,64 @@ use pyo3::{
 use super::{Proof, Reached, Recorder, Spot};
 
 impl<'py> Recorder<'py> {
+    /// Records where the values of a dict lie that has no version, and which keys it has; None where that is not possible.
+    fn table(&mut self, spot: &Spot<'py>, exact: bool) -> Option<Table> {
+        if self.trail.is_none() || spot.proof == Proof::None || !(exact || self.class(spot)) {
+            return None;
+        }
+        let table = Table::of(self.abi, spot.object.cast::<PyDict>().ok()?)?;
+        // SAFETY: the first words are the dict's; as long as they hold, the table that the last one lies in is alive.
+        table.words().into_iter().all(|(place, found)| unsafe { self.record(place, found) }).then_some(table)
+    }
+
+    /// Records that a dict without a version is empty, whatever its keys may be; false where that is not possible, or it is not.
+    fn no_items(&mut self, spot: &Spot<'py>, exact: bool) -> bool {
+        let empty = spot.object.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty);
+        // SAFETY: all dicts have the number of their items there.
+        empty
+            && self.abi.dict_version_offset().is_none()
+            && (exact || self.class(spot))
+            && unsafe { self.word(spot, offsets::DICT_ITEMS as isize, 0) }
+    }
+
+    /// The value under a name in a dict that has no version; None where words cannot tell.
+    fn in_table(&mut self, spot: &Spot<'py>, exact: bool, name: &Bound<'py, PyString>) -> PyResult<Option<Reached<'py>>> {
+        if self.no_items(spot, exact) {
+            return Ok(Some(Reached { object: None, proof: Proof::Object }));
+        }
+        let Some(table) = self.table(spot, exact) else { return Ok(None) };
+        let object = get_item(spot.object.cast::<PyDict>()?, name)?;
+        let expected = object.as_ref().map_or(0, |object| object.as_ptr() as u64);
+        let proven = match (table.place(name), table.names()) {
+            // SAFETY: as long as the words of the table hold, the value of this name lies there.
+            (Some(place), _) => unsafe { self.record(place, expected) },
+            // SAFETY: as above; names are only ever added.
+            (None, Some(names)) => object.is_none() && unsafe { self.record(names, names.read()) },
+            (None, None) => object.is_none(),
+        };
+        let proof = match (proven, &object) {
+            (false, _) => Proof::None,
+            (true, Some(_)) => Proof::Address,
+            (true, None) => Proof::Object,
+        };
+        Ok(Some(Reached { object, proof }))
+    }
+
+    /// Records the content of a dict that has no version, and its order where `ordered`; false where that is not possible.
+    fn table_content(&mut self, spot: &Spot<'py>, ordered: bool) -> bool {
+        const LARGEST: usize = 256;
+        if self.no_items(spot, false) {
+            return true;
+        }
+        let Some(table) = self.table(spot, false).filter(|table| table.is_ordered() || !ordered) else { return false };
+        let places = table.places();
+        // SAFETY: as in `in_table`; a name that comes later has a value only where the dict has one item more.
+        places.len() <= LARGEST
+            && unsafe {
+                self.record(table.items(), table.items().read()) && places.into_iter().all(|place| self.record(place, place.read()))
+            }
+    }
+
     /// Records that a dict has not changed; false where that is not possible. `exact` if its type is beyond doubt.
     pub(super) fn dict_state(&mut self, spot: &Spot<'py>, exact: bool) -> bool {
         let Some(offset) = self.abi.dict_version_offset() else { return false };
@@ -40,12 +98,12 @@ impl<'py> Recorder<'py> {
     pub fn dict_unchanged(&mut self, spot: &Spot<'py>) -> bool {
         // An OrderedDict keeps its order elsewhere.
         let ordered = spot.object.cast::<PyDict>().is_ok_and(|dict| iterates_as_dict(dict).unwrap_or(false));
-        ordered && self.dict_state(spot, false)
+        ordered && (self.dict_state(spot, false) || self.table_content(spot, true))
     }
 
     /// Records a dict's content, not its order; false where that is not possible.
     pub fn dict_content(&mut self, spot: &Spot<'py>) -> bool {
-        self.shared_content(spot) || self.dict_state(spot, false)
+        self.shared_content(spot) || self.dict_state(spot, false) || self.table_content(spot, false)
     }
 
     /// Looks something up in a dict, whose state is recorded.
@@ -68,10 +126,13 @@ impl<'py> Recorder<'py> {
     /// # Errors
     /// What hashing or comparing the key raised.
     pub fn dict_item(&mut self, spot: &Spot<'py>, key: &Bound<'py, PyAny>) -> PyResult<Reached<'py>> {
-        if let Ok(name) = key.cast_exact::<PyString>()
-            && let Some(reached) = self.shared_value(spot, name)?
-        {
-            return Ok(reached);
+        if let Ok(name) = key.cast_exact::<PyString>() {
+            if let Some(reached) = self.shared_value(spot, name)? {
+                return Ok(reached);
+            }
+            if let Some(reached) = self.in_table(spot, false, name)? {
+                return Ok(reached);
+            }
         }
         self.in_dict(spot, false, |dict| get_item(dict, key))
     }
@@ -83,6 +144,17 @@ impl<'py> Recorder<'py> {
     pub fn dict_entry(&mut self, spot: &Spot<'py>, position: usize, value: bool) -> PyResult<Reached<'py>> {
         let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
         if iterates_as_dict(dict)? {
+            if let Some(table) = self.table(spot, false).filter(Table::is_ordered) {
+                let Some((key, place)) = table.entry(self.py, position) else { return Ok(Reached::unproven(None)) };
+                if !value {
+                    return Ok(Reached { object: Some(key), proof: Proof::Object });
+                }
+                let object = get_item(dict, &key)?;
+                let expected = object.as_ref().map_or(0, |object| object.as_ptr() as u64);
+                // SAFETY: as in `in_table`.
+                let proven = unsafe { self.record(place, expected) };
+                return Ok(Reached { object, proof: if proven { Proof::Address } else { Proof::None } });
+            }
             // pyo3 iterates over a dict as C does.
             let entry = |dict: &Bound<'py, PyDict>| Ok(dict.iter().nth(position).map(|(k, v)| if value { v } else { k }));
             return self.in_dict(spot, false, entry);
@@ -103,6 +175,9 @@ impl<'py> Recorder<'py> {
         };
         let dict = Spot { object: dict, proof };
         if let Some(reached) = self.shared_value(&dict, name)? {
+            return Ok(reached);
+        }
+        if let Some(reached) = self.in_table(&dict, true, name)? {
             return Ok(reached);
         }
         self.in_dict(&dict, true, |dict| get_item(dict, name))

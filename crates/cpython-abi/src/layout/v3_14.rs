@@ -1,0 +1,51 @@
+//! CPython 3.14.
+
+use super::{
+    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InlineValues, InstructionPointer, Layout, Leaving, ManagedStorage, References,
+    ThreadLayout, TypeLayout,
+};
+
+pub(super) static LAYOUT: Layout = Layout {
+    version: (3, 14),
+    frame: FrameLayout {
+        code: 0,
+        function: 16,
+        globals: 24,
+        builtins: 32,
+        locals: 40,
+        object: 48,
+        previous: 8,
+        instruction: 56,
+        instruction_is: InstructionPointer::Current,
+        references: References::Tagged,
+        stack_top: 64,
+        is_entry: None,
+        owner: 74,
+        localsplus: 80,
+    },
+    thread: ThreadLayout {
+        interpreter: 16,
+        recursion_remaining: 48,
+        recursion_limit: 52,
+        c_recursion: None,
+        current_frame: CurrentFrame::Direct(72),
+        tracing: 60,
+        profile: 80,
+        trace: 88,
+        exc_info: 120,
+        eval_breaker: EvalBreaker::Thread(24),
+    },
+    code: CodeLayout { locals_count: 72, free_count: 88, local_names: 96, instructions: 208 },
+    types: TypeLayout { version_tag: 384 },
+    dict_version: None,
+    inline_values: Some(InlineValues { first: 8, embedded: 2, size: 1, valid: 3, keys: 880 }),
+    managed_storage: ManagedStorage::Dict,
+    tuple_items: 32,
+    knows_stack: true,
+    leaving: Leaving::Call,
+    called_pattern: "class",
+    import_error_has_name: true,
+    set_code_extra: "PyUnstable_Code_SetExtra",
+    get_code_extra: "PyUnstable_Code_GetExtra",
+    request_code_extra: "PyUnstable_Eval_RequestCodeExtraIndex",
+};

@@ -1,0 +1,108 @@
+//! Words of a frame that refer to objects, as the running version has them, and what else may stand in their place.
+//!
+//! From 3.14 on the value stack also has ints that no program sees: the unit that raised, below an exception that is handled. They are
+//! objects of a class of their own here, so that they come back as what they were when a frame is handed to CPython.
+
+use pyo3::{ffi, prelude::*, types::PyInt};
+
+use crate::layout::References;
+
+/// Nothing is counted for the reference.
+const UNCOUNTED: usize = 1;
+/// The low bits of an int.
+const INT: usize = 3;
+
+/// A unit of code where a tagged int stands for it on CPython's value stack.
+#[pyclass(frozen, module = "dynamlir")]
+struct Unit(i32);
+
+/// Returns true if CPython counts no references to an object.
+fn is_immortal(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive, and begins with its count of 32 bits, which is negative for an immortal one, 16 bits of overflow, and
+    // 16 bits of flags, of which the lowest says that it is immortal: so it is in the versions that have tags.
+    let (count, flags) = unsafe { (object.as_ptr().cast::<i32>().read(), object.as_ptr().cast::<u16>().add(3).read()) };
+    count < 0 || flags & 1 == 1
+}
+
+impl References {
+    /// The object that a word refers to. A new reference.
+    ///
+    /// # Safety
+    /// The word is one of a frame of this version, which keeps what it refers to alive.
+    pub unsafe fn get(self, py: Python<'_>, word: usize) -> Option<Bound<'_, PyAny>> {
+        match self {
+            // SAFETY: as the caller promises, it is the address of a live object, or NULL.
+            Self::Plain => unsafe { Bound::from_borrowed_ptr_or_opt(py, word as *mut ffi::PyObject) },
+            Self::Tagged if word & INT == INT => Some(tagged_unit(py, word)),
+            // SAFETY: as above, without the tag.
+            Self::Tagged => unsafe { Bound::from_borrowed_ptr_or_opt(py, (word & !UNCOUNTED) as *mut ffi::PyObject) },
+        }
+    }
+
+    /// Takes over what a word refers to.
+    ///
+    /// # Safety
+    /// As for [`Self::get`]; the word is not used again.
+    pub unsafe fn take(self, py: Python<'_>, word: usize) -> Option<Bound<'_, PyAny>> {
+        if self == Self::Tagged && word & UNCOUNTED == UNCOUNTED {
+            // SAFETY: as the caller promises.
+            return unsafe { self.get(py, word) };
+        }
+        // SAFETY: as the caller promises; the word owns a reference, or is NULL.
+        unsafe { Bound::from_owned_ptr_or_opt(py, word as *mut ffi::PyObject) }
+    }
+
+    /// The word that refers to an object, or to none. It owns the reference.
+    pub fn give(self, object: Option<Bound<'_, PyAny>>) -> usize {
+        match (self, object) {
+            (Self::Plain, object) => object.map_or(0, |object| object.into_ptr() as usize),
+            (Self::Tagged, None) => UNCOUNTED,
+            (Self::Tagged, Some(object)) => match object.cast_exact::<Unit>() {
+                Ok(unit) => ((unit.get().0 as isize) << 2) as usize | INT,
+                Err(_) if is_immortal(&object) => object.as_ptr() as usize | UNCOUNTED,
+                Err(_) => object.into_ptr() as usize,
+            },
+        }
+    }
+
+    /// The word of no object.
+    pub fn null(self) -> usize {
+        self.give(None)
+    }
+
+    /// The address of the object that a word refers to.
+    pub fn address(self, word: usize) -> usize {
+        match self {
+            Self::Plain => word,
+            Self::Tagged => word & !UNCOUNTED,
+        }
+    }
+
+    /// What stands on the value stack for a unit.
+    ///
+    /// # Errors
+    /// When Python is out of memory.
+    pub fn unit(self, py: Python<'_>, unit: i32) -> PyResult<Bound<'_, PyAny>> {
+        match self {
+            Self::Plain => Ok(PyInt::new(py, unit).into_any()),
+            Self::Tagged => Bound::new(py, Unit(unit)).map(Bound::into_any),
+        }
+    }
+}
+
+fn tagged_unit(py: Python<'_>, word: usize) -> Bound<'_, PyAny> {
+    let unit = ((word as isize) >> 2) as i32;
+    // Without memory for so small an object nothing goes on.
+    Bound::new(py, Unit(unit)).map_or_else(|_| py.None().into_bound(py), Bound::into_any)
+}
+
+/// The unit that an object on the value stack stands for.
+///
+/// # Errors
+/// If it stands for none.
+pub(crate) fn unit_of(object: &Bound<'_, PyAny>) -> PyResult<i32> {
+    match object.cast_exact::<Unit>() {
+        Ok(unit) => Ok(unit.get().0),
+        Err(_) => object.extract(),
+    }
+}
