@@ -22,21 +22,23 @@ from dynamlir import _native
 pytestmark = pytest.mark.native
 
 HERE = Path(__file__).resolve().parent
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def interpreters() -> dict[str, str]:
     """Paths of the supported CPythons here, by version; the running one is always among them."""
     found = {"{}.{}".format(*sys.version_info): sys.executable}
-    for version in ("3.11", "3.12", "3.13"):
+    for version in VERSIONS:
         pattern = os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")
-        for path in filter(None, [*sorted(glob.glob(pattern)), shutil.which(f"python{version}")]):
+        fetched = str(HERE.parents[1] / f"target/pythons/python{version}")
+        for path in filter(None, [*sorted(glob.glob(pattern)), *glob.glob(fetched), shutil.which(f"python{version}")]):
             # What is on the path may be a stand-in for versions that are not there.
             if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
                 found.setdefault(version, path)
     return found
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_cases_come_to_the_same(version: str) -> None:
     python = interpreters().get(version)
     if python is None:

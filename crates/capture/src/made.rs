@@ -1,7 +1,7 @@
 //! Attributes of what the frame has made. What such an object stores is the frame's own; what its class has existed before, unless
 //! the frame has made the class as well: it is guarded, and not to be changed.
 
-use dynamlir_cpython_abi::{kind, types};
+use dynamlir_cpython_abi::{function::has_annotations_to_compute, kind, types};
 use dynamlir_guards::SourceId;
 use dynamlir_interpreter::FunctionParts;
 use pyo3::{
@@ -123,6 +123,7 @@ impl<'py> Capture<'py> {
             return self.load_attr(&self.part(owner, "__func__")?, name);
         }
         if !is_changeable(&class) {
+            let computed = has_annotations_to_compute(owner);
             let value = match owner.cast::<PyType>() {
                 // A class that the frame has made, with bases that it has not.
                 Ok(made) if self.is_young(made) => {
@@ -132,11 +133,11 @@ impl<'py> Capture<'py> {
                 }
                 _ => owner.getattr(name)?,
             };
-            // Of a function that has no annotations the dict is made when it is asked for.
+            // Of a function that has no annotations, or computes them, the dict is made when it is asked for.
             let made_now = name.to_str()? == "__annotations__"
                 && owner.is_exact_instance_of::<PyFunction>()
                 && self.source_of(&value).is_none()
-                && value.cast_exact::<PyDict>().is_ok_and(PyDictMethods::is_empty);
+                && value.cast_exact::<PyDict>().is_ok_and(|dict| computed || dict.is_empty());
             if name.to_str()? == "__dict__" || made_now {
                 self.note_new(&value);
             }

@@ -41,9 +41,7 @@ impl CapturePolicy {
 
     /// What a function is made of: the frame's own, of which nobody guards what is in it.
     fn take_parts<'py>(&self, capture: &Capture<'py>, parts: &FunctionParts<'py>) -> Run<()> {
-        let FunctionParts { defaults, keyword_defaults, annotations, closure } = parts;
-        let mut all = [defaults, keyword_defaults, annotations, closure].into_iter().flatten();
-        all.try_for_each(|part| {
+        parts.all().try_for_each(|part| {
             capture.run(capture.refuse_filling(part.get(), "makes a function of")).and_then(|()| escape_each(self, [part]))
         })
     }

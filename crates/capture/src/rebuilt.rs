@@ -136,7 +136,10 @@ impl<'py> Capture<'py> {
             part("__closure__")?,
         ];
         let mut attributes = Vec::new();
+        // What computes annotations is of the function; the program has not asked for what it returns.
+        let computes = function::has_annotations_to_compute(object);
         for name in OF_FUNCTIONS {
+            let name = if computes && *name == "__annotations__" { &"__annotate__" } else { name };
             let Some(value) = object.getattr_opt(*name)? else { continue };
             let counts = !value.is_none() || ["__module__", "__doc__"].contains(name);
             if counts && !(value.is_instance_of::<PyDict>() && value.is_empty()?) {

@@ -1,7 +1,7 @@
 //! Single instructions that CPython runs for us: a small function whose body is that instruction.
 //!
 //! For instructions whose implementation CPython does not export, that run no Python code worth intercepting, and that a
-//! policy has no use for: type parameters, the end of `except*`.
+//! policy has no use for: type parameters, the end of `except*`, template strings.
 
 use std::{collections::HashMap, sync::Mutex, sync::PoisonError};
 
@@ -15,14 +15,17 @@ use pyo3::{
 use crate::{Value, evaluator::suspended};
 
 /// The functions made so far, by opcode number and argument.
-/// By version and number.
 type Functions = HashMap<(u8, u32), Py<PyAny>>;
 
 static FUNCTIONS: Mutex<Option<Functions>> = Mutex::new(None);
 
-/// Runs an instruction that takes one or two operands and leaves one result.
-pub(crate) fn run<'py>(version: Version, instruction: &Instruction, operands: &[Value<'py>]) -> PyResult<Bound<'py, PyAny>> {
-    let py = operands[0].get().py();
+/// Runs an instruction that takes up to three operands and leaves one result.
+pub(crate) fn run<'py>(
+    py: Python<'py>,
+    version: Version,
+    instruction: &Instruction,
+    operands: &[Value<'py>],
+) -> PyResult<Bound<'py, PyAny>> {
     let function = function(py, version, instruction, operands.len())?;
     suspended(|| function.call1(PyTuple::new(py, operands.iter().map(Value::get))?)).inspect_err(|error| {
         // The function is nobody's business.
@@ -43,12 +46,18 @@ fn function<'py>(py: Python<'py>, version: Version, instruction: &Instruction, o
     if let Some(known) = known {
         return Ok(known.into_bound(py));
     }
-    // `BUILD_TUPLE` takes as many operands, and has no cache either.
-    let template = py.eval(if operands == 1 { c"lambda a: (a,)" } else { c"lambda a, b: (a, b)" }, None, None)?;
+    // The instruction in its place takes as many operands, and has no cache either.
+    let (template, place) = match operands {
+        0 => (c"lambda: ()", Opcode::LoadConst),
+        1 => (c"lambda a: (a,)", Opcode::BuildTuple),
+        2 => (c"lambda a, b: (a, b)", Opcode::BuildTuple),
+        _ => (c"lambda a, b, c: (a, b, c)", Opcode::BuildTuple),
+    };
+    let template = py.eval(template, None, None)?;
     let code = template.getattr("__code__")?;
     let mut bytes = code.getattr("co_code")?.cast_into::<PyBytes>()?.as_bytes().to_vec();
-    let build = number_of(version, Opcode::BuildTuple).ok_or_else(unknown)?;
-    let unit = bytes.chunks_exact_mut(2).find(|unit| unit[0] == build).ok_or_else(unknown)?;
+    let place = number_of(version, place).ok_or_else(unknown)?;
+    let unit = bytes.chunks_exact_mut(2).find(|unit| unit[0] == place).ok_or_else(unknown)?;
     unit.copy_from_slice(&[number, u8::try_from(instruction.arg).map_err(|_| unknown())?]);
     let changes = PyDict::new(py);
     changes.set_item("co_code", PyBytes::new(py, &bytes))?;

@@ -86,6 +86,16 @@ pub struct FunctionParts<'py> {
     pub annotations: Option<Value<'py>>,
     /// A tuple of cells.
     pub closure: Option<Value<'py>>,
+    /// A function that computes the annotations, from CPython 3.14 on.
+    pub annotate: Option<Value<'py>>,
+}
+
+impl<'py> FunctionParts<'py> {
+    /// Those that there are.
+    pub fn all(&self) -> impl Iterator<Item = &Value<'py>> {
+        let Self { defaults, keyword_defaults, annotations, closure, annotate } = self;
+        [defaults, keyword_defaults, annotations, closure, annotate].into_iter().flatten()
+    }
 }
 
 /// The operations of the bytecode. The default methods do what CPython does, on real objects.
@@ -456,15 +466,13 @@ pub trait Policy {
 
     /// `def` and `lambda`
     fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Outcome<Value<'py>> {
-        let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
-        escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
+        escape_each(self, parts.all())?;
         Ok(concrete::make_function(frame, code.get(), &parts)?.into())
     }
 
     /// A part of a function that was just made, from CPython 3.13 on
     fn set_function_part<'py>(&self, function: &Value<'py>, parts: FunctionParts<'py>) -> Outcome<()> {
-        let FunctionParts { defaults, keyword_defaults, annotations, closure } = &parts;
-        escape_each(self, [defaults, keyword_defaults, annotations, closure].into_iter().flatten())?;
+        escape_each(self, parts.all())?;
         Ok(concrete::set_function_parts(function.get().py(), function.get(), &parts)?)
     }
 

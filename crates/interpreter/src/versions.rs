@@ -3,6 +3,7 @@
 mod v3_11;
 mod v3_12;
 mod v3_13;
+mod v3_14;
 
 use dynamlir_bytecode::{Instruction, Version};
 
@@ -23,8 +24,9 @@ pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> 
         Version::V3_11 => &v3_11::TABLE,
         Version::V3_12 => &v3_12::TABLE,
         Version::V3_13 => &v3_13::TABLE,
+        Version::V3_14 => &v3_14::TABLE,
         // Decoded, not yet interpreted.
-        Version::V3_14 | Version::V3_15 => return None,
+        Version::V3_15 => return None,
     })
 }
 

@@ -14,9 +14,9 @@ import torch
 from .. import native
 
 # They prepare the next instruction, or mark a place: nothing that a reader of the trace needs to see.
-_SILENT = frozenset({"RESUME", "PRECALL", "PUSH_NULL", "CACHE", "NOP", "COPY_FREE_VARS", "MAKE_CELL"})
+_SILENT = frozenset({"RESUME", "PRECALL", "PUSH_NULL", "CACHE", "NOP", "NOT_TAKEN", "COPY_FREE_VARS", "MAKE_CELL"})
 
-_JOINED = re.compile(r"(LOAD_FAST|STORE_FAST)_(LOAD_FAST|STORE_FAST) (\w+), (\w+)")
+_JOINED = re.compile(r"(LOAD_FAST_BORROW|LOAD_FAST|STORE_FAST)_(LOAD_FAST_BORROW|LOAD_FAST|STORE_FAST) (\w+), (\w+)")
 
 
 @dataclasses.dataclass(frozen=True)

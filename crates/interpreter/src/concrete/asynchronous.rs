@@ -9,6 +9,8 @@ use pyo3::{
     prelude::*,
 };
 
+use super::abi;
+
 /// `CO_COROUTINE`
 const COROUTINE: u32 = 0x80;
 /// `CO_ITERABLE_COROUTINE`: a generator that `types.coroutine` made awaitable.
@@ -29,7 +31,14 @@ fn awaitable_iterator<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
         return Ok(object.clone());
     }
     let Some(iterator) = types::call_unary_slot(object, slots::Py_am_await) else {
-        return Err(PyTypeError::new_err(format!("object {} can't be used in 'await' expression", types::name(object))));
+        let class = types::name(object);
+        let newer = abi(object.py()).version() >= (3, 14);
+        let words = if newer {
+            format!("'{class}' object can't be awaited")
+        } else {
+            format!("object {class} can't be used in 'await' expression")
+        };
+        return Err(PyTypeError::new_err(words));
     };
     let iterator = iterator?;
     if kind::is_coroutine(&iterator) || is_awaitable_generator(&iterator)? {

@@ -40,12 +40,15 @@ pub fn set_function_parts<'py>(py: Python<'py>, function: &Bound<'py, PyAny>, pa
 }
 
 fn set_parts<'py>(function: &NewFunction<'py>, parts: &FunctionParts<'py>) -> PyResult<()> {
-    let FunctionParts { defaults, keyword_defaults, annotations, closure } = parts;
+    let FunctionParts { defaults, keyword_defaults, annotations, closure, annotate } = parts;
     if let Some(closure) = closure {
         function.closure(closure.get().cast::<PyTuple>()?)?;
     }
     if let Some(annotations) = annotations {
         function.annotations(&annotation_dict(annotations)?)?;
+    }
+    if let Some(annotate) = annotate {
+        function.annotate(annotate.get())?;
     }
     if let Some(keyword_defaults) = keyword_defaults {
         function.keyword_defaults(keyword_defaults.get().cast::<PyDict>()?)?;

@@ -1,13 +1,13 @@
 //! Exception groups and `except*`.
 
-use dynamlir_cpython_abi::exception;
+use dynamlir_cpython_abi::{Thread, exception, types};
 use pyo3::{
     exceptions::{PyBaseExceptionGroup, PyTypeError},
     prelude::*,
     types::{PyTuple, PyType},
 };
 
-use super::exceptions::check_classes;
+use super::{abi, exceptions::check_classes};
 use crate::names::interned;
 
 /// Only classes, and none that is itself a group.
@@ -41,12 +41,27 @@ pub fn group_match<'py>(raised: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -
     let group_class = py.get_type::<PyBaseExceptionGroup>();
     let is_group = raised.is_instance(&group_class)?;
     if exception::matches(raised, class) {
-        let matched = if is_group { raised.clone() } else { group_class.call1(("", PyTuple::new(py, [raised])?))? };
-        return Ok((matched, none));
+        if is_group {
+            return Ok((raised.clone(), none));
+        }
+        let group = group_class.call1(("", PyTuple::new(py, [raised])?))?;
+        // From 3.14 on the group says where it was made.
+        let newer = abi(py).version() >= (3, 14);
+        if let Some(thread) = newer.then(|| Thread::current(py).ok()).flatten() {
+            drop(thread.traceback_here(PyErr::from_value(group.clone())));
+        }
+        return Ok((group, none));
     }
     if is_group {
         let pair = raised.call_method1(interned(py).split.bind(py), (class,))?;
-        let pair = pair.cast::<PyTuple>()?;
+        let Ok(pair) = pair.cast::<PyTuple>() else {
+            let (class, pair) = (types::name(raised), types::name(&pair));
+            return Err(PyTypeError::new_err(format!("{class}.split must return a tuple, not {pair}")));
+        };
+        if pair.len() < 2 {
+            let (class, count) = (types::name(raised), pair.len());
+            return Err(PyTypeError::new_err(format!("{class}.split must return a 2-tuple, got tuple of size {count}")));
+        }
         return Ok((pair.get_item(0)?, pair.get_item(1)?));
     }
     Ok((none, raised.clone()))

@@ -4,9 +4,10 @@ use dynamlir_cpython_abi::{object, types};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
-    types::{PyIterator, PyList},
+    types::{PyDict, PyIterator, PyList, PyTuple},
 };
 
+use super::abi;
 use crate::Value;
 
 fn iterator<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
@@ -42,7 +43,12 @@ pub fn unpack<'py>(value: &Bound<'py, PyAny>, count: usize) -> PyResult<Vec<Valu
         None => Ok(values),
         Some(item) => {
             drop(item?);
-            Err(PyValueError::new_err(format!("too many values to unpack (expected {count})")))
+            // From 3.14 on it says how many there are, where that is known.
+            let known =
+                [value.is_exact_instance_of::<PyList>(), value.is_exact_instance_of::<PyTuple>(), value.is_exact_instance_of::<PyDict>()];
+            let says = abi(value.py()).version() >= (3, 14) && known.contains(&true);
+            let found = if says { format!(", got {}", value.len()?) } else { String::new() };
+            Err(PyValueError::new_err(format!("too many values to unpack (expected {count}{found})")))
         }
     }
 }

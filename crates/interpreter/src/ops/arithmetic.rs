@@ -1,9 +1,9 @@
 //! Arithmetic, comparisons, truth.
 
-use dynamlir_bytecode::Instruction;
+use dynamlir_bytecode::{Instruction, SUBSCRIPT};
 use pyo3::{exceptions::PySystemError, prelude::*, types::PyBool};
 
-use super::{Done, Flow};
+use super::{Done, Flow, items};
 use crate::{Activation, BinaryOp, Comparison, Outcome, UnaryOp, Value};
 
 /// A Python bool.
@@ -54,6 +54,11 @@ pub(crate) fn binary<'py>(frame: &mut Activation<'py>, instruction: &Instruction
     let result = frame.policy().binary_op(op, number >= count, lhs, rhs)?;
     frame.replace_top(2, result);
     Ok(Flow::Next)
+}
+
+/// From 3.14 on what follows the in-place operations is an item.
+pub(crate) fn binary_or_item<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    if instruction.arg as usize == SUBSCRIPT { items::get(frame, instruction) } else { binary(frame, instruction) }
 }
 
 fn compare_with<'py>(frame: &mut Activation<'py>, number: u32) -> Outcome<Value<'py>> {

@@ -36,6 +36,7 @@ impl<'py> Activation<'py> {
         let (args, others) = match instruction.opcode {
             Opcode::Call => (instruction.arg as usize, 0),
             Opcode::CallKw => (instruction.arg as usize, 1),
+            Opcode::CallFunctionEx if code.version >= Version::V3_14 => (0, 2),
             Opcode::CallFunctionEx => (0, 1 + (instruction.arg & 1) as usize),
             _ => return None,
         };
@@ -85,6 +86,18 @@ pub(crate) fn call_kw<'py>(frame: &mut Activation<'py>, instruction: &Instructio
     let (callable, args) = parts::<true>(&slots[..count - 1]);
     let result = frame.policy().call(callable, args, Some(&keywords))?;
     frame.replace_top(count, result);
+    frame.check_interrupts()?;
+    Ok(Flow::Next)
+}
+
+/// From 3.14 on there is always a place for the keywords, above the positional arguments, with NULL where there are none.
+pub(crate) fn call_ex_with_place<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let [callable, _, args, kwargs] = frame.top(4) else { unreachable!("four were asked for") };
+    let kwargs = if kwargs.is_null() { None } else { Some(frame.policy().spread_keywords(callable, kwargs)?) };
+    let args = frame.policy().spread(callable, args)?;
+    let result = frame.policy().call_ex(callable, &args, kwargs.as_ref())?;
+    drop((args, kwargs));
+    frame.replace_top(4, result);
     frame.check_interrupts()?;
     Ok(Flow::Next)
 }

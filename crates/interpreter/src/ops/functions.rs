@@ -11,6 +11,8 @@ mod part {
     pub const KEYWORD_DEFAULTS: u32 = 0x02;
     pub const ANNOTATIONS: u32 = 0x04;
     pub const CLOSURE: u32 = 0x08;
+    /// From 3.14 on: a function that computes the annotations.
+    pub const ANNOTATE: u32 = 0x10;
 }
 
 /// The code object is on top, below it the parts that the argument names, the last of them the topmost.
@@ -21,7 +23,8 @@ pub(crate) fn make_function_with_parts<'py>(frame: &mut Activation<'py>, instruc
     let annotations = has(part::ANNOTATIONS).then(|| frame.pop());
     let keyword_defaults = has(part::KEYWORD_DEFAULTS).then(|| frame.pop());
     let defaults = has(part::DEFAULTS).then(|| frame.pop());
-    let function = frame.policy().make_function(frame, &code, FunctionParts { defaults, keyword_defaults, annotations, closure })?;
+    let function =
+        frame.policy().make_function(frame, &code, FunctionParts { defaults, keyword_defaults, annotations, closure, annotate: None })?;
     frame.push(function);
     Ok(Flow::Next)
 }
@@ -43,6 +46,7 @@ pub(crate) fn set_attribute<'py>(frame: &mut Activation<'py>, instruction: &Inst
         part::KEYWORD_DEFAULTS => FunctionParts { keyword_defaults: value, ..FunctionParts::default() },
         part::ANNOTATIONS => FunctionParts { annotations: value, ..FunctionParts::default() },
         part::CLOSURE => FunctionParts { closure: value, ..FunctionParts::default() },
+        part::ANNOTATE => FunctionParts { annotate: value, ..FunctionParts::default() },
         _ => return Err(pyo3::exceptions::PySystemError::new_err("bad SET_FUNCTION_ATTRIBUTE").into()),
     };
     frame.policy().set_function_part(&function, parts)?;

@@ -1,4 +1,4 @@
-//! The numbered intrinsic functions of 3.12 and 3.13.
+//! The numbered intrinsic functions from 3.12 on.
 
 use dynamlir_bytecode::{Instruction, Opcode};
 
@@ -57,9 +57,14 @@ pub(crate) fn wraps_yield(instruction: &Instruction) -> bool {
 /// An instruction that takes its operands from the stack and pushes one result, and that calls nothing worth intercepting: CPython
 /// runs it.
 pub(crate) fn native<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
-    let count = if matches!(instruction.opcode, Opcode::CallIntrinsic1) { 1 } else { 2 };
+    let count = match instruction.opcode {
+        Opcode::CallIntrinsic1 => 1,
+        // With a format specification, if the lowest bit is set.
+        Opcode::BuildInterpolation => 2 + (instruction.arg & 1) as usize,
+        _ => 2,
+    };
     crate::escape_each(frame.policy(), frame.top(count))?;
-    let result = native::run(frame.evaluator.table.version, instruction, frame.top(count))?;
+    let result = native::run(frame.py(), frame.evaluator.table.version, instruction, frame.top(count))?;
     frame.replace_top(count, result);
     Ok(Flow::Next)
 }

@@ -34,6 +34,17 @@ pub(crate) fn for_iter_over_end_and_pop<'py>(frame: &mut Activation<'py>, instru
     Ok(if let Flow::Jump(unit) = flow { Flow::Jump(unit + 2) } else { flow })
 }
 
+/// From 3.14 on the iterator stays, for a `POP_ITER` behind the `END_FOR`.
+pub(crate) fn for_iter_keeping<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    match frame.policy().next(frame.peek(0))? {
+        Some(item) => {
+            frame.push(item);
+            Ok(Flow::Next)
+        }
+        None => Ok(Flow::Jump(target(instruction) + 1)),
+    }
+}
+
 /// The first value comes to lie on top.
 pub(crate) fn unpack_sequence<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let values = frame.policy().unpack(frame.peek(0), instruction.arg as usize)?;

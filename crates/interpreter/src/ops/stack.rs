@@ -1,9 +1,13 @@
 //! The value stack itself: constants, copies, what is dropped.
 
 use dynamlir_bytecode::Instruction;
+use pyo3::{
+    exceptions::{PyAssertionError, PyNotImplementedError, PySystemError},
+    types::{PyInt, PyTuple},
+};
 
 use super::{Done, Flow};
-use crate::{Activation, Value};
+use crate::{Activation, Value, native};
 
 /// Does nothing.
 pub(crate) fn nop<'py>(_: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
@@ -21,6 +25,28 @@ pub(crate) fn resume<'py>(frame: &mut Activation<'py>, instruction: &Instruction
 
 pub(crate) fn load_const<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let constant = frame.constant(instruction.arg);
+    frame.push(constant);
+    Ok(Flow::Next)
+}
+
+/// The argument is the int.
+pub(crate) fn load_small_int<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let constant = PyInt::new(frame.py(), instruction.arg).into_any();
+    frame.push(constant);
+    Ok(Flow::Next)
+}
+
+/// The argument says which; what programs can rebind is what it was when the interpreter started.
+pub(crate) fn load_common_constant<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let py = frame.py();
+    let known = frame.evaluator.table.version.facts().common_constants.get(instruction.arg as usize);
+    let constant = match known.copied() {
+        Some("AssertionError") => py.get_type::<PyAssertionError>().into_any(),
+        Some("NotImplementedError") => py.get_type::<PyNotImplementedError>().into_any(),
+        Some("tuple") => py.get_type::<PyTuple>().into_any(),
+        Some(_) => native::run(py, frame.evaluator.table.version, instruction, &[])?,
+        None => return Err(PySystemError::new_err("bad LOAD_COMMON_CONSTANT").into()),
+    };
     frame.push(constant);
     Ok(Flow::Next)
 }
