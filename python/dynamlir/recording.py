@@ -204,6 +204,8 @@ class Recording:
     """The results of ``detach`` that nobody has written, with the places of its calls."""
     _roots: dict[int, int] = dataclasses.field(default_factory=dict)
     """As `roots`, of the operations so far."""
+    keeps: bool = False
+    """Of a derivative: whether eager keeps something for it, which one walk uses up."""
     checkpoint: int | None = None
     """The checkpoint that is being recorded."""
     checkpoints: int = 0
@@ -317,6 +319,8 @@ class Recording:
         builder.libraries(places.LIBRARIES)
         if self.has_random:
             builder.random()
+        if self.keeps:
+            builder.keeps()
         if self.order > 1:
             builder.order(self.order, self.path, self.given)
         if varying is not None:
@@ -374,6 +378,7 @@ class Builder(Protocol):
     def libraries(self, folders: Sequence[str]) -> None: ...
 
     def random(self) -> None: ...
+    def keeps(self) -> None: ...
     def order(self, order: int, path: Sequence[int], given: Sequence[int]) -> None: ...
     def symbols(self, sizes: Any, bound: Sequence[tuple[int, int] | None]) -> None: ...
 

@@ -7,7 +7,7 @@
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:[^:]*]]: tensor<2x4xf32> {{[{][^}]*[}]}}, %[[W:[^:]*]]: tensor<3x4xf32> {{[{][^}]*[}]}}, %[[B:[^:]*]]: tensor<3xf32> {{[{][^}]*[}]}},
-// CHECK-SAME: %[[T:[^:]*]]: tensor<2x3xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
+// CHECK-SAME: %[[T:[^:]*]]: tensor<2x3xf32> {dynamo.offset = 0 : i64, dynamo.once, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
 // CHECK-SAME: -> (tensor<2x3xf32> {dynamo.strides = array<i64: 3, 1>},
 // CHECK-SAME: tensor<3x4xf32> {dynamo.gradient = 1 : i64, dynamo.strides = array<i64: 4, 1>},
 // CHECK-SAME: tensor<3xf32> {dynamo.gradient = 2 : i64, dynamo.strides = array<i64: 1>})

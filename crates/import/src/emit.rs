@@ -121,6 +121,9 @@ impl<'t> Writer<'t> {
             sizes::declare(func, &trace.symbols.iter().map(|symbol| SizeSymbol { place: None, ..*symbol }).collect::<Vec<_>>());
             sizes::set_assumed(func, &trace.assumed);
             func.set_attr("sym_visibility", Attr::str(self.ctx, "private"));
+            if trace.keeps {
+                ops::ONCE.set(func, ());
+            }
             if trace.inputs.iter().any(|input| input.tangent.is_some()) {
                 let tangent = |input: &Input| input.tangent.map(|result| ops::TANGENT.with(self.ctx, result));
                 let each = |input| Attr::dict(self.ctx, &tangent(input).into_iter().collect::<Vec<_>>());

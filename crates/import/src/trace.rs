@@ -157,6 +157,8 @@ pub struct Trace {
     pub libraries: Vec<String>,
     /// Whether it draws random numbers.
     pub random: bool,
+    /// Of a derivative: true if eager keeps something for it.
+    pub keeps: bool,
     /// How often it is differentiated, where that is more than once.
     pub order: i64,
     /// Of which node, for each order but the last.

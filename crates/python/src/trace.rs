@@ -122,6 +122,11 @@ impl TraceBuilder {
         Arc::make_mut(&mut self.trace).random = true;
     }
 
+    /// Says of a derivative that eager keeps something for it.
+    fn keeps(&mut self) {
+        Arc::make_mut(&mut self.trace).keeps = true;
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one per field of a recorded input")]
     #[pyo3(signature = (value, name, meta, storage, version_bumps=0, requires_grad=false, tangent=None))]
     fn input(

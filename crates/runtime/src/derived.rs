@@ -83,8 +83,8 @@ struct Shape {
     /// The results of the graph that are outputs of the node, and stand-ins that count on after them.
     outputs: Vec<usize>,
     saved: Vec<Saved>,
-    /// True if the last of these is kept for its sizes alone.
-    keeps_sizes: bool,
+    /// How many of these autograd gives up.
+    given_up: usize,
     /// Which of these eager does not keep, but views of them.
     by_views: Vec<usize>,
     /// Which of these are the keys of all random numbers.
@@ -94,7 +94,7 @@ struct Shape {
     gradients: Vec<Option<usize>>,
     /// For each result of the backward graph, the tangents that reach it; None where it is there whatever is given.
     reached: Vec<Option<Vec<usize>>>,
-    /// True if one walk uses it up though it keeps nothing.
+    /// True if one walk uses it up though it keeps nothing, or only what could last.
     once: bool,
     /// Which of the inputs is at each place where torch takes them.
     placed: Vec<usize>,
@@ -155,7 +155,8 @@ impl Derived {
         inputs.zip(&self.shape.gradients).filter_map(|(input, gradient)| gradient.map(|_| input))
     }
 
-    /// Returns true if a walk uses it up though it keeps nothing: eager keeps something for it, and says of a second walk that this is gone.
+    /// Returns true if a walk uses it up though it keeps nothing, or only what could last: eager keeps something for it, and says of a
+    /// second walk that this is gone.
     #[must_use]
     pub fn once(&self) -> bool {
         self.shape.once
@@ -185,11 +186,11 @@ impl Derived {
         &self.shape.saved
     }
 
-    /// How many of these autograd keeps, and gives up once gradients are computed. One after them is kept for its sizes alone, which eager
-    /// keeps as numbers, for as long as the node is there.
+    /// How many of these autograd keeps, and gives up once gradients are computed. Those after them are there for as long as the node is:
+    /// one that is kept for its sizes alone, which eager keeps as numbers, and keys of random numbers, where nothing else is kept.
     #[must_use]
     pub fn given_up(&self) -> usize {
-        self.shape.saved.len() - usize::from(self.shape.keeps_sizes)
+        self.shape.given_up
     }
 
     /// For a saved value that eager keeps as it is: which of the node's inputs it is, if it is one.
@@ -378,8 +379,11 @@ impl Shape {
         let mut arriving: Vec<usize> = (0..inputs.len()).rev().collect();
         arriving.sort_by_key(|input| step_of(*input));
         let keeps_sizes = *sizes && !saved.is_empty() && saved.last() == all_saved.last();
+        let keys = keys.and_then(|at| saved.iter().position(|own| Some(own) == all_saved.get(at)));
+        let before_sizes = saved.len() - usize::from(keeps_sizes);
+        let is_lasting = !once && keys == Some(0) && before_sizes == 1;
         Ok(Self {
-            once: *once && saved.len() == usize::from(keeps_sizes),
+            once: *once,
             placed: arrival::placed(inputs.len()).into_iter().map(|number| arriving[number]).collect(),
             lent,
             lost,
@@ -387,9 +391,9 @@ impl Shape {
             inputs,
             outputs,
             by_views: by_views.clone(),
-            keys: keys.and_then(|at| saved.iter().position(|own| Some(own) == all_saved.get(at))),
+            keys,
             saved,
-            keeps_sizes,
+            given_up: if is_lasting { 0 } else { before_sizes },
             tangents: sources,
             reached,
         })

@@ -174,7 +174,7 @@ pub struct Derivative {
     pub kept: Option<Vec<usize>>,
     /// Which of its inputs eager does not keep, but views of them.
     pub by_views: Vec<usize>,
-    /// Whether its gradients are there once, though it takes no saved values: eager keeps something for them.
+    /// True if its gradients are there once, though it takes no saved values, or only what could last: eager keeps something for them.
     pub once: bool,
     /// What it leads to without giving a gradient of it, since functions of the user's return None: autograd visits what has made that all
     /// the same.

@@ -183,6 +183,8 @@ def record_vjp(
             raise _NoFormula("no result requires a gradient")
         tangents = [_tangent(recorder, faker, results[at], at).requires_grad_(again) for at in differentiable]
         leaves = [fake for fake in operands.fakes.values() if fake.requires_grad]
+        with modes.set_aside():
+            recording.keeps = _keeps([results[at].grad_fn for at in differentiable])
         outputs = [results[at] for at in differentiable]
         formula = formulas.find(overload)
         if formula is None or len(leaves) != 1 or leaves[0].is_complex():
@@ -205,6 +207,22 @@ def record_vjp(
             place = operands.order.index(op.operands[at])
             recording.outputs.append(OutputRecord("value", recorder.id_of(gradient), gradient=place))
     return recording
+
+
+def _keeps(nodes: list[Any]) -> bool:
+    """Whether one of these nodes of autograd's, or of those that they lead to, keeps a tensor. What a user's function
+    keeps is told by its backward alone."""
+    seen = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [following for following, _ in node.next_functions]
+        names = [name for name in dir(type(node)) if name.startswith("_saved_")]
+        if any(isinstance(leaf, torch.Tensor) for name in names for leaf in pytree.tree_leaves(getattr(node, name))):
+            return True
+    return False
 
 
 def _input(recorder: OpRecorder, result: torch.Tensor | None, at: int) -> InputRecord:

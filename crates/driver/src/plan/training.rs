@@ -86,7 +86,7 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let leads_to: Option<Vec<GradientOf>> =
             (0..plan.inputs.len()).flat_map(|input| ops::LEADS_TO.of_arg(main, input).unwrap_or_default()).map(led).collect();
         let leads_to = leads_to.ok_or_else(|| at(main, "a tangent leads to something that has no gradient"))?;
-        let once = (0..plan.results.len()).any(|result| ops::ONCE.of_result(main, result).is_some());
+        let once = (0..plan.inputs.len()).any(|input| ops::ONCE.of_arg(main, input).is_some());
         plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once, leads_to });
     }
     Ok(())

@@ -214,8 +214,8 @@ impl Boundary<'_, '_> {
         (0..self.exit.num_operands()).map(own).chain(hidden).collect()
     }
 
-    /// Says of each tangent whose it is, and that it is laid out as that. Of the first of a node also where that leads to without giving
-    /// a gradient.
+    /// Says of each tangent whose it is, and that it is laid out as that. Of the first of a node also that one walk uses it up, and where
+    /// it leads to without giving a gradient.
     fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>], led: &[Led]) {
         let (function, ctx) = (self.function, self.function.ctx());
         let mut told = BTreeSet::new();
@@ -228,6 +228,9 @@ impl Boundary<'_, '_> {
             ];
             said.extend(numbers.map(|numbers| ops::NODE.with(ctx, number(numbers[tangent.class]))));
             if told.insert(tangent.class) {
+                if self.walk.once.contains(&tangent.class) {
+                    said.push(ops::ONCE.with(ctx, ()));
+                }
                 let mut own: Vec<Of> = led.iter().filter(|led| led.class == tangent.class).map(|led| led.to).collect();
                 own.sort_unstable();
                 if !own.is_empty() {
@@ -261,9 +264,6 @@ impl Boundary<'_, '_> {
         } else if of_node.into_iter().any(|tangent| !results.contains(&tangent.result)) {
             let reached: Vec<i64> = results.iter().map(|&result| number(result)).collect();
             said.push(ops::REACHED.with(ctx, &reached));
-        }
-        if self.walk.once.contains(&gradient.class) {
-            said.push(ops::ONCE.with(ctx, ()));
         }
         Attr::dict(ctx, &said)
     }

@@ -17,9 +17,11 @@ use super::{
     at::At,
     aten::Aten,
     nodes::{Class, Given, Led, Nodes, Of, Reached, Sum, Tangent},
-    primitives, rules, vjp,
+    primitives,
+    rules::{self, Keeps},
+    vjp,
 };
-use crate::decompose::Call;
+use crate::decompose::{Call, World};
 
 /// Classes that give a value no gradient, and when they run.
 type Missing = BTreeMap<Class, Reached>;
@@ -265,6 +267,9 @@ impl<'s> Walk<'s> {
             }
         }
         if !missing.is_empty() {
+            if self.keeps(op) {
+                self.once.extend(missing.keys());
+            }
             let operands: Vec<Value> = op.operands().into_iter().filter(|operand| self.needs(*operand)).collect();
             for operand in operands {
                 extend(self.missing.entry(operand).or_default(), &missing);
@@ -366,7 +371,7 @@ impl<'s> Walk<'s> {
         if !op.operands().into_iter().any(|operand| self.needs(operand)) {
             return Ok(());
         }
-        if ops::ONCE.is_on(op) || keeps_an_operand(op) {
+        if !self.once.contains(&self.class) && self.keeps(op) {
             self.once.insert(self.class);
         }
         let emit = self.emit(op.loc());
@@ -383,6 +388,27 @@ impl<'s> Walk<'s> {
             return Err(if is_open { PassError::refusal(op, AUTOGRAD, message) } else { PassError::at(op, message) });
         }
         done.ok_or_else(|| PassError::refusal(op, AUTOGRAD, format!("no derivative of {} is known", name(op))))
+    }
+
+    /// Returns true for an operation whose node in eager keeps something, whatever its gradients are made of here: whoever walks back a
+    /// second time is told that it is gone.
+    fn keeps(&self, op: Op) -> bool {
+        if ops::ONCE.is_on(op) {
+            return true;
+        }
+        let Some(call) = AtenOp::cast(op) else { return false };
+        if let Some(derivative) = call.vjp() {
+            return self.functions.get(&derivative.name).is_some_and(|function| ops::ONCE.is_on(*function));
+        }
+        match rules::find(&call.schema()).map(|row| row.keeps) {
+            Some(Keeps::Something) => true,
+            Some(Keeps::For(arguments)) => {
+                let call = Call::new(op, World::default(), Rc::clone(self.scope));
+                let tensor = |&argument: &usize| call.as_ref()?.tensor(argument);
+                arguments.iter().filter_map(tensor).any(|value| self.needs(value))
+            }
+            Some(Keeps::Nothing) | None => false,
+        }
     }
 
     fn emit(&self, loc: Loc) -> Aten<'s> {
@@ -412,21 +438,6 @@ fn without_gradient(missing: &Missing, sums: &BTreeMap<Class, Sum>) -> impl Iter
 /// The output that a result of an operation is, where that is a view.
 pub fn shown(op: Op, result: usize) -> Option<usize> {
     usize::try_from(*ops::SHOWN.of(op)?.get(result)?).ok()
-}
-
-/// Returns true for an operation of which eager keeps an operand in any case, even where that is a number or a constant: for eager it is a
-/// tensor, and whoever walks back a second time is told that it is gone.
-fn keeps_an_operand(op: Op) -> bool {
-    const KEEPING: [&str; 7] = [
-        "aten.mul.Tensor",
-        "aten.div.Tensor",
-        "aten.mm.default",
-        "aten.bmm.default",
-        "aten.mv.default",
-        "aten.dot.default",
-        "aten.where.self",
-    ];
-    AtenOp::cast(op).is_some_and(|call| KEEPING.contains(&&call.schema()[..]))
 }
 
 /// How an operation is called in messages.

@@ -220,9 +220,7 @@ impl<'a> Part<'a> {
         let (new, block) = Builder::before(old).func(&self.name, &types, &[], &[]);
         let mut copies = Copies::new(block, inputs.iter().copied());
         let saved_values: HashSet<usize> = cut.saved.iter().copied().collect();
-        // What is kept is given up once, and torch says so.
-        let said = |attrs: Attr| if kept.is_empty() { attrs } else { without(attrs, ops::ONCE.name()) };
-        let renumbered = |attrs: Attr| said(renumbered(joint, attrs, results_of_forward));
+        let renumbered = |attrs: Attr| renumbered(joint, attrs, results_of_forward);
         let results: Vec<(Value, Attr)> =
             self.node.gradients.iter().map(|&at| (joint.exit.operand(at), renumbered(result_attrs(old, at)))).collect();
         let needed = needed_beside(joint, results.iter().map(|(value, _)| joint.number(*value)), |value| saved_values.contains(&value));
@@ -255,7 +253,11 @@ impl<'a> Part<'a> {
             |strides: &[Dim], offset: &Dim| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides), ops::OFFSET.dim().with(ctx, offset)]);
         let of_sizes = kept_sizes.map(|value| laid_out(&strides_of(value.ty(), &joint.scope), &Dim::from(0)));
         let of_saved = kept.iter().map(|saved| laid_out(&saved.strides, &saved.offset));
-        let of_tangents = self.node.tangents.iter().map(|&at| renumbered(argument_attrs(old, at)));
+        // What is kept is given up once, and torch says so; but keys are kept in any case.
+        let keys = joint.keys();
+        let is_lasting = kept.iter().all(|saved| keys == Some(saved.value));
+        let used_up = |attrs: Attr| if is_lasting { attrs } else { without(attrs, ops::ONCE.name()) };
+        let of_tangents = self.node.tangents.iter().map(|&at| used_up(renumbered(argument_attrs(old, at))));
         let arguments: Vec<Attr> = of_saved.chain(of_sizes).chain(of_tangents).collect();
         new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &arguments));
     }

@@ -31,8 +31,7 @@ pub(super) fn describe(old: Op, new: Op, kept: &[usize]) {
         let gradient = numbers.into_iter().filter_map(|said| said.of_result(old, i).map(|of| said.with(ctx, of)));
         let lists =
             [ops::SOURCES, ops::REACHED].into_iter().filter_map(|said| said.of_result(old, i).map(|places| said.with(ctx, &places)));
-        let once = ops::ONCE.of_result(old, i).map(|_| ops::ONCE.with(ctx, ()));
-        gradient.chain(lists).chain(once).collect::<Vec<_>>()
+        gradient.chain(lists).collect::<Vec<_>>()
     };
     let each: Vec<_> = kept.iter().map(said).collect();
     if each.iter().any(|said| !said.is_empty()) {

@@ -7,7 +7,7 @@ use dynamlir_torch_abi::TorchError;
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
-use super::{Call, Run, abi, again::Again, kept::keep_sizes, split};
+use super::{Call, Run, abi, again::Again, kept::keep_lasting, split};
 use crate::{
     errors::{NativeError, guarded},
     torch::Calls,
@@ -87,9 +87,8 @@ impl Forward {
                 },
             });
         }
-        let sizes = if kept.len() > node.given_up() { kept.pop() } else { None };
-        if let Some(sizes) = sizes {
-            keep_sizes(ctx, sizes)?;
+        if kept.len() > node.given_up() {
+            keep_lasting(ctx, kept.drain(node.given_up()..))?;
         }
         if node.once() {
             // Anything that torch gives up; a tensor without memory costs least.

@@ -1,16 +1,17 @@
-//! What a node has kept of its call: what autograd gives up after a walk, and sizes, which stay.
+//! What a node has kept of its call: what autograd gives up after a walk, and what stays.
 
 use dynamlir_runtime::Derived;
 use pyo3::{intern, prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
-/// A tensor without elements that has the sizes of the call, where no other value has them. An attribute of the node: eager keeps sizes as
-/// numbers, so that a node which keeps nothing else may be walked back any number of times.
-const SIZES: &str = "_sizes";
+/// A tensor without elements that has the sizes of the call, where no other value has them, and the keys of random numbers, where autograd
+/// keeps nothing. An attribute of the node: eager keeps sizes as numbers, and no numbers that no gradient is made of, so that a node which
+/// keeps nothing else may be walked back any number of times.
+const LASTING: &str = "_lasting";
 
-/// Leaves it with the node.
-pub(super) fn keep_sizes(ctx: &Bound<'_, PyAny>, sizes: Bound<'_, PyAny>) -> PyResult<()> {
-    ctx.setattr(intern!(ctx.py(), SIZES), sizes)
+/// Leaves these with the node.
+pub(super) fn keep_lasting<'py>(ctx: &Bound<'py, PyAny>, kept: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
+    ctx.setattr(intern!(ctx.py(), LASTING), PyTuple::new(ctx.py(), kept)?)
 }
 
 /// All that the graph of the gradients takes beside tangents, in its order; torch's error where autograd has given some of it up.
@@ -23,7 +24,7 @@ pub(super) fn kept<'py>(ctx: &Bound<'py, PyAny>, node: &Derived) -> PyResult<Sma
         kept.extend(saved.iter().take(node.given_up()));
     }
     if node.saved().len() > node.given_up() {
-        kept.push(ctx.getattr(intern!(py, SIZES))?);
+        kept.extend(ctx.getattr(intern!(py, LASTING))?.cast_into::<PyTuple>()?.iter());
     }
     Ok(kept)
 }

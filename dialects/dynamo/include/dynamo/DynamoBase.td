@@ -88,9 +88,9 @@ def Dynamo_Dialect : Dialect {
     // Of a tangent: the arguments, results and outputs that its node leads to without giving a gradient of them (autograd visits what has
     // made them all the same).
     "::mlir::ArrayAttr":$leads_to,
-    // And: that eager keeps something for it, so that it is there once. Of an operation: that one walk uses it up; that its derivative
-    // runs, on zeros, where the gradients of its results are missing; that it is to be given the sum of all that reaches it, as a node
-    // of its own.
+    // Of a tangent, of a recorded derivative and of an operation: that eager keeps something for its node, which one walk uses up. Of an
+    // operation: that its derivative runs, on zeros, where the gradients of its results are missing; that it is to be given the sum of all
+    // that reaches it, as a node of its own.
     "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$once, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
     "::mlir::UnitAttr":$materialized, "::mlir::UnitAttr":$not_linear,
     // Of a graph function: the functions that compute the gradients of its nodes, in order, and the types of what nodes alone see; of

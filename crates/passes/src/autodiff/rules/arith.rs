@@ -2,7 +2,7 @@
 
 use dynamlir_dialect::ir::Value;
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::{
     autodiff::{
         at::At,
@@ -13,24 +13,24 @@ use crate::{
 
 /// The rules of this file.
 pub const TABLE: &[Row] = &[
-    first("aten.add.Tensor", |r| sum(r, [0, 1], 1.0)),
-    first("aten.add.Scalar", same),
-    first("aten.sub.Tensor", |r| sum(r, [0, 1], -1.0)),
-    first("aten.sub.Scalar", same),
-    first("aten.rsub.Tensor", |r| sum(r, [1, 0], -1.0)),
-    first("aten.rsub.Scalar", rsub_number),
+    first("aten.add.Tensor", |r| sum(r, [0, 1], 1.0)).keeping(Keeps::Nothing),
+    first("aten.add.Scalar", same).keeping(Keeps::Nothing),
+    first("aten.sub.Tensor", |r| sum(r, [0, 1], -1.0)).keeping(Keeps::Nothing),
+    first("aten.sub.Scalar", same).keeping(Keeps::Nothing),
+    first("aten.rsub.Tensor", |r| sum(r, [1, 0], -1.0)).keeping(Keeps::Nothing),
+    first("aten.rsub.Scalar", rsub_number).keeping(Keeps::Nothing),
     first("aten.mul.Tensor", mul),
-    first("aten.mul.Scalar", mul_number),
+    first("aten.mul.Scalar", mul_number).keeping(Keeps::Nothing),
     first("aten.div.Tensor", div),
-    first("aten.div.Scalar", div_number),
+    first("aten.div.Scalar", div_number).keeping(Keeps::Nothing),
     first("aten.div.Tensor_mode", div_mode),
-    first("aten.div.Scalar_mode", div_mode),
+    first("aten.div.Scalar_mode", div_mode).keeping(Keeps::Nothing),
     first("aten.pow.Tensor_Scalar", pow_number),
     first("aten.pow.Tensor_Tensor", pow),
     first("aten.pow.Scalar", number_pow),
-    first("aten.addcmul.default", addcmul),
+    first("aten.addcmul.default", addcmul).keeping(Keeps::For(&[1, 2])),
     first("aten.addcdiv.default", addcdiv),
-    first("aten.lerp.Scalar", lerp),
+    first("aten.lerp.Scalar", lerp).keeping(Keeps::Nothing),
 ];
 
 /// `plus + sign · alpha · scaled`, where of `self` and `other` the second is scaled, or of `rsub` the first.

@@ -2,7 +2,7 @@
 //!
 //! `clamp` is not here: what its gradient is at the bounds depends on the version of torch, so torch has to be asked (`vjp`).
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::autodiff::at::At;
 
 /// The rules of this file.
@@ -14,8 +14,8 @@ pub const TABLE: &[Row] = &[
     first("aten.masked_fill.Tensor", fill),
     first("aten.maximum.default", |r| larger(r, "aten.lt.Tensor", "aten.gt.Tensor")),
     first("aten.minimum.default", |r| larger(r, "aten.gt.Tensor", "aten.lt.Tensor")),
-    first("aten.tril.default", |r| triangle(r, "aten.tril.default")),
-    first("aten.triu.default", |r| triangle(r, "aten.triu.default")),
+    first("aten.tril.default", |r| triangle(r, "aten.tril.default")).keeping(Keeps::Nothing),
+    first("aten.triu.default", |r| triangle(r, "aten.triu.default")).keeping(Keeps::Nothing),
 ];
 
 fn choose(r: &mut At) -> Option<()> {

@@ -1,6 +1,6 @@
 //! Convolutions, pooling and interpolation, whose backward operators torch has.
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::autodiff::{
     at::At,
     aten::{Arg, args},
@@ -12,10 +12,18 @@ pub const TABLE: &[Row] = &[
     first("aten.max_pool2d_with_indices.default", max_pool),
     first("aten.avg_pool2d.default", avg_pool),
     first("aten._adaptive_avg_pool2d.default", adaptive_pool),
-    first("aten.upsample_linear1d.default", |r| upsample(r, "aten.upsample_linear1d_backward.default")).better_recorded(),
-    first("aten.upsample_bilinear2d.default", |r| upsample(r, "aten.upsample_bilinear2d_backward.default")).better_recorded(),
-    first("aten.upsample_bicubic2d.default", |r| upsample(r, "aten.upsample_bicubic2d_backward.default")).better_recorded(),
-    first("aten.upsample_trilinear3d.default", |r| upsample(r, "aten.upsample_trilinear3d_backward.default")).better_recorded(),
+    first("aten.upsample_linear1d.default", |r| upsample(r, "aten.upsample_linear1d_backward.default"))
+        .better_recorded()
+        .keeping(Keeps::Nothing),
+    first("aten.upsample_bilinear2d.default", |r| upsample(r, "aten.upsample_bilinear2d_backward.default"))
+        .better_recorded()
+        .keeping(Keeps::Nothing),
+    first("aten.upsample_bicubic2d.default", |r| upsample(r, "aten.upsample_bicubic2d_backward.default"))
+        .better_recorded()
+        .keeping(Keeps::Nothing),
+    first("aten.upsample_trilinear3d.default", |r| upsample(r, "aten.upsample_trilinear3d_backward.default"))
+        .better_recorded()
+        .keeping(Keeps::Nothing),
 ];
 
 fn convolution(r: &mut At) -> Option<()> {

@@ -2,7 +2,7 @@
 
 use dynamlir_shapes::{Dim, Relation};
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::autodiff::{
     at::At,
     aten::{Arg, args},
@@ -14,8 +14,8 @@ pub const TABLE: &[Row] = &[
     first("aten.index_select.default", index_select),
     first("aten.index.Tensor", index),
     first("aten.gather.default", gather),
-    first("aten.scatter_add.default", scatter_add),
-    first("aten.index_add.default", index_add),
+    first("aten.scatter_add.default", scatter_add).keeping(Keeps::For(&[3])),
+    first("aten.index_add.default", index_add).keeping(Keeps::For(&[3])),
     first("aten.masked_scatter.default", masked_scatter),
 ];
 

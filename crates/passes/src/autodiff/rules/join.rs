@@ -2,14 +2,14 @@
 
 use dynamlir_shapes::{Dim, Dimension, Relation};
 
-use super::{Row, first, none};
+use super::{Keeps, Row, first, none};
 use crate::autodiff::at::At;
 
 /// The rules of this file, with the operators that make tensors of which only the sizes come from others.
 pub const TABLE: &[Row] = &[
-    first("aten.cat.default", cat),
-    first("aten.stack.default", stack),
-    first("aten.constant_pad_nd.default", pad),
+    first("aten.cat.default", cat).keeping(Keeps::Nothing),
+    first("aten.stack.default", stack).keeping(Keeps::Nothing),
+    first("aten.constant_pad_nd.default", pad).keeping(Keeps::Nothing),
     none("aten.zeros_like.default"),
     none("aten.ones_like.default"),
     none("aten.full_like.default"),

@@ -3,7 +3,7 @@
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::{Dim, Dimension, product};
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::{
     autodiff::{
         at::At,
@@ -15,10 +15,10 @@ use crate::{
 /// The rules of this file.
 pub const TABLE: &[Row] = &[
     first("aten.mm.default", |r| mm(r, [0, 1], Scalar::Int(1))),
-    first("aten.addmm.default", addmm),
+    first("aten.addmm.default", addmm).keeping(Keeps::For(&[1, 2])),
     first("aten.bmm.default", |r| bmm(r, [0, 1], Scalar::Int(1))),
-    first("aten.baddbmm.default", baddbmm),
-    first("aten.linear.default", linear),
+    first("aten.baddbmm.default", baddbmm).keeping(Keeps::For(&[1, 2])),
+    first("aten.linear.default", linear).keeping(Keeps::For(&[0, 1])),
     first("aten.mv.default", mv),
     first("aten.dot.default", dot),
     first("aten._scaled_dot_product_flash_attention_for_cpu.default", attention),

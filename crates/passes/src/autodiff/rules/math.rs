@@ -4,7 +4,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
 
 use dynamlir_dialect::ir::Value;
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::{
     autodiff::aten::{Aten, args},
     emit::Scalar,
@@ -24,7 +24,7 @@ macro_rules! unary {
 
 /// The rules of this file.
 pub const TABLE: &[Row] = &[
-    unary!("neg", |a, g, _x, _y| a.neg(g)),
+    unary!("neg", |a, g, _x, _y| a.neg(g)).keeping(Keeps::Nothing),
     unary!("abs", |a, g, x, _y| a.mul(g, a.unary("aten.sgn.default", x))),
     unary!("exp", |a, g, _x, y| a.mul(g, y)),
     unary!("exp2", |a, g, _x, y| a.mul(g, a.scale(y, LN_2))),
@@ -50,11 +50,11 @@ pub const TABLE: &[Row] = &[
     unary!("erf", |a, g, x, _y| a.mul(a.scale(bell(a, x), FRAC_2_SQRT_PI), g)),
     unary!("erfc", |a, g, x, _y| a.mul(a.scale(bell(a, x), -FRAC_2_SQRT_PI), g)),
     unary!("lgamma", |a, g, x, _y| a.mul(g, a.unary("aten.digamma.default", x))),
-    unary!("floor", |a, g, _x, _y| a.zeros(g)),
-    unary!("ceil", |a, g, _x, _y| a.zeros(g)),
-    unary!("round", |a, g, _x, _y| a.zeros(g)),
-    unary!("trunc", |a, g, _x, _y| a.zeros(g)),
-    unary!("sign", |a, g, _x, _y| a.zeros(g)),
+    unary!("floor", |a, g, _x, _y| a.zeros(g)).keeping(Keeps::Nothing),
+    unary!("ceil", |a, g, _x, _y| a.zeros(g)).keeping(Keeps::Nothing),
+    unary!("round", |a, g, _x, _y| a.zeros(g)).keeping(Keeps::Nothing),
+    unary!("trunc", |a, g, _x, _y| a.zeros(g)).keeping(Keeps::Nothing),
+    unary!("sign", |a, g, _x, _y| a.zeros(g)).keeping(Keeps::Nothing),
     unary!("sgn", |a, g, _x, _y| a.zeros(g)),
 ];
 

@@ -44,6 +44,17 @@ impl Results {
     }
 }
 
+/// Whether autograd's node of an operator keeps a tensor, also one that no gradient here is made of: one walk uses it up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// In any case.
+    Something,
+    /// Where one of these arguments requires a gradient.
+    For(&'static [usize]),
+    /// Never: sizes and numbers at most.
+    Nothing,
+}
+
 /// What is known of an operator.
 #[derive(Clone, Copy)]
 pub struct Row {
@@ -53,6 +64,8 @@ pub struct Row {
     pub results: Results,
     /// Gives the gradients of the arguments.
     pub rule: Rule,
+    /// What eager keeps for them.
+    pub keeps: Keeps,
     /// Whether a recording of torch's formula serves better: it comes with torch's decomposition of the backward operator, or with
     /// its derivative, of which this compiler has none.
     pub is_better_recorded: bool,
@@ -62,18 +75,32 @@ impl Row {
     const fn better_recorded(self) -> Self {
         Self { is_better_recorded: true, ..self }
     }
+
+    const fn keeping(self, keeps: Keeps) -> Self {
+        Self { keeps, ..self }
+    }
+}
+
+/// Rows of operators for whose gradients eager keeps nothing.
+const fn keeping_nothing<const N: usize>(mut rows: [Row; N]) -> [Row; N] {
+    let mut at = 0;
+    while at < N {
+        rows[at] = rows[at].keeping(Keeps::Nothing);
+        at += 1;
+    }
+    rows
 }
 
 const fn first(schema: &'static str, rule: Rule) -> Row {
-    Row { schema, results: Results::First, rule, is_better_recorded: false }
+    Row { schema, results: Results::First, rule, keeps: Keeps::Something, is_better_recorded: false }
 }
 
 const fn all(schema: &'static str, rule: Rule) -> Row {
-    Row { schema, results: Results::All, rule, is_better_recorded: false }
+    Row { schema, results: Results::All, rule, keeps: Keeps::Something, is_better_recorded: false }
 }
 
 const fn none(schema: &'static str) -> Row {
-    Row { schema, results: Results::None, rule: |_| Some(()), is_better_recorded: false }
+    Row { schema, results: Results::None, rule: |_| Some(()), keeps: Keeps::Nothing, is_better_recorded: false }
 }
 
 /// The tables, for real numbers; each schema stands in one.

@@ -3,7 +3,7 @@
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Relation, product};
 
-use super::{Row, all, first};
+use super::{Keeps, Row, all, first};
 use crate::{
     autodiff::{
         at::At,
@@ -14,10 +14,10 @@ use crate::{
 
 /// The rules of this file.
 pub const TABLE: &[Row] = &[
-    first("aten.sum.default", |r| sum(r, None)),
-    first("aten.sum.dim_IntList", |r| sum(r, Some(1))),
-    first("aten.mean.default", |r| mean(r, None)),
-    first("aten.mean.dim", |r| mean(r, Some(1))),
+    first("aten.sum.default", |r| sum(r, None)).keeping(Keeps::Nothing),
+    first("aten.sum.dim_IntList", |r| sum(r, Some(1))).keeping(Keeps::Nothing),
+    first("aten.mean.default", |r| mean(r, None)).keeping(Keeps::Nothing),
+    first("aten.mean.dim", |r| mean(r, Some(1))).keeping(Keeps::Nothing),
     first("aten.var.correction", variance),
     first("aten.std.correction", deviation),
     all("aten.var_mean.correction", variance_and_mean),
@@ -29,7 +29,7 @@ pub const TABLE: &[Row] = &[
     first("aten.nanmedian.default", one_of_all),
     first("aten.max.dim", selected),
     first("aten.min.dim", selected),
-    first("aten.cumsum.default", cumsum),
+    first("aten.cumsum.default", cumsum).keeping(Keeps::Nothing),
     first("aten.logsumexp.default", logsumexp),
     first("aten.linalg_vector_norm.default", norm),
 ];

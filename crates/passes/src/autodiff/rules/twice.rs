@@ -5,7 +5,7 @@
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::Dimension;
 
-use super::{Row, first};
+use super::{Keeps, Row, first};
 use crate::autodiff::{
     at::At,
     aten::{Arg, Aten, args},
@@ -15,19 +15,19 @@ use crate::autodiff::{
 pub const TABLE: &[Row] = &[
     first("aten.tanh_backward.default", tanh),
     first("aten.sigmoid_backward.default", sigmoid),
-    first("aten.threshold_backward.default", |r| step(r, &[2])),
-    first("aten.hardtanh_backward.default", |r| step(r, &[2, 3])),
-    first("aten.leaky_relu_backward.default", |r| step(r, &[2, 3])),
+    first("aten.threshold_backward.default", |r| step(r, &[2])).keeping(Keeps::For(&[0])),
+    first("aten.hardtanh_backward.default", |r| step(r, &[2, 3])).keeping(Keeps::For(&[0])),
+    first("aten.leaky_relu_backward.default", |r| step(r, &[2, 3])).keeping(Keeps::For(&[0])),
     first("aten.silu_backward.default", silu),
     first("aten.gelu_backward.default", gelu),
     first("aten._softmax_backward_data.default", softmax),
     first("aten._log_softmax_backward_data.default", log_softmax),
     first("aten.native_dropout_backward.default", dropout),
-    first("aten.nll_loss_backward.default", nll),
+    first("aten.nll_loss_backward.default", nll).keeping(Keeps::For(&[0])),
     first("aten.mse_loss_backward.default", mse),
     first("aten.embedding_dense_backward.default", embedding),
-    first("aten._adaptive_avg_pool2d_backward.default", adaptive_pool),
-    first("aten.avg_pool2d_backward.default", avg_pool),
+    first("aten._adaptive_avg_pool2d_backward.default", adaptive_pool).keeping(Keeps::Nothing),
+    first("aten.avg_pool2d_backward.default", avg_pool).keeping(Keeps::Nothing),
     first("aten.index_put.default", index_put),
 ];
 

@@ -3,14 +3,14 @@
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::{Dim, Dimension, Window, is_empty_in};
 
-use super::{Row, all, first, none};
+use super::{Row, all, first, keeping_nothing, none};
 use crate::{
     autodiff::{at::At, primitives::put_back},
     decompose::{call::wrap, view::from_front},
 };
 
 /// The rules of this file.
-pub const TABLE: &[Row] = &[
+pub const TABLE: &[Row] = &keeping_nothing([
     first("aten.view.default", reshape),
     first("aten.reshape.default", reshape),
     first("aten._unsafe_view.default", reshape),
@@ -38,7 +38,7 @@ pub const TABLE: &[Row] = &[
     all("aten.unsafe_split.Tensor", |r| split(r, 2)),
     all("aten.unsafe_split_with_sizes.default", |r| split(r, 2)),
     all("aten.unbind.int", unbind),
-];
+]);
 
 fn reshape(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
