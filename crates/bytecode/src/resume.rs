@@ -22,7 +22,7 @@ use thiserror::Error;
 use self::copies::{Copies, Copy};
 use crate::{
     AssembleError, Assembly, Code, CodeObject, Const, DecodeError, Flow, Instruction, Liveness, Opcode, Operand, Operation, Position,
-    Positions, Protected, StackDepths, StackError, ends_flow, flags,
+    Positions, Protected, StackDepths, StackError, Version, ends_flow, flags,
 };
 
 /// How a frame stands at an instruction.
@@ -134,6 +134,8 @@ enum Value {
         around: Option<Guard>,
         within: Guard,
     },
+    /// The object of what stands below, which the context puts there itself.
+    OfContext,
     Other,
 }
 
@@ -166,7 +168,7 @@ impl Slots {
         let mut stack = Vec::new();
         for (at, value) in values.iter().enumerate() {
             let mut name = match value {
-                Value::Null => {
+                Value::Null | Value::OfContext => {
                     stack.push(None);
                     continue;
                 }
@@ -231,7 +233,7 @@ impl Writer<'_> {
         self.emit(Opcode::Resume, 0, None, None, position);
         for (at, value) in values.iter().enumerate() {
             let guard = match value {
-                Value::Iterator { next: false } => continue,
+                Value::Iterator { next: false } | Value::OfContext => continue,
                 Value::Context { around, .. } => *around,
                 _ => self.copies.guard_at(at as u32),
             };
@@ -242,10 +244,12 @@ impl Writer<'_> {
             match value {
                 Value::Iterator { .. } => self.emit(Opcode::GetIter, 0, None, guard, position),
                 Value::Context { within, .. } => {
-                    self.emit(Opcode::BeforeWith, 0, None, guard, position);
+                    for &(opcode, arg) in enter(self.code.version) {
+                        self.emit(opcode, arg, None, guard, position);
+                    }
                     self.emit(Opcode::PopTop, 0, None, Some(*within), position);
                 }
-                Value::Null | Value::Other => {}
+                Value::Null | Value::OfContext | Value::Other => {}
             }
         }
     }
@@ -333,6 +337,18 @@ impl Writer<'_> {
             }
         }
         Assembly { version: code.version, operations: operations.collect(), protected }
+    }
+}
+
+/// What enters the context on top.
+fn enter(version: Version) -> &'static [(Opcode, u32)] {
+    use Opcode as Op;
+    match version {
+        Version::V3_11 | Version::V3_12 | Version::V3_13 => &[(Op::BeforeWith, 0)],
+        // `__exit__` stays, with a place for its object; `__enter__` is called.
+        Version::V3_14 | Version::V3_15 => {
+            &[(Op::Copy, 1), (Op::LoadSpecial, 1), (Op::Swap, 2), (Op::Swap, 3), (Op::LoadSpecial, 0), (Op::Call, 0)]
+        }
     }
 }
 

@@ -102,11 +102,16 @@ impl<'a> Copies<'a> {
 
     /// What stands at a place of the stack.
     pub fn value(&self, place: u32, real: bool) -> Value {
-        let leaves = |(guard, depth): &&(Guard, u32)| {
+        let places = self.code.version.facts().with_places;
+        let leaves_from = |place: u32, (guard, depth): &(Guard, u32)| {
             let from = self.flow.blocks[guard.to.block].first;
-            *depth == place + 1 && self.code.instructions[from..].iter().take(2).any(|found| found.opcode == Opcode::WithExceptStart)
+            *depth == place + places && self.code.instructions[from..].iter().take(2).any(|found| found.opcode == Opcode::WithExceptStart)
         };
-        match self.guards.iter().find(leaves) {
+        // From 3.14 on the object of the exit method is above it, or NULL.
+        if places == 2 && place.checked_sub(1).is_some_and(|below| self.guards.iter().any(|guard| leaves_from(below, guard))) {
+            return Value::OfContext;
+        }
+        match self.guards.iter().find(|guard| leaves_from(place, guard)) {
             _ if !real => Value::Null,
             Some((within, _)) => Value::Context { around: self.guard_at(place), within: *within },
             None if self.missing(self.start.level).any(|missing| missing == place) => Value::Iterator { next: false },
@@ -122,12 +127,13 @@ impl<'a> Copies<'a> {
         let drops = move |at: usize| {
             let is = |at: usize, opcode| code.instructions.get(at).is_some_and(|found: &Instruction| found.opcode == opcode);
             // From below what is returned.
-            let below = |at: usize| is(at, Opcode::Swap) && code.instructions[at].arg == 2 && is(at + 1, Opcode::PopTop);
+            let top = |at: usize| is(at, Opcode::PopTop) || is(at, Opcode::PopIter);
+            let below = |at: usize| is(at, Opcode::Swap) && code.instructions[at].arg == 2 && top(at + 1);
             let drops = |at: usize, below: u32| missing.iter().any(|place| depths.before[at] == Some(place + 1 + below));
             let before = at.checked_sub(1).filter(|before| below(*before));
             match before {
                 Some(before) => drops(before, 1),
-                None => below(at) && drops(at, 1) || is(at, Opcode::PopTop) && drops(at, 0),
+                None => below(at) && drops(at, 1) || top(at) && drops(at, 0),
             }
         };
         (from..self.flow.blocks[of.block].end).filter(move |at| !drops(*at)).map(move |at| &code.instructions[at])
