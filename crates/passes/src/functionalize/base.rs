@@ -137,18 +137,21 @@ impl Base {
         Some(())
     }
 
-    /// Replaces what a tensor shows, with a gradient of what was there that is zeros where nothing is left of it. The operation that says
-    /// so, or else the one that has put the part in its place.
-    pub fn overwrite(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<Option<Op>> {
+    /// Replaces what a tensor shows, with a gradient of what was there that is zeros where nothing is left of it.
+    pub fn overwrite(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<()> {
         let old = self.value;
         let place = self.coordinates.locate(&self.in_units(&shown(tensor), tensor.element())?, scope)?;
         self.write(b, tensor, source, scope)?;
-        if !access::replaces(old, &place, scope) {
-            return Some(self.scattered());
+        if access::replaces(old, &place, scope) {
+            self.value = OverwriteOp::build(b, self.value, old).result();
+            self.seen.clear();
         }
-        self.value = OverwriteOp::build(b, self.value, old).result();
-        self.seen.clear();
-        Some(self.value.def())
+        Some(())
+    }
+
+    /// The operation that says that nothing is left of what was there, where the contents are what it gave.
+    pub fn overwritten(&self) -> Option<Op> {
+        self.value.def().filter(|op| op.is(OverwriteOp::NAME))
     }
 
     /// The operation that has put a part in its place last, where the contents are what it gave.

@@ -278,9 +278,8 @@ impl Rewriter {
             let is_noted = |gradients: &Gradients| is_overwritten && gradients.is_noted(old, target, is_view, &self.aliasing);
             let is_noted = self.gradients.as_ref().is_some_and(is_noted);
             if let Some(base) = &mut self.bases[written] {
-                let mut last = None;
                 match gradients {
-                    Some(Write::Recorded) if is_noted => base.overwrite(&b, target.ty(), value, &self.scope).map(|op| last = op),
+                    Some(Write::Recorded) if is_noted => base.overwrite(&b, target.ty(), value, &self.scope),
                     None | Some(Write::Recorded) => base.write(&b, target.ty(), value, &self.scope),
                     Some(Write::Detached) => base.write(&b, target.ty(), DetachOp::build(&b, value).result(), &self.scope),
                     Some(Write::Unrecorded) => base.write_unrecorded(&b, target.ty(), value, &self.scope),
@@ -288,7 +287,8 @@ impl Rewriter {
                 .ok_or_else(|| outside(op))?;
                 if is_view && matches!(gradients, Some(Write::Recorded)) {
                     // Eager's node of such a write is used up by one walk, whatever is saved.
-                    made.into_iter().chain(last.or_else(|| base.scattered())).for_each(|op| ops::ONCE.set(op, ()));
+                    let last = base.overwritten().filter(|_| is_noted).or_else(|| base.scattered());
+                    made.into_iter().chain(last).for_each(|op| ops::ONCE.set(op, ()));
                 }
             }
         }
