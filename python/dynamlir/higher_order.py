@@ -90,7 +90,7 @@ class Gradients:
         self._whole = whole
         """Whether it is the gradients of all of what was recorded."""
         self._replays = whole and not recording.given
-        """Whether torch's operators can take the place of the compiler. What gradients are given they would compute
+        """True if torch's operators can take the place of the compiler. What gradients are given they would compute
         anew, so that those of the next order were with respect to other tensors."""
         self.takes_batches = self._replays and not (self._recording.has_random or self._has_once or self._has_unseen)
         """True if tangents may be batches of `torch.vmap`: torch's operators can run all of the program once more."""

@@ -205,7 +205,7 @@ class Recording:
     _roots: dict[int, int] = dataclasses.field(default_factory=dict)
     """As `roots`, of the operations so far."""
     keeps: bool = False
-    """Of a derivative: whether eager keeps something for it, which one walk uses up."""
+    """Of a derivative: true if eager keeps something for it, which one walk uses up."""
     checkpoint: int | None = None
     """The checkpoint that is being recorded."""
     checkpoints: int = 0

@@ -290,6 +290,29 @@ def test_gradients_with_respect_to_a_result(kind: str, door: str) -> None:
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", RESULTS)
+def test_gradients_in_batches_with_respect_to_a_result(kind: str, door: str) -> None:
+    """Of the first gradients, and of those of gradients."""
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+
+    def orders(function: Callable[[Tensor], Any]) -> list[Tensor | None]:
+        results = function(x)
+        results = results if isinstance(results, tuple) else (results,)
+        made, found = results[0], []
+        for _ in range(2):
+            vectors = torch.linspace(-1, 1, 5 * made.numel(), dtype=made.dtype).view(5, *made.shape)
+            (batch,) = torch.autograd.grad(made, x, vectors, create_graph=True, is_grads_batched=True)
+            found += torch.autograd.grad(batch.sin().sum(), (*results, x), retain_graph=True, allow_unused=True)
+            (made,) = torch.autograd.grad(results[0].square().sum(), x, create_graph=True)
+        return found
+
+    eager, ours = orders(RESULTS[kind]), orders(DOORS[door](RESULTS[kind]))
+    assert [one is None for one in ours] == [one is None for one in eager]
+    for one, other in zip(ours, eager, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_a_result_is_not_held_by_its_own_node() -> None:
     """It leads to the gradients, and they to it: what is gone is gone at once."""
     x = torch.randn(4, requires_grad=True)

@@ -23,7 +23,7 @@ Call = tuple[Callable[..., Any], list[Any], list[int]]
 
 
 def of(make: Callable[[], Any]) -> list[str]:
-    """What becomes of the second walk, of each result by itself."""
+    """Says how the second walk ends, of each result by itself."""
     said = []
     for at in range(len(_differentiable(make()))):
         result = _differentiable(make())[at]
@@ -48,7 +48,7 @@ def some(arguments: Sequence[Any]) -> Iterator[list[int]]:
 
 
 def compared(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
-    """What is said in eager, and of each choice of operands that require a gradient what is said here instead."""
+    """Returns what eager says, and what is said here instead, of each choice of operands that require a gradient."""
     seen, wrong = [], []
     for places in some(arguments):
 

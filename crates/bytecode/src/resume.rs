@@ -340,7 +340,7 @@ impl Writer<'_> {
     }
 }
 
-/// What enters the context on top.
+/// The instructions that enter the context on top.
 fn enter(version: Version) -> &'static [(Opcode, u32)] {
     use Opcode as Op;
     match version {

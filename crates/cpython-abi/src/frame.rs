@@ -293,7 +293,7 @@ impl<'py> Frame<'py> {
         self.replace_stack_top(Some(top));
     }
 
-    /// What stands on the value stack for a unit that raised, below the exception.
+    /// The word that stands on the value stack for a unit that raised, below the exception.
     ///
     /// # Errors
     /// When Python is out of memory.

@@ -14,7 +14,7 @@ pub(crate) enum InstructionPointer {
     Current,
 }
 
-/// What the words of a frame are that hold objects: code, function, locals, and the value stack.
+/// The words of a frame that hold objects: code, function, locals, and the value stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum References {
     /// `PyObject *`, NULL where there is none. `stack_top` is an `int`: how many slots of `localsplus` hold locals and stack; -1 while the
@@ -163,7 +163,7 @@ pub(crate) struct Layout {
     pub managed_storage: ManagedStorage,
     /// `PyTupleObject.ob_item`: the first of the items.
     pub tuple_items: usize,
-    /// Whether a thread knows the bounds of its stack, by which it tells how deep C may go; else calls are counted.
+    /// True if a thread knows the bounds of its stack, by which it tells how deep C may go; else calls are counted.
     pub knows_stack: bool,
     pub leaving: Leaving,
     /// What `match` says that a pattern must be, where it is called and is not a class.

@@ -78,7 +78,7 @@ impl References {
         }
     }
 
-    /// What stands on the value stack for a unit.
+    /// The word that stands on the value stack for a unit.
     ///
     /// # Errors
     /// When Python is out of memory.

@@ -298,10 +298,14 @@ impl Blocks {
         if let Some((at, _)) = fitting.min_by_key(|(_, block)| block.bytes()) {
             return Ok(blocks.remove(at));
         }
+        if bytes > KEPT {
+            return Block::new(bytes);
+        }
         // What is too small is so from now on.
-        blocks.pop();
-        let room = if bytes <= KEPT { bytes.checked_next_power_of_two() } else { None };
-        Block::new(room.unwrap_or(bytes))
+        let too_small = blocks.pop();
+        drop(blocks);
+        drop(too_small);
+        Block::new(bytes.next_power_of_two())
     }
 
     /// Keeps a block for the next run, in the place of those that have not been used for longest.
@@ -311,9 +315,16 @@ impl Blocks {
         }
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.push(block);
-        while blocks.iter().map(Block::bytes).sum::<usize>() > KEPT {
-            blocks.remove(0);
-        }
+        let mut kept = 0;
+        let fits = |block: &&Block| {
+            kept += block.bytes();
+            kept <= KEPT
+        };
+        let beyond = blocks.len() - blocks.iter().rev().take_while(fits).count();
+        let unused: Vec<Block> = blocks.drain(..beyond).collect();
+        // Memory is given back once others may go on.
+        drop(blocks);
+        drop(unused);
     }
 }
 

@@ -210,7 +210,7 @@ def record_vjp(
 
 
 def _keeps(nodes: list[Any]) -> bool:
-    """Whether one of these nodes of autograd's, or of those that they lead to, keeps a tensor. What a user's function
+    """Returns true if a node of these, or one that they lead to, keeps a tensor. What a user's function
     keeps is told by its backward alone."""
     seen = set()
     while nodes:

@@ -50,7 +50,7 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
         return out
     if schema.info(func).facts.statistics:
-        out = _with_statistics(positional, keywords, out)
+        out = _with_statistics(func, positional, keywords, out)
     if _shows_operand(func, positional, out):
         out = _in_own_memory(func, positional, keywords, out)
     operands = _tensors((positional, tuple(keywords.values())))
@@ -119,13 +119,17 @@ def _of_any_size(
     return pytree.tree_unflatten([restrided(*pair) for pair in zip(leaves, pytree.tree_leaves(real))], spec)
 
 
-def _with_statistics(positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
-    """Results of a norm, with statistics in the type that its kernel has them in."""
+def _with_statistics(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
+    """Results of a norm, with statistics in the types that its kernel has them in. Running ones keep theirs."""
     operand, *parameters = _tensors((positional, tuple(keywords.values())))
-    if operand.dtype.itemsize >= 4 or all(parameter.dtype is not torch.float32 for parameter in parameters):
+    if operand.dtype.itemsize >= 4:
         return out
     normal, mean, root, *rest = out
-    return (normal, *(torch.empty_like(each, dtype=torch.float32) for each in (mean, root)), *rest)
+    if any(parameter.dtype is torch.float32 for parameter in parameters):
+        mean, root = (torch.empty_like(each, dtype=torch.float32) for each in (mean, root))
+    if func is torch.ops.aten._native_batch_norm_legit_functional.default:
+        rest = [torch.empty_like(new, dtype=old.dtype) for new, old in zip(rest, positional[3:5], strict=True)]
+    return (normal, mean, root, *rest)
 
 
 def _shows_operand(func: OpOverload, positional: tuple[Any, ...], out: Any) -> bool:

@@ -99,7 +99,7 @@ fn all_elements(value: Value, window: &Window, scope: &Scope) -> Option<Rectangl
     rectangle(&value.ty().dims(), window, scope)
 }
 
-/// Whether the window is all of the value, index by index.
+/// Returns true if the window is all of the value, index by index.
 fn is_whole(value: Value, window: &Window, scope: &Scope) -> bool {
     Window::row_major_in(&value.ty().dims(), scope).is_ok_and(|whole| canonical(&whole) == canonical(window))
 }

@@ -176,7 +176,7 @@ impl Again {
 /// Why gradients cannot be differentiated, and what they are made of.
 pub type Refusal<'py> = (Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>);
 
-/// What the gradients of a node are made of.
+/// The values that the gradients of a node are made of.
 struct Known<'py> {
     /// The inputs of the graph that are saved or lent, by their numbers, and by None the keys of the random numbers that it drew.
     inputs: Bound<'py, PyDict>,

@@ -14,7 +14,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::{abi, again::Again, kept::kept, split};
+use super::{abi, again::Again, kept::kept, lent, split};
 use crate::{
     errors::guarded,
     torch::{self, Calls},
@@ -46,7 +46,7 @@ impl Backward {
         let has_history = calls.abi.is_grad_enabled().map_err(failed)?;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
         if self.again.knows_the_program() && any_is_strange(&calls, &given)? {
-            let gradients = match self.batch(py, &given)? {
+            let gradients = match self.batch(py, &given, has_history)? {
                 Some(batch) => self.run_in_batch(&ctx, &batch, has_history)?,
                 None => self.run_differentiably(&ctx, &given)?,
             };
@@ -96,10 +96,14 @@ impl Backward {
     }
 
     /// Several gradients at once, where running the program once more would not give what it gave before: of random numbers, of state that
-    /// it has written, of what nodes hand to one another; also of graphs that are themselves the gradients of such a program.
-    fn batch<'py>(&self, py: Python<'py>, given: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// it has written, of what nodes hand to one another; also of graphs that are themselves the gradients of such a program. Where
+    /// gradients have a history, so are those that are made of results: of these, another run makes others.
+    fn batch<'py>(&self, py: Python<'py>, given: &[Bound<'py, PyAny>], has_history: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
         static SPLIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let is_simple = self.training.nodes().len() == 1 && !self.training.forward().plan().random && self.node().lost().is_empty();
+        let is_simple = self.training.nodes().len() == 1
+            && !self.training.forward().plan().random
+            && self.node().lost().is_empty()
+            && !(has_history && lent::saves_own(self.node()));
         if is_simple && self.again.takes_batches(py)? {
             return Ok(None);
         }
@@ -130,7 +134,7 @@ impl Backward {
                 continue;
             }
             // A batch in a batch.
-            let inner = self.batch(py, &given)?;
+            let inner = self.batch(py, &given, has_history)?;
             let inner =
                 inner.ok_or_else(|| PyRuntimeError::new_err("a gradient of a compiled graph is of a kind that it cannot be given"))?;
             rows.push(self.run_in_batch(ctx, &inner, has_history)?);

@@ -1,4 +1,4 @@
-//! What a node has kept of its call: what autograd gives up after a walk, and what stays.
+//! The values that a node keeps of its call: those that autograd gives up after a walk, and those that stay.
 
 use dynamlir_runtime::Derived;
 use pyo3::{intern, prelude::*, types::PyTuple};

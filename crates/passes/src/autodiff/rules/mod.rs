@@ -44,7 +44,7 @@ impl Results {
     }
 }
 
-/// Whether autograd's node of an operator keeps a tensor, also one that no gradient here is made of: one walk uses it up.
+/// Says if autograd's node of an operator keeps a tensor, also one that no gradient here is made of: one walk uses it up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
     /// In any case.
