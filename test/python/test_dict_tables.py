@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import random
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,43 +70,37 @@ def names_of_a_module(holder: Any, x: Tensor) -> Tensor:
 KINDS = [dict, collections.OrderedDict, type("Own", (dict,), {})]
 
 
+def check(function: Callable[..., Tensor], kind: Any, where: str, seed: int) -> None:
+    """A function of a holder, whose dict at ``where`` is changed between calls, and at times replaced."""
+    draw, holder, x = random.Random(seed), Holder(kind), torch.arange(3.0)
+    compiled = dynamlir.compile(function)
+    for _ in range(12):
+        name, change = draw.choice([*CHANGES.items()])
+        change(draw, getattr(holder, where))
+        if draw.random() < 0.15:
+            setattr(holder, where, kind(getattr(holder, where)))
+        for _ in range(2):
+            assert torch.equal(compiled(holder, x), function(holder, x)), (seed, name, getattr(holder, where))
+    compiled.reset()
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("function", [items, all_of_them])
 def test_each_change_of_a_dict_is_seen(function: Callable[..., Tensor], kind: Any, seeds: Iterator[int]) -> None:
     with torch.no_grad(), dynamlir.config.patch(recompile_limit=1000, on_plain="ignore"):
         for seed, _ in zip(seeds, range(6)):
-            draw, holder, x = random.Random(seed), Holder(kind), torch.arange(3.0)
-            compiled = dynamlir.compile(function)
-            for _ in range(12):
-                name, change = draw.choice([*CHANGES.items()])
-                change(draw, holder.held)
-                if draw.random() < 0.1:
-                    holder.held = kind(holder.held)
-                for _ in range(2):
-                    assert torch.equal(compiled(holder, x), function(holder, x)), (seed, name, holder.held)
-            compiled.reset()
+            check(function, kind, "held", seed)
 
 
 def test_each_change_of_an_instance_is_seen(seeds: Iterator[int]) -> None:
     """By its dict, which shares the values in the instance until something takes them apart."""
     with torch.no_grad(), dynamlir.config.patch(recompile_limit=1000, on_plain="ignore"):
         for seed, _ in zip(seeds, range(12)):
-            draw, holder, x = random.Random(seed), Holder(dict), torch.arange(3.0)
-            compiled = dynamlir.compile(attributes)
-            for _ in range(12):
-                name, change = draw.choice([*CHANGES.items()])
-                change(draw, holder.__dict__)
-                if draw.random() < 0.2:
-                    holder.__dict__ = dict(holder.__dict__)
-                for _ in range(2):
-                    assert torch.equal(compiled(holder, x), attributes(holder, x)), (seed, name, holder.__dict__)
-            compiled.reset()
+            check(attributes, dict, "__dict__", seed)
 
 
 def test_each_change_of_a_modules_names_is_seen() -> None:
     """Names that come and go beside many others."""
-    import types
-
     module = types.ModuleType("names")
     function = types.FunctionType(names_of_a_module.__code__, module.__dict__)
     compiled, x = dynamlir.compile(function), torch.arange(3.0)

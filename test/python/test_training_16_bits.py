@@ -9,7 +9,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from both import DOORS
+from both import each_door
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.native
@@ -26,12 +26,6 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@pytest.fixture(params=list(DOORS))
-def door(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Each front door, with nothing compiled."""
-    return DOORS[request.param]
-
-
 def steps(call: Callable[..., Any], module: nn.Module, x: Tensor) -> list[Tensor]:
     """The results of two calls, their gradients, and what they leave in buffers."""
     made: list[Tensor] = []
@@ -44,6 +38,7 @@ def steps(call: Callable[..., Any], module: nn.Module, x: Tensor) -> list[Tensor
     return made + [buffer.clone() for buffer in module.buffers() if buffer.is_floating_point()]
 
 
+@each_door()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", MODULES)
 def test_steps(name: str, dtype: torch.dtype, door: Callable[..., Any]) -> None:

@@ -136,7 +136,7 @@ impl<'py> Capture<'py> {
             part("__closure__")?,
         ];
         let mut attributes = Vec::new();
-        // What computes annotations is of the function; the program has not asked for what it returns.
+        // The function has its `__annotate__`, which the program has not called.
         let computes = function::has_annotations_to_compute(object);
         for name in OF_FUNCTIONS {
             let name = if computes && *name == "__annotations__" { &"__annotate__" } else { name };

@@ -128,7 +128,7 @@ fn examine_link(frame: &Frame<'_>, code: &Bound<'_, PyAny>) -> Result<(), Refusa
     };
     check(is_ours && frame.object().is_some_and(|object| same(ours.as_ref(), &object)), "current frame")?;
     check(shown().map(|shown| shown.as_ptr()) == before, "current frame after unlinking")?;
-    // What stands there for a unit comes back as that; so do objects of which no references are counted, and no object.
+    // A unit, an immortal object and NULL come back as what they were.
     let unit = asked(frame.unit_object(7))?;
     frame.put_stack([Some(unit), None]);
     let [unit, null] = frame.take_stack().collect::<Vec<_>>().try_into().map_err(|_| Refusal::Layout("stack"))?;

@@ -19,7 +19,7 @@ struct Unit(i32);
 /// Returns true if CPython counts no references to an object.
 fn is_immortal(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive, and begins with its count of 32 bits, which is negative for an immortal one, 16 bits of overflow, and
-    // 16 bits of flags, of which the lowest says that it is immortal: so it is in the versions that have tags.
+    // 16 bits of flags, the lowest of which marks immortal objects, in the versions that have tags.
     let (count, flags) = unsafe { (object.as_ptr().cast::<i32>().read(), object.as_ptr().cast::<u16>().add(3).read()) };
     count < 0 || flags & 1 == 1
 }

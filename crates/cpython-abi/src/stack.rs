@@ -20,7 +20,7 @@ type Set = unsafe extern "C" fn(*mut ffi::PyThreadState, *mut std::ffi::c_void, 
 /// `PyUnstable_ThreadState_ResetStackProtection`: the stack is the one that the system gave the thread.
 type Reset = unsafe extern "C" fn(*mut ffi::PyThreadState);
 
-/// How a thread is told of its stack.
+/// The functions of CPython that set the bounds of a thread's stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     set: Set,
@@ -42,11 +42,11 @@ impl Told {
     }
 }
 
-/// How deep calls from C may be nested on new stacks: about as deep as those of CPython on one of the usual size.
+/// The depth to which calls from C may nest on new stacks: about that of CPython on a stack of the usual size.
 const DEEPEST: isize = 10_000;
 
 thread_local! {
-    /// How deep they are now.
+    /// The current depth of such calls.
     static CALLS_OF_C: Cell<isize> = const { Cell::new(0) };
     /// The stack that this thread was told of, which is one of ours: its lowest address, and its size.
     static CURRENT: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
@@ -89,7 +89,7 @@ impl<'py> Here<'py> {
     fn tell(thread: Thread<'py>, told: Told) -> Self {
         let top = &raw const thread as usize;
         let left = stacker::remaining_stack().unwrap_or(SIZE);
-        // What lies above this address is in use, and belongs to the stack.
+        // The part of the stack above this address is in use.
         let here = Self { thread, told, outer: CURRENT.get() };
         here.set(Some((top - left, left)));
         here

@@ -5,13 +5,13 @@
 //! their values lie. Instances of a class share a table of names instead, in which names are only ever added.
 
 use pyo3::{
-    exceptions::PySystemError,
+    exceptions::{PyNameError, PySystemError},
     ffi,
     prelude::*,
     types::{PyDict, PyString},
 };
 
-use crate::{Abi, Listening, Thread, function, observer, offsets};
+use crate::{Abi, Listening, Thread, exception, function, observer, offsets};
 
 /// `DICT_KEYS_UNICODE`: keys are strings, and values lie beside them.
 const STRINGS: u8 = 1;
@@ -51,9 +51,10 @@ impl Table {
             return Some(found);
         }
         // A subclass may have keys that are no strings by its own rules, and its globals are not specialised.
-        if !dict.is_exact_instance_of::<PyDict>() || give_version(abi, dict).is_err() {
+        if !dict.is_exact_instance_of::<PyDict>() {
             return None;
         }
+        exception::answer(dict.py(), give_version(abi, dict))?;
         Self::read(abi, dict).filter(|found| found.kind == STRINGS && found.version() != 0)
     }
 
@@ -146,7 +147,7 @@ impl Table {
 
 /// Has CPython give the table of a dict a version, by a function that loads a global, with the dict as its globals.
 fn give_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> PyResult<()> {
-    /// How often a new function runs until its load is specialised, and some more.
+    /// The number of calls after which the load of a new function is specialised, and some more.
     const CALLS: usize = 8;
     let _away = Listening::new(None);
     // The code is a new one, since one whose load was specialised before takes its time to be so again.
@@ -157,7 +158,11 @@ fn give_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> PyResult<()> {
         return Err(PySystemError::new_err("somebody would see the function"));
     }
     for _ in 0..CALLS {
-        made.call0()?;
+        match made.call0() {
+            // The dict may have builtins of its own, without this one.
+            Err(error) if error.is_instance_of::<PyNameError>(dict.py()) => return Err(PySystemError::new_err("no name to load")),
+            result => drop(result?),
+        }
     }
     Ok(())
 }

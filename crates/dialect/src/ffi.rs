@@ -54,7 +54,7 @@ pub struct TargetParts {
     pub chip: MlirStringRef,
 }
 
-/// How a pass has left a module.
+/// Says if a pass changed a module.
 #[repr(C)]
 pub enum PassOutcome {
     /// An error has been emitted.

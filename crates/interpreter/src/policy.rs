@@ -91,7 +91,7 @@ pub struct FunctionParts<'py> {
 }
 
 impl<'py> FunctionParts<'py> {
-    /// Those that there are.
+    /// The parts that are present.
     pub fn all(&self) -> impl Iterator<Item = &Value<'py>> {
         let Self { defaults, keyword_defaults, annotations, closure, annotate } = self;
         [defaults, keyword_defaults, annotations, closure, annotate].into_iter().flatten()

@@ -127,8 +127,11 @@ def _with_statistics(func: OpOverload, positional: tuple[Any, ...], keywords: di
     normal, mean, root, *rest = out
     if any(parameter.dtype is torch.float32 for parameter in parameters):
         mean, root = (torch.empty_like(each, dtype=torch.float32) for each in (mean, root))
-    if func is torch.ops.aten._native_batch_norm_legit_functional.default:
-        rest = [torch.empty_like(new, dtype=old.dtype) for new, old in zip(rest, positional[3:5], strict=True)]
+    given = dict(zip((argument.name for argument in func._schema.arguments), positional)) | keywords
+    running = [given.get((result.name or "").removesuffix("_out")) for result in func._schema.returns[3:]]
+    rest = [
+        new if old is None else torch.empty_like(new, dtype=old.dtype) for new, old in zip(rest, running, strict=True)
+    ]
     return (normal, mean, root, *rest)
 
 

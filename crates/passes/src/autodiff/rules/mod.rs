@@ -64,7 +64,7 @@ pub struct Row {
     pub results: Results,
     /// Gives the gradients of the arguments.
     pub rule: Rule,
-    /// What eager keeps for them.
+    /// Says if eager keeps a tensor for these gradients.
     pub keeps: Keeps,
     /// Whether a recording of torch's formula serves better: it comes with torch's decomposition of the backward operator, or with
     /// its derivative, of which this compiler has none.
