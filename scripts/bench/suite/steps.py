@@ -38,7 +38,10 @@ RUNS = 12
 """Runs of each with dropout."""
 
 MORE, FLOOR, TINY = 4.0, 2e-6, 0.05
-TRIES, BLURRED, DOUBLES = 6, 1e-3, 1e-6
+BLURRED, DOUBLES = 1e-3, 1e-6
+TRIES = 48
+"""Changed parameters that eager is tried with: enough to meet a kink that one try of ten meets. In step 15 of
+mnasnet0_5 four of the first 40 tries move one element of `layers.12.2.layers.2` across zero, none of the first six."""
 
 
 Found = dict[str, torch.Tensor]
