@@ -37,6 +37,13 @@ def test_version(name: str) -> None:
     check(fn, x, expect="compiled")
 
 
+@pytest.mark.parametrize("name", [name for name, (_, x) in VERSIONS.items() if x.numel() and x.is_floating_point()])
+def test_version_with_a_gradient(name: str) -> None:
+    """Then eager takes other paths."""
+    fn, x = VERSIONS[name]
+    check_both(fn, x.clone().requires_grad_(), gradients=True)
+
+
 # Where one element, or none, leaves the stride of a dimension open.
 STRIDES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "product of nothing": (torch.mul, (torch.randn(0, 1), torch.randn(1))),

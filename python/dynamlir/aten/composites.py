@@ -87,9 +87,9 @@ def _one_hot(
 def _max_pool1d(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Eager squeezes an image without batch in place; its result is row-major and not a view."""
+    """Without a gradient eager squeezes an image without batch in place; its result is row-major and not a view."""
     result = target(*args, **kwargs)
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, torch.Tensor) and not result.requires_grad:
         result = result.contiguous()
         recorder.eager_facts[id(result)] = {"is_view": False}
         _set_version(result, int(result.dim() == 2))
