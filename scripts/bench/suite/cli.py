@@ -32,6 +32,7 @@ PARTS = {
     "optimizers": "time per step of an optimizer",
     "generate": "tokens per second of models of transformers, with a cache that grows and a static one",
     "plain": "what of small models is not compiled, by reason",
+    "pieces": "models that run in several pieces: detection, codecs, mixtures of experts",
     "sizes": "kernels of one size against kernels of all sizes, and what a new size costs",
     "gpu": "single kernels on a CUDA device, and its bandwidth",
 }
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kernels,
         models,
         optimizers,
+        pieces,
         plain,
         plot,
         profile,
@@ -129,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         "generate": lambda: generate.run(output, field, options.only, seconds),
         "plain": lambda: plain.run(output, options.only),
+        "pieces": lambda: pieces.run(output, field, options.only, seconds),
         "sizes": lambda: sizes.run(output, options.only, options.threads, seconds),
         "gpu": lambda: gpu.run(output, field, options.only, seconds),
     }
