@@ -256,6 +256,8 @@ RESULTS: dict[str, Callable[[Tensor], Any]] = {
     "softmax": lambda x: x.softmax(-1),
     "sqrt": lambda x: (x * x + 1).sqrt(),
     "norm": lambda x: x.norm(dim=-1),
+    "normalize": lambda x: F.normalize(x * 2, dim=-1),
+    "quotient": lambda x: x / (x * x + 1),
     "two": lambda x: (x.exp(), x.sigmoid()),
     "chain": lambda x: (h := x.exp(), (h * x).tanh()),
     "a view": lambda x: (h := x.exp(), h[1:]),

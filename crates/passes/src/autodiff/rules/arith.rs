@@ -93,7 +93,8 @@ fn div(r: &mut At) -> Option<()> {
         r.give_broadcast(0, a.div(g, other))?;
     }
     if r.needs(1) {
-        let quotient = a.div(r.out(0), other);
+        // The result is not read, though it is this: eager's node does not keep it, and has no gradient of it in later orders.
+        let quotient = a.div(a.like("aten.div.Tensor", args![r.tensor(0)?, other], r.out(0)), other);
         r.give_broadcast(1, a.mul(a.neg(g), quotient))?;
     }
     Some(())
