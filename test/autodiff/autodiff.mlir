@@ -7,7 +7,7 @@
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:[^:]*]]: tensor<2x4xf32> {{[{][^}]*[}]}}, %[[W:[^:]*]]: tensor<3x4xf32> {{[{][^}]*[}]}}, %[[B:[^:]*]]: tensor<3xf32> {{[{][^}]*[}]}},
-// CHECK-SAME: %[[T:[^:]*]]: tensor<2x3xf32> {dynamo.offset = 0 : i64, dynamo.once, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
+// CHECK-SAME: %[[T:[^:]*]]: tensor<2x3xf32> {dynamo.kept_by_eager, dynamo.offset = 0 : i64, dynamo.once, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
 // CHECK-SAME: -> (tensor<2x3xf32> {dynamo.strides = array<i64: 3, 1>},
 // CHECK-SAME: tensor<3x4xf32> {dynamo.gradient = 1 : i64, dynamo.strides = array<i64: 4, 1>},
 // CHECK-SAME: tensor<3xf32> {dynamo.gradient = 2 : i64, dynamo.strides = array<i64: 1>})
@@ -150,7 +150,7 @@ func.func @main(%x: tensor<2x3xf64> {dynamo.offset = 0 : i64, dynamo.strides = a
 // graph, with its gradient: it has none here. Of two that are one object there is one tangent.
 
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: tensor<2x3xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64}) ->
+// CHECK-SAME: tensor<2x3xf32> {dynamo.kept_by_eager, dynamo.offset = 0 : i64, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64}) ->
 // CHECK-SAME: tensor<2x3xf32> {dynamo.gradient = 0 : i64
 func.func @main(%x: tensor<2x3xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 3, 1>})
     -> (tensor<2x3xf32> {dynamo.strides = array<i64: 3, 1>})

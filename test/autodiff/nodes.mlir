@@ -57,7 +57,7 @@ func.func @heads(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_gra
 // Two results that share nothing: two nodes, neither of which takes anything from the other.
 
 // CHECK-LABEL: func.func @apart
-// CHECK-SAME: {dynamo.node = 1 : i64, {{[^}]*}}dynamo.tangent = 1 : i64}
+// CHECK-SAME: {dynamo.kept_by_eager, dynamo.node = 1 : i64, {{[^}]*}}dynamo.tangent = 1 : i64}
 // CHECK-NOT: dynamo.hidden
 // CHECK-SAME: tensor<4xf32> {dynamo.gradient = 0 : i64, dynamo.node = 0 : i64, {{[^}]*}}}, tensor<4xf32> {dynamo.gradient = 1 : i64, dynamo.node = 1 : i64,
 func.func @apart(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},

@@ -9,7 +9,7 @@
 // rows, that of the weight a product along them.
 
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: %[[T:[^:]*]]: tensor<?x3xf32, #dynamo.sizes<s0, 3>> {dynamo.offset = 0 : i64, dynamo.once, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
+// CHECK-SAME: %[[T:[^:]*]]: tensor<?x3xf32, #dynamo.sizes<s0, 3>> {dynamo.kept_by_eager, dynamo.offset = 0 : i64, dynamo.once, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
 // CHECK-SAME: -> (tensor<?x3xf32, #dynamo.sizes<s0, 3>> {dynamo.strides = array<i64: 3, 1>},
 // CHECK-SAME: tensor<?x4xf32, #dynamo.sizes<s0, 4>> {dynamo.gradient = 0 : i64, dynamo.strides = array<i64: 4, 1>},
 // CHECK-SAME: tensor<3x4xf32> {dynamo.gradient = 1 : i64, dynamo.strides = array<i64: 4, 1>},

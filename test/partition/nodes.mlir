@@ -40,3 +40,20 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
   %gx = dynamo.mul %tt, %t : tensor<4xf32>
   return %y, %z, %t, %gx, %gy, %gz : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// What eager keeps of a node's results is told to its backward, by the tangent (dynamo.kept_by_eager). The cut is as it would be: here
+// no gradient is made of the result.
+
+// CHECK-LABEL: func.func @kept(
+// CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<arg 0>]
+// CHECK: func.func @kept_vjp(%{{[^:]*}}: tensor<4xf32> {{[{][^}]*[}]}}, %{{[^:]*}}: tensor<4xf32> {dynamo.kept_by_eager, {{[^}]*}}dynamo.tangent = 0 : i64})
+func.func @kept(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
+                %t: tensor<4xf32> {dynamo.kept_by_eager, dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>, dynamo.tangent = 0 : i64})
+    -> (tensor<4xf32>, tensor<4xf32> {dynamo.gradient = 0 : i64})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  %y = dynamo.neg %x : tensor<4xf32>
+  %g = dynamo.mul %t, %x : tensor<4xf32>
+  return %y, %g : tensor<4xf32>, tensor<4xf32>
+}

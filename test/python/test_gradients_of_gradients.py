@@ -256,8 +256,12 @@ RESULTS: dict[str, Callable[[Tensor], Any]] = {
     "softmax": lambda x: x.softmax(-1),
     "sqrt": lambda x: (x * x + 1).sqrt(),
     "norm": lambda x: x.norm(dim=-1),
+    "norm of a product": lambda x: (x * 2).norm(dim=-1),
+    "logsumexp": lambda x: torch.logsumexp(x * 2, 0),
+    "softmax of a product": lambda x: (x * 2).softmax(0),
     "normalize": lambda x: F.normalize(x * 2, dim=-1),
     "quotient": lambda x: x / (x * x + 1),
+    "and read by others": lambda x: (y := torch.logsumexp(x * 2, 0), y.sin()),
     "two": lambda x: (x.exp(), x.sigmoid()),
     "chain": lambda x: (h := x.exp(), (h * x).tanh()),
     "a view": lambda x: (h := x.exp(), h[1:]),
@@ -269,7 +273,8 @@ RESULTS: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", RESULTS)
 def test_gradients_with_respect_to_a_result(kind: str, door: str) -> None:
-    """Eager's formula of `exp` reads the result, so that a gradient through it has one with respect to that."""
+    """Eager's formula of `exp` reads the result, so that a gradient through it has one with respect to that, whether the
+    result is saved here or computed again. That of a quotient computes it anew."""
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
 
     def orders(function: Callable[[Tensor], Any]) -> list[Tensor | None]:
@@ -329,6 +334,23 @@ def test_a_result_is_not_held_by_its_own_node() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["logsumexp", "norm of a product", "quotient", "not read"])
+def test_a_result_is_written_before_its_gradients(kind: str) -> None:
+    """Eager's node keeps what its formula reads, and nothing else."""
+    raised = []
+    for function in (RESULTS[kind], dynamlir.compile(RESULTS[kind])):
+        x = torch.randn(3, 4, requires_grad=True)
+        y = function(x)
+        with torch.no_grad():
+            y.add_(1)
+        try:
+            torch.autograd.grad(y.sum(), x, create_graph=True)
+            raised.append("")
+        except RuntimeError as error:
+            raised.append(str(error)[:60])
+    assert raised[1] == raised[0]
 
 
 def test_a_result_is_written_before_its_gradients_are_differentiated() -> None:

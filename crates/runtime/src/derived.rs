@@ -87,7 +87,9 @@ struct Shape {
     given_up: usize,
     /// Which of these eager does not keep, but views of them.
     by_views: Vec<usize>,
-    /// Which of these are the keys of all random numbers.
+    /// Which of the outputs eager keeps, since formulas read them, by their places.
+    by_eager: Vec<usize>,
+    /// Which of the saved values are the keys of all random numbers.
     keys: Option<usize>,
     tangents: Vec<Tangent>,
     /// For each input of the node, the result of the backward graph that is its gradient.
@@ -193,6 +195,24 @@ impl Derived {
         self.shape.given_up
     }
 
+    /// Its outputs that eager's nodes keep, by their places, since formulas read them: what is made of gradients leads to them.
+    #[must_use]
+    pub fn kept_by_eager(&self) -> &[usize] {
+        &self.shape.by_eager
+    }
+
+    /// Those of them that gradients are computed without. Autograd keeps them as well, after the others, for gradients of gradients.
+    pub fn kept_beside(&self) -> impl Iterator<Item = usize> + '_ {
+        let is_saved = |place: &usize| self.shape.saved.contains(&Saved::Result(self.shape.outputs[*place]));
+        self.shape.by_eager.iter().copied().filter(move |place| !is_saved(place))
+    }
+
+    /// Returns true if a walk uses it up, unless the graph is kept.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        self.given_up() > 0 || self.once() || self.kept_beside().next().is_some()
+    }
+
     /// For a saved value that eager keeps as it is: which of the node's inputs it is, if it is one.
     #[must_use]
     pub fn kept_input(&self, saved: usize) -> Option<usize> {
@@ -291,7 +311,7 @@ impl Shape {
             return error("it is not a graph and its gradients".to_owned());
         };
         let Training { vjps, saved: all_saved, primals, keys, sizes, crossing } = training;
-        let Derivative { tangents, gradients, reached, kept, by_views, once, leads_to } = derivative;
+        let Derivative { tangents, gradients, reached, kept, by_views, by_eager, once, leads_to } = derivative;
         let vjp = format!("@{}", vjps.get(node).map_or("", |name| name));
         if forward.device != backward.device {
             return error(format!("{vjp} is for {}, its graph for {}", backward.device, forward.device));
@@ -389,8 +409,9 @@ impl Shape {
             lost,
             gradients: inputs.iter().map(|input| gradients.iter().position(|of| NodeInput::from(*of) == *input)).collect(),
             inputs,
-            outputs,
             by_views: by_views.clone(),
+            by_eager: by_eager.iter().filter_map(|result| outputs.iter().position(|output| output == result)).collect(),
+            outputs,
             keys,
             saved,
             given_up: if is_lasting { 0 } else { before_sizes },

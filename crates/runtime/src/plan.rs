@@ -174,6 +174,8 @@ pub struct Derivative {
     pub kept: Option<Vec<usize>>,
     /// Which of its inputs eager does not keep, but views of them.
     pub by_views: Vec<usize>,
+    /// Which results of the other eager's node keeps, since formulas read them.
+    pub by_eager: Vec<usize>,
     /// True if its gradients are there once, though it takes no saved values, or only what could last: eager keeps something for them.
     pub once: bool,
     /// What it leads to without giving a gradient of it, since functions of the user's return None: autograd visits what has made that all

@@ -87,7 +87,9 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
             (0..plan.inputs.len()).flat_map(|input| ops::LEADS_TO.of_arg(main, input).unwrap_or_default()).map(led).collect();
         let leads_to = leads_to.ok_or_else(|| at(main, "a tangent leads to something that has no gradient"))?;
         let once = (0..plan.inputs.len()).any(|input| ops::ONCE.of_arg(main, input).is_some());
-        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, once, leads_to });
+        let is_kept = |input: &usize| ops::KEPT_BY_EAGER.of_arg(main, *input).is_some();
+        let by_eager = (0..plan.inputs.len()).filter(is_kept).filter_map(|input| tangents[input]).collect();
+        plan.derivative = Some(Derivative { tangents, gradients, reached, kept, by_views, by_eager, once, leads_to });
     }
     Ok(())
 }

@@ -213,7 +213,7 @@ fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool),
     let keys = takes_keys.then(|| Attr::dict(ctx, &[ops::KEYS.with(ctx, ()), ops::STRIDES.with(ctx, &[1])]));
     let of_function = arguments.iter().map(|&at| {
         let said = argument_attrs(old, at).entries();
-        let is_over = [ops::TANGENT.name(), ops::VERSION_BUMPS.name(), ops::PRIMAL.name(), ops::NODE.name()];
+        let is_over = [ops::TANGENT.name(), ops::VERSION_BUMPS.name(), ops::PRIMAL.name(), ops::NODE.name(), ops::KEPT_BY_EAGER.name()];
         let mut attrs: Vec<(&str, Attr)> =
             said.iter().map(|(name, attr)| (&name[..], *attr)).filter(|(name, _)| !is_over.contains(name)).collect();
         attrs.push(ops::PRIMAL.with(ctx, number(at)));

@@ -65,7 +65,32 @@ pub fn differentiate(function: Op, functions: &[Op], how: How) -> Result<usize, 
     let (given, led) = walk.finish(&wanting);
     let exit = Boundary { function, block, exit, walk: &mut walk, scope: &scope }.write(given, &led);
     walk.sweep(last, exit);
+    note_kept(function, exit, &walk);
     Ok(count)
+}
+
+/// Says of the tangents of which results eager's nodes keep these.
+fn note_kept(function: Op, exit: Op, walk: &Walk) {
+    let kept: Vec<usize> = walk
+        .tangents
+        .iter()
+        .filter(|tangent| {
+            !walk.hidden.contains(&exit.operand(tangent.result)) && walk.keeps_result(tangent.result, exit.operand(tangent.result))
+        })
+        .filter_map(|tangent| tangent.value.arg_index())
+        .collect();
+    if kept.is_empty() {
+        return;
+    }
+    let ctx = function.ctx();
+    let arguments = function.body().map(Block::args).unwrap_or_default().len();
+    let mut attrs = dictionaries(function, func::ARG_ATTRS, arguments);
+    for at in kept {
+        let said = attrs[at].entries();
+        let said = said.iter().map(|(name, attr)| (&name[..], *attr)).chain([ops::KEPT_BY_EAGER.with(ctx, ())]);
+        attrs[at] = Attr::dict(ctx, &said.collect::<Vec<_>>());
+    }
+    function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));
 }
 
 /// Functions by their symbols.

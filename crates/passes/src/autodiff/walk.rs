@@ -9,6 +9,7 @@ use dynamlir_dialect::{
     ir::{Block, Builder, Loc, Op, Value},
     ops::{self, AtenOp, DynamoOp},
     pass::{PassError, PassResult},
+    upstream::func,
 };
 use dynamlir_reasons::AUTOGRAD;
 use dynamlir_shapes::{Dim, Scope};
@@ -60,6 +61,8 @@ pub struct Walk<'s> {
     pub once: BTreeSet<Class>,
     /// Values that nodes alone see. They come after all results that there are.
     pub hidden: Vec<Value>,
+    /// What read a result that users see before its own operation was differentiated.
+    readers: HashMap<Value, Vec<Op>>,
     /// Where a rule has given something that is no gradient of its operand.
     wrong: Option<String>,
 }
@@ -86,6 +89,7 @@ impl<'s> Walk<'s> {
             given: Vec::new(),
             once: BTreeSet::new(),
             hidden: Vec::new(),
+            readers: HashMap::new(),
             wrong: None,
         }
     }
@@ -374,6 +378,9 @@ impl<'s> Walk<'s> {
         if !self.once.contains(&self.class) && self.keeps(op) {
             self.once.insert(self.class);
         }
+        for result in op.results().into_iter().filter(|result| self.visible.contains_key(result)) {
+            self.readers.insert(result, result.uses().into_iter().map(|using| using.op).collect());
+        }
         let emit = self.emit(op.loc());
         let done = match DynamoOp::of(op) {
             Some(DynamoOp::Aten(call)) if call.vjp().is_some() => return vjp::apply(self, call, emit),
@@ -409,6 +416,14 @@ impl<'s> Walk<'s> {
             }
             Some(Keeps::Nothing) | None => false,
         }
+    }
+
+    /// Returns true of a result that users see if the formula of its own operation reads it, as eager's node does that keeps it. Known once
+    /// what nothing uses has been erased.
+    pub fn keeps_result(&self, result: usize, value: Value) -> bool {
+        let is_first = self.visible.get(&value).is_some_and(|seen| seen[0] == result);
+        let Some(before) = self.readers.get(&value).filter(|_| is_first) else { return false };
+        value.uses().iter().any(|using| !using.op.is(func::RETURN) && !before.contains(&using.op))
     }
 
     fn emit(&self, loc: Loc) -> Aten<'s> {

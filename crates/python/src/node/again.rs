@@ -20,7 +20,7 @@ use pyo3::{
 use super::{
     Run,
     backward::{needed, refuse_detached},
-    kept::kept,
+    kept::{kept, own},
     lent::{self, Held, Lent},
 };
 use crate::torch::{self, Calls, untraced};
@@ -122,7 +122,7 @@ impl Again {
     /// Lets go of them once gradients are computed, unless the graph is kept. A node that is never used up keeps them: among several it
     /// is lent what others need.
     pub fn give_back(&self, ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<()> {
-        if node.given_up() == 0 && !node.once() {
+        if !node.is_used_up() {
             return Ok(());
         }
         let Some(keeps) = self.keeps.as_ref().filter(|_| lent::count(node) > 0 && self.function.get().is_some()) else { return Ok(()) };
@@ -182,7 +182,7 @@ struct Known<'py> {
     inputs: Bound<'py, PyDict>,
     /// What the node takes from others, in the order of its inputs.
     taken: Vec<Bound<'py, PyAny>>,
-    /// The results of the node that are saved, by their places among these, with the history that they have.
+    /// The results of the node that eager keeps, by their places among these, with the history that they have.
     own: Bound<'py, PyDict>,
     /// The values of symbols.
     sizes: Vec<i64>,
@@ -219,12 +219,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     });
     let missing = || PyRuntimeError::new_err("what a node takes from another is missing");
     let taken = taken.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
-    let own = PyDict::new(py);
-    for (place, result) in node.outputs().iter().enumerate() {
-        if let Some(at) = lent::saved(node, NodeInput::Result(*result)) {
-            own.set_item(place, kept.get(at).ok_or_else(missing)?)?;
-        }
-    }
+    let own = own(ctx, node, &kept)?;
     Ok(Known { inputs: found, taken, own, sizes })
 }
 

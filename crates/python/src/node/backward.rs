@@ -14,7 +14,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::{abi, again::Again, kept::kept, lent, split};
+use super::{abi, again::Again, kept::kept, split};
 use crate::{
     errors::guarded,
     torch::{self, Calls},
@@ -103,7 +103,7 @@ impl Backward {
         let is_simple = self.training.nodes().len() == 1
             && !self.training.forward().plan().random
             && self.node().lost().is_empty()
-            && !(has_history && lent::saves_own(self.node()));
+            && !(has_history && !self.node().kept_by_eager().is_empty());
         if is_simple && self.again.takes_batches(py)? {
             return Ok(None);
         }

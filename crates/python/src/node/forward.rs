@@ -90,6 +90,7 @@ impl Forward {
         if kept.len() > node.given_up() {
             keep_lasting(ctx, kept.drain(node.given_up()..))?;
         }
+        kept.extend(node.kept_beside().map(|place| outputs[place].clone()));
         if node.once() && kept.is_empty() {
             // Anything that torch gives up; a tensor without memory costs least.
             kept.push(calls.wrap_owned(self.training.nothing().map_err(failed)?)?);

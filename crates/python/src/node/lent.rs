@@ -108,11 +108,6 @@ pub fn saved(node: &Derived, input: NodeInput) -> Option<usize> {
     node.saved().iter().position(|saved| *saved == Saved::Result(result))
 }
 
-/// Returns true if a node saves results of its own.
-pub fn saves_own(node: &Derived) -> bool {
-    node.outputs().iter().any(|result| saved(node, NodeInput::Result(*result)).is_some())
-}
-
 /// How many values a node is lent.
 pub fn count(node: &Derived) -> usize {
     node.lent().len() + node.lost().len() + taken(node).count()

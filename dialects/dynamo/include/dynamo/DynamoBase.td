@@ -101,6 +101,8 @@ def Dynamo_Dialect : Dialect {
     // Of a function whose gradients are differentiated: which of the results of that node, by their places among them, are arguments
     // of these gradients.
     "::mlir::DenseI64ArrayAttr":$given,
+    // Of a tangent: that eager's node of the result keeps the result itself, since its formula reads it.
+    "::mlir::UnitAttr":$kept_by_eager,
     // Of its arguments and results (stages 00 to 04).
     "::mlir::StringAttr":$name, "::mlir::IntegerAttr":$storage, "::mlir::IntegerAttr":$mutates,
     "::mlir::DenseI64ArrayAttr":$strides, "::mlir::IntegerAttr":$offset,
