@@ -262,6 +262,7 @@ RESULTS: dict[str, Callable[[Tensor], Any]] = {
     "normalize": lambda x: F.normalize(x * 2, dim=-1),
     "quotient": lambda x: x / (x * x + 1),
     "and read by others": lambda x: (y := torch.logsumexp(x * 2, 0), y.sin()),
+    "cumprod": lambda x: x.cumprod(0),
     "two": lambda x: (x.exp(), x.sigmoid()),
     "chain": lambda x: (h := x.exp(), (h * x).tanh()),
     "a view": lambda x: (h := x.exp(), h[1:]),
@@ -273,8 +274,8 @@ RESULTS: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", RESULTS)
 def test_gradients_with_respect_to_a_result(kind: str, door: str) -> None:
-    """Eager's formula of `exp` reads the result, so that a gradient through it has one with respect to that, whether the
-    result is saved here or computed again. That of a quotient computes it anew."""
+    """Eager's formula of `exp` reads the result, so that a gradient through it has one with respect to that, whether
+    the result is saved here or computed again. That of a quotient computes it anew."""
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
 
     def orders(function: Callable[[Tensor], Any]) -> list[Tensor | None]:
@@ -318,6 +319,25 @@ def test_gradients_in_batches_with_respect_to_a_result(kind: str, door: str) -> 
     assert [one is None for one in ours] == [one is None for one in eager]
     for one, other in zip(ours, eager, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("zeros", [[], [(1, 2)], [(1, 2), (2, 2)], [(0, 0), (0, 1), (2, 1)]], ids=len)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_products_with_zeros(dim: int, zeros: list[tuple[int, int]]) -> None:
+    """Torch's formula of `cumprod` looks for zeros, and takes another way where there are some."""
+    found = []
+    for function in ((lambda x: (x * 2).cumprod(dim)), dynamlir.compile(lambda x: (x * 2).cumprod(dim))):
+        torch.manual_seed(1)
+        x = torch.randn(4, 3, dtype=torch.float64)
+        for place in zeros:
+            x[place] = 0
+        x.requires_grad_()
+        y = function(x)
+        tangent = torch.randn(4, 3, dtype=torch.float64)
+        (alone,) = torch.autograd.grad(y, x, tangent, retain_graph=True)
+        (first,) = torch.autograd.grad(y, x, tangent, create_graph=True)
+        found.append([alone, first, *torch.autograd.grad(first.sin().sum(), x)])
+    torch.testing.assert_close(found[1], found[0])
 
 
 def test_a_result_is_not_held_by_its_own_node() -> None:

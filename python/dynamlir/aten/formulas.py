@@ -63,7 +63,49 @@ def _without_each(x: Tensor, dim: int) -> Tensor:
     return before * after
 
 
+def _of_each_before(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -> Tensor:
+    """Of products of all elements up to each: what reaches an element comes from its own product and those after it."""
+    x, dim, *_ = arguments
+    x = x.to(tangent.dtype)
+    if not x.numel() or not x.dim() or x.shape[dim] < _SOME:
+        return tangent.to(arguments[0].dtype, copy=True)
+    is_zero = x == 0
+    if not torch.is_grad_enabled():
+        # After the first zero nothing counts, but for that itself what comes before a second one.
+        zeros = is_zero.cumsum(dim)
+        before, at_first = zeros == 0, is_zero & (zeros == 1)
+        quotients = _from_the_end(torch.where(before, tangent * result, 0.0), dim) / torch.where(before, x, 1.0)
+        products = torch.where(at_first, 1.0, x).cumprod(dim)
+        of_first = torch.where(zeros == 1, tangent * products, 0.0).sum(dim, keepdim=True)
+        return torch.where(before, quotients, torch.where(at_first, of_first, 0.0)).to(arguments[0].dtype)
+    no_zero = is_zero.sum() == 0
+    divisors, factors = _apart(x, no_zero)
+    quotients = _from_the_end(tangent * result, dim) / divisors
+    return torch.where(no_zero, quotients, _without_one(factors, tangent, dim)).to(arguments[0].dtype)
+
+
+_SOME = 2
+"""So many elements have products of several."""
+
+
+def _from_the_end(x: Tensor, dim: int) -> Tensor:
+    """For each element the sum of those from it on."""
+    return x.flip(dim).cumsum(dim).flip(dim)
+
+
+def _without_one(x: Tensor, tangent: Tensor, dim: int) -> Tensor:
+    """For each element the sum, over all products that have it, of what they are without it times their tangent."""
+    size = x.shape[dim]
+    found = []
+    for at in range(size):
+        before = x.narrow(dim, 0, at).prod(dim, keepdim=True)
+        rest = torch.cat([before, x.narrow(dim, at + 1, size - at - 1)], dim).cumprod(dim)
+        found.append((rest * tangent.narrow(dim, at, size - at)).sum(dim, keepdim=True))
+    return torch.cat(found, dim)
+
+
 _FORMULAS: dict[OpOverload, Formula] = {
     torch.ops.aten.prod.default: _of_all,
     torch.ops.aten.prod.dim_int: _along,
+    torch.ops.aten.cumprod.default: _of_each_before,
 }
