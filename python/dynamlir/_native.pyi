@@ -110,13 +110,22 @@ class Executable:
         self,
         node: int,
         function: Callable[
-            [dict[int, Tensor], list[Tensor | None], list[bool], Tensor | None, list[int], list[Tensor]],
-            Sequence[Tensor | None],
+            [
+                dict[int | None, Tensor],
+                list[Tensor | None],
+                list[tuple[int | None, bool]],
+                Tensor | None,
+                list[int],
+                list[Tensor],
+                dict[int, Tensor],
+            ],
+            Sequence[Tensor | None] | str,
         ],
     ) -> None:
         """Say what computes gradients of a node that are differentiated in turn, from inputs by their numbers,
-        tangents, which gradients are wanted, the state of torch's generator before a call that draws by torch's
-        operators alone, the values of symbols, and what the node takes from other nodes. Ignored by what does not
+        tangents, of which inputs gradients are given and whether each is wanted, the state of torch's generator before
+        a call that draws by torch's operators alone, the values of symbols, what the node takes from other nodes, and
+        results of its own by their places. A text says why they cannot be differentiated. Ignored by what does not
         train."""
 
     def arguments(self) -> list[tuple[int | None, str, list[int], list[int]]]:

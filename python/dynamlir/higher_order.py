@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import functions, interruptions, once, plain, reached, reasons, replay, report, sizes
+from . import batches, functions, interruptions, once, plain, reached, reasons, replay, report, sizes
 from .aten.schema import draws
 from .options import Options
 from .reasons import Fallback
@@ -88,11 +88,9 @@ class Gradients:
         self._reaching = reached.Reaching(self._recording)
         self._node = node
         self._whole = whole
-        """Whether it is the gradients of all of what was recorded."""
-        self._replays = whole and not recording.given
-        """True if torch's operators can take the place of the compiler. What gradients are given they would compute
-        anew, so that those of the next order were with respect to other tensors."""
-        self.takes_batches = self._replays and not (self._recording.has_random or self._has_once or self._has_unseen)
+        """True if it is the gradients of all that was recorded: torch's operators can take the compiler's place."""
+        changes = self._recording.has_random or self._has_once or self._has_unseen
+        self.takes_batches = whole and not (recording.given or changes)
         """True if tangents may be batches of `torch.vmap`: torch's operators can run all of the program once more."""
         self._settings = settings
         self._name = name if recording.order > 1 else name + _NAMED
@@ -110,17 +108,18 @@ class Gradients:
         self,
         inputs: dict[int | None, torch.Tensor],
         tangents: list[torch.Tensor | None],
-        wanted: list[bool],
+        wanted: list[tuple[int | None, bool]],
         state: torch.Tensor | None = None,
         values: Sequence[int] = (),
         taken: Sequence[torch.Tensor] = (),
         results: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
     ) -> list[torch.Tensor | None] | str:
         """The gradients that are wanted, None for others; where only the node can compute them, why they cannot be
-        differentiated. ``inputs`` by their places among those of the graph,
-        ``state`` that of torch's generator before a call that drew by torch's operators alone, ``values`` those of
-        symbols, where sizes vary, ``taken`` what the node takes from others, ``results`` those of its own that it has
-        saved, by their places: always the same ones. What gradients are made of these leads to them."""
+        differentiated. ``inputs`` by their places among those of the graph, ``wanted`` with such a place for each
+        gradient that is one of an input, ``state`` that of torch's generator before a call that drew by torch's
+        operators alone, ``values`` those of symbols, where sizes vary, ``taken`` what the node takes from others,
+        ``results`` those of its own that it has saved, by their places: always the same ones. What gradients are made
+        of these leads to them."""
         if self._first.varying is not None:
             # The library drew numbers that a graph for numbers would draw itself.
             if self._drawn not in _KEYS_ALONE and not self._draws_again(state):
@@ -130,57 +129,65 @@ class Gradients:
             return at(inputs, tangents, wanted, state, taken=taken, results=results)
         if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
             raise RuntimeError(_DRAWS_OTHERS)
-        known = {
-            at if self._numbers is None or at is None else self._numbers[at]: tensor for at, tensor in inputs.items()
-        }
+        known = {self._number(at): tensor for at, tensor in inputs.items()}
+        wanted = [(self._number(at), asked) for at, asked in wanted]
         # Gradients of gradients are made of no gradient that somebody has.
-        given = tuple(sorted(results)) if self._order == _SECOND else ()
+        given = tuple(sorted(results)) if self._order == _SECOND else self._recording.given
         first = len(self._recording.inputs) + sum(map(len, self._tangents)) + len(self._recording.given)
         beside = [*tangents, *taken]
         known.update((first + at, tensor) for at, tensor in enumerate(beside) if tensor is not None)
         known.update(self._constants.given(tangents))
         own = tuple(range(first, first + len(beside)))
-        known.update((first + len(beside) + at, results[place]) for at, place in enumerate(given))
+        if self._order == _SECOND:
+            known.update((first + len(beside) + at, results[place]) for at, place in enumerate(given))
         foreign = next(filter(None, map(foreign_kind, tangents)), None)
         executable = self._compiled(own, self._draws_again(state), given) if foreign is None else None
-        gradients = None
+        gradients: Sequence[torch.Tensor | None] | None = None
         if executable is not None:
             with _drawing_from(state):
-                gradients = self._computed(executable, known, wanted, own)
+                gradients = self._computed(executable, known, wanted, own, given)
         if gradients is None and self._recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
         if gradients is None:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
-            if self._has_unseen or not self._replays:
+            if self._has_unseen or not self._whole:
                 # The node computes them; that they cannot be differentiated is said to whoever does that.
-                said = _SEVERAL_NODES if not self._whole else _HIGHER
-                said = _UNSEEN if self._has_unseen else once.WORDS if self._has_once else said
+                said = _UNSEEN if self._has_unseen else once.WORDS if self._has_once else _SEVERAL_NODES
                 return said if self._has_once else f"{said} ({event})"
             plain.tell(plain.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
-            with _drawing_from(state):
-                gradients = replay.gradients(self._recording, numbered, [*self._tangents, own])
+            try:
+                with _drawing_from(state), _outside_of_transforms(tangents):
+                    found = replay.gradients(self._recording, numbered, [*self._tangents, own], given)
+            except replay.Differs as why:
+                return f"{_DIFFERS}: {why} ({event})"
+            gradients = [None if number is None else found.get(number) for number, _ in wanted]
         if len(gradients) != len(wanted):
             raise RuntimeError(f"dynamlir: {len(gradients)} gradients of {len(wanted)} inputs")
-        return [gradient if asked else None for gradient, asked in zip(gradients, wanted)]
+        return [gradient if asked else None for gradient, (_, asked) in zip(gradients, wanted)]
+
+    def _number(self, at: int | None) -> int | None:
+        """The number of an input of the graph at a place."""
+        return at if self._numbers is None or at is None else self._numbers[at]
 
     def _computed(
         self,
         executable: Any,
         known: dict[int | None, torch.Tensor],
-        wanted: list[bool],
+        wanted: list[tuple[int | None, bool]],
         own: tuple[int, ...],
+        given: tuple[int, ...],
     ) -> list[torch.Tensor] | None:
         """What the graph computes, with the histories of eager's gradients; None where these are not known, from then
         on."""
         arguments = [_argument(known, *described) for described in executable.arguments()]
         gradients = _with_history(executable, arguments, executable(*arguments))
-        if not self._replays:
+        if not self._whole:
             return gradients
         tensors = {number: tensor for number, tensor in known.items() if number is not None}
         try:
-            self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own])
+            self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own], given)
         except reached.Unknown as why:
             with self._lock:
                 if self._event is None:
@@ -215,12 +222,8 @@ class Gradients:
                     self._executable = self._compile(own, draws_again, given)
                 except Exception as error:
                     interruptions.pass_on(error)
-                    failure = (
-                        error
-                        if isinstance(error, Fallback)
-                        else Fallback("internal-error", f"{type(error).__name__}: {error}")
-                    )
-                    self._event = reasons.note(failure.reason, failure.message, failure.location)
+                    # A name for it in this frame would be a cycle, which holds what is differentiated.
+                    self._event = _noted(error)
         return self._executable
 
     def _compile(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
@@ -228,7 +231,7 @@ class Gradients:
 
         functions.refuse_twice(self._recording)
         with torch.no_grad():
-            recording = dataclasses.replace(self._recording, given=given or self._recording.given)
+            recording = dataclasses.replace(self._recording, given=given)
             variant, made = compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         if drawing := self._drawing_others(made, draws_again):
             raise Fallback("random-state", f"{drawing} draws random numbers")
@@ -252,6 +255,12 @@ class Gradients:
         )
         expected = first if draws_again else collections.Counter[str]()
         return None if calls == expected and not later else next(iter([*later, *calls, *expected]))
+
+
+def _noted(error: Exception) -> reasons.Event:
+    if isinstance(error, Fallback):
+        return reasons.note(error.reason, error.message, error.location)
+    return reasons.note("internal-error", f"{type(error).__name__}: {error}")
 
 
 class _Refused(torch.autograd.Function):
@@ -297,6 +306,13 @@ def _drawing_from(state: torch.Tensor | None) -> Iterator[None]:
         yield
 
 
+def _outside_of_transforms(tangents: Sequence[torch.Tensor | None]) -> contextlib.AbstractContextManager[object]:
+    """Where one computes outside of all transforms of `torch.func`, unless they have made one of these."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    is_within = any(tensor is not None and wrapped(tensor) for tensor in tangents)
+    return contextlib.nullcontext() if is_within else batches.Batch.outside()
+
+
 def foreign_kind(tensor: Any) -> str | None:
     """What a gradient is whose operations are not those of its memory, such as one of `torch.vmap`; None for others."""
     if not isinstance(tensor, torch.Tensor):
@@ -332,9 +348,8 @@ _SEVERAL_NODES = (
     "compute the gradients without create_graph=True, or run the function as plain Python"
 )
 
-_HIGHER = (
-    "trying to differentiate once more the gradients of a compiled graph, whose gradients of this order cannot be "
-    "compiled: run the function as plain Python"
+_DIFFERS = (
+    "trying to differentiate twice a compiled graph, which torch's operators would do with respect to other tensors"
 )
 
 _DRAWS_OTHERS = (

@@ -31,42 +31,51 @@ class Reaching:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._found: dict[tuple[int, ...], list[Reached] | str] = {}
+        self._found: dict[tuple[int, ...], dict[int, Reached] | str] = {}
         self._lock = threading.Lock()
 
     def complete(
         self,
         gradients: list[torch.Tensor],
-        wanted: Sequence[bool],
+        wanted: Sequence[tuple[int | None, bool]],
         known: dict[int, torch.Tensor],
         orders: Sequence[Sequence[int]],
+        given: Sequence[int] = (),
     ) -> None:
-        """Give those gradients the history that they have in eager which have none. ``known`` are the inputs and
-        tangents, of which ``orders`` names the latter. Raises `Unknown` where that cannot be told."""
-        without = [at for at, gradient in enumerate(gradients) if wanted[at] and not gradient.requires_grad]
+        """Give those gradients the history that they have in eager which have none. ``wanted`` says what they are
+        gradients of, and which of them count. ``known`` are the inputs, the
+        tangents, which ``orders`` names, and the results at the places ``given``. Raises `Unknown` where that cannot be
+        told."""
+        without = [
+            (at, number)
+            for at, (gradient, (number, asked)) in enumerate(zip(gradients, wanted))
+            if asked and number is not None and not gradient.requires_grad
+        ]
         requiring = tuple(sorted(number for number, tensor in known.items() if tensor.requires_grad))
         if not without or not requiring or self._recording.device not in (None, torch.device("cpu")):
             return
         with self._lock:
             found = self._found.get(requiring)
             if found is None:
-                found = self._found[requiring] = _find(self._recording, known, orders)
+                found = self._found[requiring] = _find(self._recording, known, orders, given)
         if isinstance(found, str):
             raise Unknown(found)
-        for at in without:
-            if at < len(found) and found[at]:
-                numbers = list(found[at])
-                _Leads.apply([gradients[at]], [found[at][number] for number in numbers], *map(known.get, numbers))
+        for at, number in without:
+            if leads := found.get(number):
+                _Leads.apply([gradients[at]], list(leads.values()), *map(known.get, leads))
 
 
-def _find(recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]) -> list[Reached] | str:
-    """What each gradient leads to; why that is not known, where fakes refuse to compute them."""
+def _find(
+    recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]], given: Sequence[int]
+) -> dict[int, Reached] | str:
+    """What each gradient leads to, by the number of what it is one of; why that is not known, where fakes refuse to
+    compute them."""
     try:
         with quiet_fakes(), fresh_fake_mode():
             fakes = {number: _fake(tensor) for number, tensor in known.items()}
             leaves = {number: fake for number, fake in fakes.items() if fake.requires_grad}
-            gradients = replay.gradients(recording, fakes, orders)
-            return [_leads_to(gradient, leaves) for gradient in gradients]
+            gradients = replay.gradients(recording, fakes, orders, given)
+            return {number: _leads_to(gradient, leaves) for number, gradient in gradients.items()}
     except Exception as error:
         interruptions.pass_on(error)
         return f"{type(error).__name__}: {error}"

@@ -294,11 +294,13 @@ class Recording:
             used.update(op.operands)
         self.ops = [op for op in self.ops if op.schema != DETACH or used.intersection(op.result_ids)]
 
-    def roots(self) -> dict[int, int]:
-        """Each value that shares an operand's storage, with the value that this chain of views starts from."""
+    def roots(self, detach: bool = True) -> dict[int, int]:
+        """Each value that shares an operand's storage, with the value that this chain of views starts from. Without
+        ``detach`` a new chain starts where something is detached."""
         found: dict[int, int] = {}
         for op in self.ops:
-            _note_roots(found, op)
+            if detach or op.schema != DETACH:
+                _note_roots(found, op)
         return found
 
     def histogram(self) -> collections.Counter[str]:

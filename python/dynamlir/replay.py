@@ -8,45 +8,125 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._functorch.eager_transforms import enable_inplace_requires_grad
 from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 
+from . import past
 from .aten.replaying import split_arguments
 from .aten.schema import as_called
 from .recording import DTYPES, NO_RESULT, InputRecord, OpRecord, Recording, map_refs
 
 
+class Differs(Exception):
+    """What torch's operators compute is not what was compiled; carries how it differs."""
+
+
 def gradients(
-    recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]]
-) -> list[torch.Tensor]:
-    """The gradients of the last of ``orders``, in the order of what they are gradients of; in grad mode with a history.
+    recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]], given: Sequence[int] = ()
+) -> dict[int, torch.Tensor]:
+    """The gradients of the last of ``orders``, by the numbers of what they are gradients of; in grad mode with a
+    history.
 
     Each order is the numbers of its tangents in ``known``, which are zero where they are missing. No gradient depends
-    on the values of inputs that are missing.
+    on the values of inputs that are missing. ``given`` are the places of results that somebody has, whose numbers come
+    after those of the first order: gradients lead to these, and not to what is computed anew. Raises `Differs` where
+    there are not as many results as tangents.
     """
-    found: list[torch.Tensor] = []
     wants_history = torch.is_grad_enabled()
     with torch.enable_grad():
-        results = _differentiable(recording)
-        read = _needed(recording, results)[1]
-        inputs = [_input(record, known.get(at), record.id in read) for at, record in enumerate(recording.inputs)]
-        values = _run(recording, inputs, results)
-        outputs = [values[value] for value in results]
-        wanted = {at: tensor for at, tensor in enumerate(inputs) if recording.inputs[at].requires_grad}
-        for step, numbers in enumerate(orders):
-            given = [known.get(number) for number in numbers]
+        program = _Program(recording, known, orders, given if wants_history or len(orders) > 1 else ())
+        numbers, is_last = orders[0], len(orders) == 1
+        tangents = _tangents(known, numbers, program.shown, is_last)
+        found = program.first(tangents, create_graph=wants_history or not is_last)
+        wanted = {**program.inputs, **dict(zip(numbers, tangents)), **program.held}
+        for step, numbers in enumerate(orders[1:], 1):
+            outputs = [gradient for gradient in found.values() if gradient.requires_grad]
             is_last = step == len(orders) - 1
-            tangents = [_tangent(tensor, output, is_last) for tensor, output in zip(given, outputs, strict=True)]
-            create = wants_history or not is_last
-            each = torch.autograd.grad(outputs, list(wanted.values()), tangents, create_graph=create, allow_unused=True)
+            tangents = _tangents(known, numbers, outputs, is_last)
+            found = _gradients(outputs, wanted, tangents, create_graph=wants_history or not is_last)
             wanted.update(zip(numbers, tangents))
-            found = [gradient for gradient in each if gradient is not None]
-            outputs = [gradient for gradient in found if gradient.requires_grad]
     return found
+
+
+def _gradients(
+    outputs: Sequence[torch.Tensor],
+    wanted: dict[int, torch.Tensor],
+    tangents: Sequence[torch.Tensor],
+    create_graph: bool,
+) -> dict[int, torch.Tensor]:
+    made = torch.autograd.grad(
+        outputs, list(wanted.values()), tangents, retain_graph=True, create_graph=create_graph, allow_unused=True
+    )
+    return {number: gradient for number, gradient in zip(wanted, made) if gradient is not None}
+
+
+class _Run(NamedTuple):
+    """What was recorded, computed once more."""
+
+    past: past.Past
+    inputs: dict[int, torch.Tensor]
+    """Those with a gradient, as it takes them."""
+    shown: list[torch.Tensor]
+    """Its results."""
+
+
+class _Program:
+    """What was recorded, and the first gradients of it."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        known: dict[int, torch.Tensor],
+        orders: Sequence[Sequence[int]],
+        given: Sequence[int],
+    ) -> None:
+        self._recording = recording
+        self._results = _differentiable(recording)
+        read = _needed(recording, self._results)[1]
+        self._all = [_input(record, known.get(at), record.id in read) for at, record in enumerate(recording.inputs)]
+        self.inputs = {at: tensor for at, tensor in enumerate(self._all) if recording.inputs[at].requires_grad}
+        """Those with a gradient."""
+        places = {len(self._all) + len(orders[0]) + at: place for at, place in enumerate(given)}
+        self._places = {number: place for number, place in places.items() if number in known}
+        self.held = {number: _tangent(known[number], known[number], len(orders) == 1) for number in self._places}
+        """The results that somebody has."""
+        self._state = torch.get_rng_state() if recording.has_random else None
+        self._run = self._computed(list(self.held))
+        self.shown = self._run.shown
+        """The results."""
+
+    def _computed(self, held: Sequence[int]) -> _Run:
+        """All of it once more, where gradients lead to those of the results that somebody has."""
+        if self._state is not None:
+            torch.set_rng_state(self._state)
+        way, taken = past.passing(self.inputs, {number: self.held[number] for number in held})
+        inputs = [taken.get(at, tensor) for at, tensor in enumerate(self._all)]
+        values = _run(self._recording, inputs, self._results)
+        return _Run(way, taken, [values[value] for value in self._results])
+
+    def first(self, tangents: Sequence[torch.Tensor], create_graph: bool) -> dict[int, torch.Tensor]:
+        """The gradients of the inputs. What no gradient leads to is not visited by those who walk it back, so there
+        is a run for each choice of results that some lead to."""
+        run = self._run
+        found = _gradients(run.shown, run.inputs, tangents, create_graph)
+        if not self.held:
+            return found
+        ends = [*self.inputs.values(), *self.held.values(), *tangents]
+        makers = {number: self.shown[place] for number, place in self._places.items()}
+        with_history = {number: gradient for number, gradient in found.items() if gradient.requires_grad}
+        led = {number: past.reached(gradient, makers, ends) for number, gradient in with_history.items()}
+        for choice in dict.fromkeys(led.values()):
+            run, made = self._run, found
+            if len(choice) != len(self.held):
+                run = self._computed(choice)
+                made = _gradients(run.shown, run.inputs, tangents, create_graph)
+            run.past.lead({number: run.shown[self._places[number]] for number in choice})
+            found.update((number, made[number]) for number, own in led.items() if own == choice)
+        return found
 
 
 def _input(record: InputRecord, tensor: torch.Tensor | None, is_read: bool) -> torch.Tensor:
@@ -62,6 +142,14 @@ def _input(record: InputRecord, tensor: torch.Tensor | None, is_read: bool) -> t
     if record.requires_grad and not tensor.requires_grad:
         return _leaf(tensor)
     return tensor.view_as(tensor)
+
+
+def _tangents(
+    known: dict[int, torch.Tensor], numbers: Sequence[int], outputs: Sequence[torch.Tensor], is_last: bool
+) -> list[torch.Tensor]:
+    if len(numbers) != len(outputs):
+        raise Differs(f"{len(outputs)} results in place of {len(numbers)}")
+    return [_tangent(known.get(number), output, is_last) for number, output in zip(numbers, outputs)]
 
 
 def _tangent(tensor: torch.Tensor | None, output: torch.Tensor, is_last: bool) -> torch.Tensor:
@@ -83,8 +171,9 @@ def _leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _differentiable(recording: Recording) -> list[int]:
-    """The values that outputs with a gradient are, or are views of, in order. Views of inputs are none of them."""
-    roots = recording.roots()
+    """The values that outputs with a gradient are, or are views of, in order. Views of inputs are none of them. What is
+    detached, and written later, has no history before."""
+    roots = recording.roots(detach=False)
     own = {record.id for record in recording.inputs}
     found = [roots.get(output.id, output.id) for output in recording.outputs if output.requires_grad]
     return [value for value in dict.fromkeys(found) if value not in own]
@@ -179,6 +268,7 @@ class _Applied(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, op: OpRecord, *operands: torch.Tensor) -> Any:
         ctx.op = op
+        ctx.set_materialize_grads(False)
         assert op.decomposition is not None and op.vjp is not None
         results = tuple(operands[op.operands.index(output.id)].clone() for output in op.decomposition.outputs)
         ctx.save_for_backward(*operands, *results)
@@ -187,12 +277,23 @@ class _Applied(torch.autograd.Function):
         return results
 
 
+def _function_gradients(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Those of what was applied. What is missing is zero, unless all is."""
+    op: OpRecord = ctx.op
+    if all(tangent is None for tangent in tangents):
+        return [None] * len(op.operands)
+    known = ctx.saved_tensors
+    results = known[len(op.operands) :]
+    given = [torch.zeros_like(own) if one is None else one for one, own in zip(tangents, results, strict=True)]
+    return function_gradients(op, known, given)
+
+
 class _Function(_Applied):
     """One whose gradients have gradients, as far as its backward gives them some."""
 
     @staticmethod
     def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
-        return None, *function_gradients(ctx.op, ctx.saved_tensors, tangents)
+        return None, *_function_gradients(ctx, tangents)
 
 
 class _Once(_Applied):
@@ -201,6 +302,6 @@ class _Once(_Applied):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
-        found = function_gradients(ctx.op, ctx.saved_tensors, tangents)
+        found = _function_gradients(ctx, tangents)
         # Operations are replayed under the grad mode that they were recorded with.
         return None, *(None if gradient is None else gradient.detach() for gradient in found)

@@ -34,8 +34,8 @@ const STATE: &str = "_state";
 
 /// Who computes them, and for whom what is lent.
 pub struct Again {
-    /// `f(inputs by number, tangents, which gradients are wanted, generator's state, values of symbols, what is taken from other nodes, own
-    /// results by place) -> gradients`; unset where nobody has the program.
+    /// `f(inputs by number, tangents, of which inputs gradients are given and whether each is wanted, generator's state, values of symbols,
+    /// what is taken from other nodes, own results by place) -> gradients`; unset where nobody has the program.
     function: OnceLock<Py<PyAny>>,
     /// Whether the engine keeps the graph that it runs: a function of torch's, where there is one.
     keeps: Option<Py<PyAny>>,
@@ -153,8 +153,9 @@ impl Again {
         let mut gradients: Vec<Bound<'py, PyAny>> = vec![py.None().into_bound(py); wanted.len() + 1];
         if wanted.iter().any(Option::is_some) {
             let Known { inputs, taken, own, sizes } = inputs(ctx, node, tangents)?;
-            let places: Vec<usize> = node.differentiated().map(|(place, _)| place).collect();
-            let wanted: Vec<bool> = places.iter().map(|place| wanted[*place].is_some()).collect();
+            let number = |input| if let NodeInput::Input(at) = input { Some(at) } else { None };
+            let (places, wanted): (Vec<usize>, Vec<_>) =
+                node.differentiated().map(|(place, input)| (place, (number(input), wanted[place].is_some()))).unzip();
             let made_of = inputs.values().iter().chain(taken.iter().cloned()).chain(own.values().iter()).chain(tangents.to_vec());
             let made_of: Vec<Bound<'py, PyAny>> = made_of.collect();
             let tangents = PyList::new(py, tangents)?;
