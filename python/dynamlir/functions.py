@@ -80,9 +80,9 @@ class Call:
         self.first = len(recorder.recording.ops)
         return [self._tangent(at, tensor, materialize) for at, tensor in enumerate(raw)]
 
-    def derivative(self, gradients: Any, once: bool = False, unseen: bool = False) -> None:
+    def derivative(self, gradients: Any, once: bool = False, unseen: bool = False, keeps: bool = False) -> None:
         """Take what backward returned for the derivative; ``once`` if it cannot be differentiated itself, ``unseen`` if
-        nobody knows how."""
+        nobody knows how, ``keeps`` if it has asked for what was saved."""
         recorder, recording, record = self._recorder, self._recorder.recording, self._record
         if not self._differentiable:
             recorder.forget_operations(self.first)
@@ -113,6 +113,7 @@ class Call:
             for at, value in outputs
         ]
         record.vjp.drop_unseen_detaches()
+        record.vjp.keeps = keeps
         record.not_linear = not linear.in_tangents(record.vjp)
         recording.append(record)
 

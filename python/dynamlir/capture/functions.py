@@ -21,10 +21,17 @@ class FunctionContext:
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
+        self._dynamlir_saved: tuple[torch.Tensor | None, ...] = ()
 
     def save_for_backward(self, *tensors: torch.Tensor | None) -> None:
         """Keep tensors."""
-        self.saved_tensors = tensors
+        self._dynamlir_saved = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[torch.Tensor | None, ...]:
+        """What is kept. Who asks for it is refused once a walk has used it up, whatever becomes of it."""
+        self._dynamlir_asked = True
+        return self._dynamlir_saved
 
     def save_for_forward(self, *tensors: torch.Tensor | None) -> None:
         """Keep tensors for forward mode."""
@@ -74,9 +81,10 @@ class Application:
     def results(self, result: Any) -> list[torch.Tensor | None] | None:
         """Give what ``forward`` returned its history; what ``backward`` gets, None if nothing is differentiable."""
         context, location = vars(self.context), self._recorder.location
+        context.pop("_dynamlir_asked", None)  # by forward
         if "dirty_tensors" in context:
             raise Fallback("autograd", "mark_dirty of a torch.autograd.Function", location)
-        for kept in (context.get("saved_tensors", ()), context.get("non_differentiable", ())):
+        for kept in (context.get("_dynamlir_saved", ()), context.get("non_differentiable", ())):
             if not all(tensor is None or isinstance(tensor, torch.Tensor) for tensor in kept):
                 raise Fallback("autograd", "a torch.autograd.Function saves what is no tensor", location)
         leaves = result if isinstance(result, tuple) else (result,)
@@ -103,6 +111,6 @@ class Application:
         """Take what ``backward`` returned."""
         self._recorder.expected = True  # type: ignore[attr-defined]
         try:
-            self._call.derivative(gradients, self._once)
+            self._call.derivative(gradients, self._once, keeps="_dynamlir_asked" in vars(self.context))
         finally:
             self._recorder.expected = False  # type: ignore[attr-defined]
