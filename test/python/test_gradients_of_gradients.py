@@ -51,6 +51,44 @@ def test_penalty_on_what_is_frozen(name: str, door: str) -> None:
     assert isinstance(found[0][1], Tensor) == isinstance(found[1][1], Tensor)
 
 
+def overwritten(x: Tensor, c: Tensor) -> Tensor:
+    """All of a value is written, in two parts."""
+    h = x.t().contiguous().t()
+    h.select(0, 1).zero_()
+    h.t().copy_(c)
+    return h
+
+
+OVERWRITTEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "alone": overwritten,
+    "sine": lambda x, c: overwritten(x, c).sin(),
+    "beside it": lambda x, c: overwritten(x, c).sin() * x,
+    "square": lambda x, c: overwritten(x, c).square().sum(),
+    "constant": lambda x, c: (overwritten(x, c) * c.t()).sum(),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_history_that_leads_to_a_leaf_that_nothing_is_made_of(name: str, door: str) -> None:
+    """What was there before is gone, but eager's history leads to it. Nobody lends it to the node."""
+    found: list[Any] = []
+
+    def follow(g: Tensor, x: Tensor) -> Any:
+        if not g.requires_grad:
+            return "none"
+        return torch.autograd.grad(g.sum(), x, allow_unused=True, retain_graph=True)[0]
+
+    for function in (OVERWRITTEN[name], DOORS[door](OVERWRITTEN[name])):
+        x = torch.linspace(-1, 1, 12).view(3, 4).requires_grad_()
+        y = function(x, torch.arange(12.0).view(4, 3))
+        for tangent in (torch.ones_like(y), torch.ones_like(y).requires_grad_()):
+            (g,) = torch.autograd.grad(y, x, tangent, create_graph=True)
+            again = follow(g, x)
+            found.append((g.requires_grad, again is None, g, again if isinstance(again, Tensor) else None))
+    torch.testing.assert_close(found[2:], found[:2])
+
+
 def test_what_a_history_leads_to_is_not_known(monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
     """Where fakes refuse to compute gradients, those of eager are taken, with the history that they have, and that is
     counted once."""

@@ -214,6 +214,12 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     for (input, tensor) in of_graph.iter().zip(held.by_ref()) {
         found.set_item(input, tensor)?;
     }
+    for (at, input) in node.differentiated() {
+        let NodeInput::Input(input) = input else { continue };
+        if let (false, Some(leaf)) = (found.contains(input)?, leaf(ctx, node, at)?) {
+            found.set_item(input, leaf)?;
+        }
+    }
     let taken = lent::made_by_others(node).map(|input| match lent::saved(node, input) {
         Some(at) => kept.get(at).cloned(),
         None => held.next(),
@@ -222,6 +228,14 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     let taken = taken.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
     let own = own(ctx, node, &kept)?;
     Ok(Known { inputs: found, taken, own, sizes })
+}
+
+/// The leaf that an input of a node is, if it is one. What nobody lends may still be what eager's gradients lead to.
+fn leaf<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, at: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = ctx.py();
+    let place = node.placed().iter().position(|placed| *placed == at);
+    let edge = ctx.getattr(intern!(py, "next_functions"))?.get_item(place)?.get_item(0)?;
+    edge.getattr_opt(intern!(py, "variable"))
 }
 
 /// The values of symbols in the call that a node belongs to.
