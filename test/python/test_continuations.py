@@ -82,7 +82,7 @@ def test_in_the_middle_of_an_expression() -> None:
         return torch.stack([x.sin(), x + len(x.tolist())])
 
     _, rest = told(function, X)
-    assert re.fullmatch(r"def __resume_at_N_1\((\w+, )+\w+\):\n    return stack_1\(\[.*\]\)\n", rest), rest
+    assert re.fullmatch(r"def __resume_at_N_1\((\w+, )+\w+\):\n    return stack_[01]\(\[.*\]\)\n", rest), rest
 
 
 def test_in_a_loop_the_rest_of_the_iteration_comes_first() -> None:
@@ -96,7 +96,8 @@ def test_in_a_loop_the_rest_of_the_iteration_comes_first() -> None:
         return x - 1
 
     rest = next(text for text in told(function, X, 3) if text.startswith("def __resume_at_N_1"))
-    assert rest == (
+    # From CPython 3.14 on each way out of the loop has a return of its own.
+    assert rest.replace("        return x - 1\n", "") == (
         "def __resume_at_N_1(iterator_0, x, i):\n"
         "    x = x * 2\n"
         "    if not i > 2:\n"
@@ -166,7 +167,9 @@ def test_in_a_with_in_a_loop_in_a_with() -> None:
             seen = torch.is_grad_enabled()
         return x, seen
 
-    rest = next(text for text in told(function, X) if "(entered_0, iterator_1, entered_2, x, seen)" in text)
+    rest = next(
+        text for text in told(function, X) if re.search(r"\(entered_0, iterator_\d, entered_\d, x, seen\)", text)
+    )
     outer, inner = torch.no_grad(), torch.enable_grad()
     outer.__enter__()
     steps = iter((1, 2))

@@ -17,6 +17,7 @@ unsafe extern "C" {
 }
 
 /// A function as it is being made.
+#[derive(Clone)]
 pub struct NewFunction<'py> {
     abi: &'static Abi,
     function: Bound<'py, PyAny>,
@@ -59,12 +60,6 @@ impl<'py> NewFunction<'py> {
     /// `__annotations__`.
     pub fn annotations(&self, values: &Bound<'py, PyDict>) -> PyResult<()> {
         self.set(self.abi.symbols.function_set_annotations, values)
-    }
-
-    /// `__annotate__`: what computes the annotations, from 3.14 on.
-    pub fn annotate(&self, function: &Bound<'py, PyAny>) -> PyResult<()> {
-        // The class of functions has this in C: it stores a reference.
-        self.function.setattr(pyo3::intern!(function.py(), "__annotate__"), function)
     }
 
     /// The function.

@@ -1,16 +1,18 @@
 //! Functions and closure cells.
 
+use dynamlir_bytecode::{Instruction, Opcode, Version};
 use dynamlir_cpython_abi::{
     cell,
     function::{self, NewFunction},
 };
 use pyo3::{
+    exceptions::PySystemError,
     prelude::*,
     types::{PyDict, PyTuple},
 };
 
 use super::abi;
-use crate::{Activation, FunctionParts, Value};
+use crate::{Activation, FunctionParts, Value, native, ops::functions::part};
 
 /// A new cell
 pub fn cell_new<'py>(py: Python<'py>, content: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
@@ -48,7 +50,7 @@ fn set_parts<'py>(function: &NewFunction<'py>, parts: &FunctionParts<'py>) -> Py
         function.annotations(&annotation_dict(annotations)?)?;
     }
     if let Some(annotate) = annotate {
-        function.annotate(annotate.get())?;
+        set_annotate(annotate, &function.clone().finish())?;
     }
     if let Some(keyword_defaults) = keyword_defaults {
         function.keyword_defaults(keyword_defaults.get().cast::<PyDict>()?)?;
@@ -57,6 +59,14 @@ fn set_parts<'py>(function: &NewFunction<'py>, parts: &FunctionParts<'py>) -> Py
         function.defaults(defaults.get().cast::<PyTuple>()?)?;
     }
     Ok(())
+}
+
+/// CPython does so by an instruction, which also names the function that computes annotations after the other.
+fn set_annotate<'py>(annotate: &Value<'py>, function: &Bound<'py, PyAny>) -> PyResult<()> {
+    let (py, (major, minor)) = (function.py(), abi(function.py()).version());
+    let version = Version::of(major.into(), minor.into()).ok_or_else(|| PySystemError::new_err("an unknown version"))?;
+    let set = Instruction { opcode: Opcode::SetFunctionAttribute, arg: part::ANNOTATE, unit: 0, start: 0, next: 1, target: None };
+    native::run(py, version, &set, &[annotate.clone(), function.clone().into()]).map(drop)
 }
 
 /// CPython keeps a tuple until somebody looks at `__annotations__`.

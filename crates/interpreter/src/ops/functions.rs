@@ -6,7 +6,7 @@ use super::{Done, Flow};
 use crate::{Activation, FunctionParts};
 
 /// The parts of a function as its instructions number them.
-mod part {
+pub(crate) mod part {
     pub const DEFAULTS: u32 = 0x01;
     pub const KEYWORD_DEFAULTS: u32 = 0x02;
     pub const ANNOTATIONS: u32 = 0x04;
