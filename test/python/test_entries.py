@@ -168,14 +168,14 @@ def x() -> torch.Tensor:
 
 
 def steps(code: types.CodeType) -> list[tuple[str, Any]]:
-    """The instructions, with those apart of which CPython 3.13 makes one for two variables."""
+    """The instructions, with those apart of which CPython 3.13 makes one for two variables; loads that borrow are loads."""
     found: list[tuple[str, Any]] = []
     for each in dis.get_instructions(code):
         if isinstance(each.argval, tuple) and each.opname.count("_FAST") == 2:
             first, second = re.findall("LOAD_FAST|STORE_FAST", each.opname)
             found += [(first, each.argval[0]), (second, each.argval[1])]
         else:
-            found.append((each.opname, each.argval))
+            found.append((each.opname.removesuffix("_BORROW"), each.argval))
     return found
 
 

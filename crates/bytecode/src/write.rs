@@ -124,8 +124,8 @@ pub fn write(like: &CodeObject, body: &[Statement], result: &Expr) -> Result<Cod
         version: like.version,
         line: like.first_line,
         operations: Vec::new(),
-        // A string would be the docstring.
-        consts: vec![Const::None],
+        // Before 3.14 a string there would be the docstring.
+        consts: if like.version < Version::V3_14 { vec![Const::None] } else { Vec::new() },
         names: Vec::new(),
         varnames: like.varnames[..like.parameter_count()].to_vec(),
         freevars: &like.freevars,
@@ -158,7 +158,10 @@ pub fn write(like: &CodeObject, body: &[Statement], result: &Expr) -> Result<Cod
             writer.emit(Opcode::ReturnValue, 0, -1);
         }
     }
-    let Writer { version, operations, consts, names, varnames, deepest, .. } = writer;
+    let Writer { version, operations, mut consts, names, varnames, deepest, .. } = writer;
+    if consts.is_empty() {
+        consts.push(Const::None);
+    }
     let made = Assembly { version, operations, protected: Vec::new() }.assemble(like.first_line)?;
     Ok(CodeObject {
         flags: like.flags & !flags::DOCSTRING,
@@ -212,6 +215,18 @@ impl Writer<'_> {
     }
 
     fn load(&mut self, value: Const) {
+        // From 3.14 on small ints stand in the instruction.
+        if let Const::Int(text) = &value
+            && let Ok(small) = text.parse::<u8>()
+            && number_of(self.version, Opcode::LoadSmallInt).is_some()
+        {
+            // The first constant stays, though nothing loads it from there.
+            if self.consts.is_empty() {
+                self.constant(value);
+            }
+            self.emit(Opcode::LoadSmallInt, usize::from(small), 1);
+            return;
+        }
         let at = self.constant(value);
         self.emit(Opcode::LoadConst, at, 1);
     }
