@@ -213,11 +213,16 @@ class Seen(NamedTuple):
     kept: bool
 
 
+def references(objects: list[Any]) -> list[int]:
+    """The numbers of references that are counted, by the same instructions each time: some count none of their own."""
+    return [sys.getrefcount(one) for one in objects]
+
+
 def watch(callable_: Any, makers: tuple[Callable[[], Any], ...]) -> Seen | None:
     """What a call did; None where it raised."""
     arguments = [make() for make in makers]
     before = [contents(argument) for argument in arguments]
-    counts = [sys.getrefcount(argument) for argument in arguments]
+    counts = references(arguments)
     LOG.clear()
     try:
         result = callable_(*arguments)
@@ -227,8 +232,7 @@ def watch(callable_: Any, makers: tuple[Callable[[], Any], ...]) -> Seen | None:
     called = set(LOG)
     changed = before != [contents(argument) for argument in arguments]
     del result
-    after = [sys.getrefcount(argument) for argument in arguments]
-    kept = any(now > then for now, then in zip(after, counts, strict=True))
+    kept = any(now > then for now, then in zip(references(arguments), counts, strict=True))
     return Seen(called, changed, kept)
 
 

@@ -370,12 +370,16 @@ impl GuardBuilder {
         Ok(true)
     }
 
-    /// Guards the elements of a set and their order. False if one of them is not a constant.
+    /// Guards the elements of a set and their order. False if one of them is neither a constant nor one of C's classes.
     pub fn set_order(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let mut elements = Vec::new();
         for element in set.try_iter()? {
-            let Some(constant) = Constant::new(&element?)? else { return Ok(false) };
-            elements.push(constant);
+            let element = element?;
+            let constant = Constant::new(&element)?;
+            let Some(known) = constant.map_or_else(|| Constant::lasting_class(&element), |constant| Ok(Some(constant)))? else {
+                return Ok(false);
+            };
+            elements.push(known);
         }
         self.add(id, Guard::SetOrder(elements.into()));
         Ok(true)

@@ -10,11 +10,11 @@ use std::{
     sync::Arc,
 };
 
-use dynamlir_cpython_abi::shown;
+use dynamlir_cpython_abi::{shown, types};
 use pyo3::{
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyNone, PyRange, PySlice, PyString, PyTuple},
+    types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyNone, PyRange, PySlice, PyString, PyTuple, PyType},
 };
 
 /// An immutable Python value. Holds its object strongly, so it must be one that refers to nothing of the user's.
@@ -159,6 +159,21 @@ impl Constant {
         let Some((kind, canon)) = Self::classify(object)? else { return Ok(None) };
         let text = text_of(object, &kind)?.into();
         Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text }))
+    }
+
+    /// The constant for a class of C's that lives as long as the process, as an element of a set: it is hashed and compared by address.
+    /// None for anything else.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn lasting_class(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let Ok(class) = object.cast_exact::<PyType>() else { return Ok(None) };
+        if types::flags(class) & types::HEAP_TYPE != 0 {
+            return Ok(None);
+        }
+        let canon = format!("@{}", object.as_ptr() as usize);
+        let text = class.fully_qualified_name()?.to_string_lossy().into();
+        Ok(Some(Self { object: object.clone().unbind(), kind: Kind::Singleton, canon: canon.into(), text }))
     }
 
     /// A string constant, for keys.
@@ -370,6 +385,6 @@ fn complex_bits(value: &Bound<'_, PyComplex>) -> PyResult<(u64, u64)> {
 }
 
 /// A class made by `namedtuple` or `NamedTuple`: no instance dictionary.
-fn is_named_tuple(class: &Bound<'_, pyo3::types::PyType>) -> PyResult<bool> {
+fn is_named_tuple(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(class.hasattr("_fields")? && class.getattr("__dictoffset__")?.extract::<isize>()? == 0)
 }

@@ -267,6 +267,7 @@ pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
             "insert",
             "pop",
             "remove",
+            "resize",
             "reverse",
             "__setitem__",
             "__delitem__",
