@@ -1,0 +1,169 @@
+"""What CPython has from 3.14 on: annotations that nobody computes for us, template strings, stacks known by address."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import dynamlir
+import forked
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.native,
+    pytest.mark.skipif(sys.version_info < (3, 14), reason="CPython 3.14 and later have it"),
+]
+
+PROGRAMS = """
+def undefined(x):
+    def inner(y: Undefined = 3) -> Nowhere:
+        return y + 1
+    return inner(x), inner
+
+def asked(x):
+    def inner(y: int) -> str:
+        return y
+    return x * len(inner.__annotations__), inner
+
+def of_a_class(x):
+    class Inner:
+        y: int = 2
+        z: Undefined
+    return x * Inner.y
+
+def template(x):
+    name = "w"
+    text = t"a {x.shape[0]!r:>5} b {name=} c"
+    return x * len(text.interpolations), text.values, text.strings, text.interpolations[0].format_spec
+
+def contexts(x, manager):
+    for step in (1, 2):
+        with manager as found:
+            x = x * found
+            if step == 2:
+                raise ValueError(step)
+    return x, any(step > 1 for step in (0, 2)), all(step for step in (1, 2))
+
+def between(x):
+    try:
+        with manager() as found:
+            print(end="")
+            x = x * found
+            raise KeyError("left")
+    except* KeyError as group:
+        print(end="")
+        x = x + len(group.exceptions)
+    finally:
+        print(end="")
+        x = x - 1
+    return x
+
+class manager:
+    def __enter__(self):
+        return 3
+
+    def __exit__(self, kind, error, trace):
+        return kind is ValueError
+"""
+
+
+def named(name: str) -> Callable[..., Any]:
+    """A function of the programs above, without `from __future__ import annotations`, and in syntax that 3.11 lacks."""
+    module = types.ModuleType("programs")
+    exec(compile(PROGRAMS, "programs.py", "exec", dont_inherit=True), module.__dict__)
+    return getattr(module, name)
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.arange(3.0)
+
+
+def test_annotations_are_not_computed(x: torch.Tensor) -> None:
+    function = named("undefined")
+    value, made = dynamlir.compile(function, fullgraph=True)(x)
+    expected, plain = function(x)
+    assert torch.equal(value, expected) and made(2) == 3
+    assert made.__annotate__.__qualname__ == plain.__annotate__.__qualname__
+    with pytest.raises(NameError, match="Undefined"):
+        _ = made.__annotations__
+
+
+def test_annotations_that_the_program_asks_for(x: torch.Tensor) -> None:
+    value, made = dynamlir.compile(named("asked"))(x)
+    assert torch.equal(value, x * 2) and made.__annotations__ == {"y": int, "return": str}
+    assert torch.equal(dynamlir.compile(named("of_a_class"))(x), x * 2)
+
+
+def test_template_strings(x: torch.Tensor) -> None:
+    function = named("template")
+    seen, expected = dynamlir.compile(function, fullgraph=True)(x), function(x)
+    assert torch.equal(seen[0], expected[0]) and seen[1:] == expected[1:]
+
+
+def test_contexts(x: torch.Tensor) -> None:
+    function, manager = named("contexts"), named("manager")
+    seen, expected = dynamlir.compile(function)(x, manager()), function(x, manager())
+    assert torch.equal(seen[0], expected[0]) and seen[1:] == expected[1:]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_handlers_go_on_in_plain_python_and_back(x: torch.Tensor) -> None:
+    function = named("between")
+    compiled = dynamlir.compile(function)
+    for _ in range(2):
+        assert torch.equal(compiled(x), function(x))
+
+
+DEEP = """
+import sys, gc
+from dynamlir import _native
+sys.setrecursionlimit(60_000)
+gone = []
+
+class Dies:
+    def __del__(self):
+        gone.append(len(gone))
+
+def nested(depth):
+    made = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+SHALLOW, DEEP = nested(500), nested(400_000)
+
+def deep(n):
+    if n:
+        dies = Dies()
+        before = len(gone)
+        del dies
+        assert len(gone) == before + 1
+        return deep(n - 1)
+    assert repr(SHALLOW).count("[") == 501
+    try:
+        repr(DEEP)
+    except RecursionError:
+        return "raised"
+
+assert _native.interpret(deep, 20_000) == "raised"
+assert len(gone) == 20_000
+
+def through_c(n):
+    return n if not n else next(map(through_c, (n - 1,)))
+
+assert _native.interpret(through_c, 1_000) == 0
+try:
+    _native.interpret(through_c, 50_000)
+except RecursionError:
+    print("done")
+"""
+
+
+def test_deep_recursion_goes_on_on_stacks_that_the_thread_knows() -> None:
+    finished = forked.python(DEEP)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    assert finished.stdout == "done\n"
