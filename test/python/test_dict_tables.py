@@ -63,6 +63,11 @@ def attributes(holder: Any, x: Tensor) -> Tensor:
     return y * holder.b if hasattr(holder, "b") else y
 
 
+def by_number(holder: Any, x: Tensor) -> Tensor:
+    y = x + holder.held.get(1, 10)
+    return y * holder.held[2] if 2 in holder.held else y - holder.held.get("a", 5)
+
+
 def names_of_a_module(holder: Any, x: Tensor) -> Tensor:
     return x + (a if "a" in globals() else 10)  # noqa: F821
 
@@ -85,7 +90,7 @@ def check(function: Callable[..., Tensor], kind: Any, where: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("function", [items, all_of_them])
+@pytest.mark.parametrize("function", [items, all_of_them, by_number])
 def test_each_change_of_a_dict_is_seen(function: Callable[..., Tensor], kind: Any, seeds: Iterator[int]) -> None:
     with torch.no_grad(), dynamlir.config.patch(recompile_limit=1000, on_plain="ignore"):
         for seed, _ in zip(seeds, range(6)):
@@ -113,10 +118,13 @@ def test_each_change_of_a_modules_names_is_seen() -> None:
         assert torch.equal(compiled(None, x), function(None, x))
 
 
-def test_a_check_walks_to_nothing() -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("function", [items, by_number])
+def test_a_check_walks_to_nothing(function: Callable[..., Tensor], kind: Any) -> None:
     """What is in tables is proven by their words, so that a check that passes looks nothing up."""
-    holder, x = Holder(dict), torch.arange(3.0)
-    compiled = dynamlir.compile(items)
+    holder, x = Holder(kind), torch.arange(3.0)
+    holder.held[2] = 3
+    compiled = dynamlir.compile(function)
     with torch.no_grad():
         for _ in range(3):
             compiled(holder, x)

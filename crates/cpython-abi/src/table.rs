@@ -2,17 +2,20 @@
 //!
 //! The table of a dict with strings for keys has a version, which CPython gives out when it specialises a global's load, which no other
 //! state of a table's keys ever has, and which any change of the keys takes away: so an unchanged version says which keys there are and where
-//! their values lie. Instances of a class share a table of names instead, in which names are only ever added.
+//! their values lie. Instances of a class share a table of names instead, in which names are only ever added. Of other tables, such as those of
+//! subclasses and with numbers for keys, the keys themselves are compared, which somebody has to keep alive.
 
 use pyo3::{
     exceptions::{PyNameError, PySystemError},
     ffi,
     prelude::*,
-    types::{PyDict, PyString},
+    types::{PyDict, PyInt, PyString},
 };
 
 use crate::{Abi, Listening, Thread, exception, function, observer, offsets};
 
+/// `DICT_KEYS_GENERAL`: keys are anything, with their hashes, and values lie beside them.
+const GENERAL: u8 = 0;
 /// `DICT_KEYS_UNICODE`: keys are strings, and values lie beside them.
 const STRINGS: u8 = 1;
 /// `DICT_KEYS_SPLIT`: keys are names of a class, and values lie elsewhere.
@@ -29,7 +32,12 @@ pub struct Table {
     /// Where values begin behind that.
     first: usize,
     kind: u8,
+    /// Whether the keys are compared.
+    by_keys: bool,
 }
+
+/// How many keys are compared at most.
+const MOST_KEYS: usize = 64;
 
 /// A word.
 ///
@@ -47,15 +55,31 @@ impl Table {
             return None;
         }
         let found = Self::read(abi, dict)?;
-        if found.kind == SPLIT || found.version() != 0 {
+        if found.kind == SPLIT || (found.kind == STRINGS && found.version() != 0) {
             return Some(found);
         }
-        // A subclass may have keys that are no strings by its own rules, and its globals are not specialised.
-        if !dict.is_exact_instance_of::<PyDict>() {
-            return None;
+        // The globals of a subclass are not specialised.
+        if found.kind == STRINGS && dict.is_exact_instance_of::<PyDict>() && exception::answer(dict.py(), give_version(abi, dict)).is_some()
+        {
+            let found = Self::read(abi, dict).filter(|found| found.kind == STRINGS && found.version() != 0);
+            if found.is_some() {
+                return found;
+            }
         }
-        exception::answer(dict.py(), give_version(abi, dict))?;
-        Self::read(abi, dict).filter(|found| found.kind == STRINGS && found.version() != 0)
+        let found = Self { by_keys: true, ..Self::read(abi, dict).filter(|found| found.kind != SPLIT)? };
+        let plain = |key: &Bound<'_, PyAny>| key.is_exact_instance_of::<PyString>() || key.is_exact_instance_of::<PyInt>();
+        (found.entries().count() <= MOST_KEYS && found.keys(dict.py()).iter().all(plain)).then_some(found)
+    }
+
+    /// The keys, as far as there are any.
+    fn keys<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+        // SAFETY: the table, which is alive, keeps its keys alive; deleted ones are NULL.
+        self.entries().filter_map(|(key, _, _)| unsafe { Bound::from_borrowed_ptr_or_opt(py, key as *mut ffi::PyObject) }).collect()
+    }
+
+    /// What has to be kept alive where the words are compared: exact strings and ints.
+    pub fn kept<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+        if self.by_keys { self.keys(py) } else { Vec::new() }
     }
 
     fn read(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<Self> {
@@ -65,12 +89,12 @@ impl Table {
         // SAFETY: as above.
         let kind = unsafe { ((keys + offsets::KEYS_KIND) as *const u8).read() };
         let sound = match kind {
-            STRINGS => values == 0,
+            GENERAL | STRINGS => values == 0,
             SPLIT => values != 0,
             _ => false,
         };
         let first = abi.layout.inline_values?.first;
-        sound.then_some(Self { dict: address, keys, values, first, kind })
+        sound.then_some(Self { dict: address, keys, values, first, kind, by_keys: false })
     }
 
     /// `dk_version`; 0 where there is none.
@@ -83,8 +107,13 @@ impl Table {
     pub fn words(&self) -> Vec<(*const u64, u64)> {
         // Of a table of its own the sizes, the kind and the version. Names of a class are compared by their number, where that matters; a
         // dict that has once left those never has values again that lie elsewhere.
-        let own = self.kind == STRINGS;
-        let places = [self.dict + offsets::DICT_KEYS, if own { self.keys + offsets::KEYS_SIZES } else { self.dict + offsets::DICT_VALUES }];
+        let own = self.kind != SPLIT;
+        let mut places =
+            vec![self.dict + offsets::DICT_KEYS, if own { self.keys + offsets::KEYS_SIZES } else { self.dict + offsets::DICT_VALUES }];
+        if self.by_keys {
+            places.push(self.keys + offsets::KEYS_ENTRIES);
+            places.extend(self.entries().map(|(_, at, _)| at));
+        }
         // SAFETY: the dict is alive, and so is its table.
         places.into_iter().map(|place| (place as *const u64, unsafe { read(place) })).collect()
     }
@@ -101,45 +130,45 @@ impl Table {
 
     /// Returns true if the values lie beside the keys, in the order in which the dict has them.
     pub fn is_ordered(&self) -> bool {
-        self.kind == STRINGS
+        self.kind != SPLIT
     }
 
-    /// The key and the address of the value, of each entry; without a key where one was deleted.
-    fn entries(&self) -> impl Iterator<Item = (usize, *const u64)> + use<> {
+    /// The key, its address, and that of the value, of each entry; without a key where one was deleted.
+    fn entries(&self) -> impl Iterator<Item = (usize, usize, *const u64)> + use<> {
         let Self { keys, values, first, kind, .. } = *self;
-        // SAFETY: the table is alive; its entries follow its index, and are pairs of a string and a value.
+        // SAFETY: the table is alive; its entries follow its index, and are pairs of a string and a value, or three words.
         let (count, at) = unsafe {
             let index_bytes = 1_usize << ((keys + offsets::KEYS_LOG2_INDEX_BYTES) as *const u8).read();
             (read(keys + offsets::KEYS_ENTRIES) as usize, keys + offsets::KEYS_INDEX + index_bytes)
         };
         (0..count).map(move |number| {
-            let entry = at + 16 * number;
+            let entry = if kind == GENERAL { at + 24 * number + 8 } else { at + 16 * number };
             // SAFETY: as above.
             let key = unsafe { read(entry) as usize };
-            (key, (if kind == SPLIT { values + first + 8 * number } else { entry + 8 }) as *const u64)
+            (key, entry, (if kind == SPLIT { values + first + 8 * number } else { entry + 8 }) as *const u64)
         })
     }
 
     /// The key at a position of the dict's order, and the address of its value. None beyond the end, and where the order lies elsewhere.
     pub fn entry<'py>(&self, py: Python<'py>, position: usize) -> Option<(Bound<'py, PyAny>, *const u64)> {
-        let (key, place) = self.entries().filter(|(key, _)| self.is_ordered() && *key != 0).nth(position)?;
+        let (key, _, place) = self.entries().filter(|(key, ..)| self.is_ordered() && *key != 0).nth(position)?;
         // SAFETY: the table, which is alive, keeps its keys alive.
         Some((unsafe { Bound::from_borrowed_ptr_or_opt(py, key as *mut ffi::PyObject) }?, place))
     }
 
     /// The addresses of all values.
     pub fn places(&self) -> Vec<*const u64> {
-        self.entries().filter(|(key, _)| *key != 0).map(|(_, place)| place).collect()
+        self.entries().filter(|(key, ..)| *key != 0).map(|(_, _, place)| place).collect()
     }
 
-    /// The address of the value under a key; None where there is no such key.
-    pub fn place(&self, name: &Bound<'_, PyString>) -> Option<*const u64> {
-        let wanted = name.as_ptr() as usize;
-        let same = |(key, place)| (key == wanted).then_some(place);
-        let equal = |(key, place): (usize, *const u64)| {
+    /// The address of the value under a key, an exact string or int; None where there is no such key.
+    pub fn place(&self, key: &Bound<'_, PyAny>) -> Option<*const u64> {
+        let wanted = key.as_ptr() as usize;
+        let same = |(known, _, place)| (known == wanted).then_some(place);
+        let equal = |(known, _, place): (usize, usize, *const u64)| {
             // SAFETY: the table, which is alive, keeps its keys alive.
-            let known = unsafe { Bound::from_borrowed_ptr_or_opt(name.py(), key as *mut ffi::PyObject) }?;
-            known.eq(name).unwrap_or(false).then_some(place)
+            let known = unsafe { Bound::from_borrowed_ptr_or_opt(key.py(), known as *mut ffi::PyObject) }?;
+            known.eq(key).unwrap_or(false).then_some(place)
         };
         self.entries().find_map(same).or_else(|| self.entries().find_map(equal))
     }

@@ -15,7 +15,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use pyo3::{ffi, prelude::*, types::PyString};
+use pyo3::{ffi, prelude::*};
 
 /// A word that was read.
 #[derive(Clone, Copy)]
@@ -30,8 +30,8 @@ pub struct Trail {
     words: Vec<Word>,
     /// Objects that the words prove to be alive, for the caller to go on from.
     exposed: Vec<*mut ffi::PyObject>,
-    /// Text that a word points into: as long as it is there, no other text has its address.
-    kept: Vec<Py<PyString>>,
+    /// Text that a word points into, and keys whose addresses are words: as long as they are there, nothing else has their address.
+    kept: Vec<Py<PyAny>>,
     /// The group of pinned objects that the walk started from, too.
     pins: Option<Arc<AtomicBool>>,
 }
@@ -54,9 +54,9 @@ impl Trail {
         true
     }
 
-    /// Keeps text that a word points into.
-    pub(super) fn keep(&mut self, text: &Bound<'_, PyString>) {
-        self.kept.push(text.clone().unbind());
+    /// Keeps a string or an int that a word points to, or into.
+    pub(super) fn keep(&mut self, object: &Bound<'_, PyAny>) {
+        self.kept.push(object.clone().unbind());
     }
 
     /// Records that `address` holds `expected`; false if it does not.

@@ -8,7 +8,7 @@ use dynamlir_cpython_abi::{
 use pyo3::{
     ffi,
     prelude::*,
-    types::{PyDict, PyString, PyType},
+    types::{PyDict, PyInt, PyString, PyType},
 };
 
 use super::{Proof, Reached, Recorder, Spot};
@@ -20,7 +20,10 @@ impl<'py> Recorder<'py> {
             return None;
         }
         let table = Table::of(self.abi, spot.object.cast::<PyDict>().ok()?)?;
-        // SAFETY: the first words are the dict's; as long as they hold, the table that the last one lies in is alive.
+        if let Some(trail) = &mut self.trail {
+            table.kept(self.py).iter().for_each(|key| trail.keep(key));
+        }
+        // SAFETY: the first words are the dict's; as long as they hold, the table that the others lie in is alive.
         table.words().into_iter().all(|(place, found)| unsafe { self.record(place, found) }).then_some(table)
     }
 
@@ -34,16 +37,16 @@ impl<'py> Recorder<'py> {
             && unsafe { self.word(spot, offsets::DICT_ITEMS as isize, 0) }
     }
 
-    /// The value under a name in a dict that has no version; None where words cannot tell.
-    fn in_table(&mut self, spot: &Spot<'py>, exact: bool, name: &Bound<'py, PyString>) -> PyResult<Option<Reached<'py>>> {
+    /// The value under a key, an exact string or int, in a dict that has no version; None where words cannot tell.
+    fn in_table(&mut self, spot: &Spot<'py>, exact: bool, key: &Bound<'py, PyAny>) -> PyResult<Option<Reached<'py>>> {
         if self.no_items(spot, exact) {
             return Ok(Some(Reached { object: None, proof: Proof::Object }));
         }
         let Some(table) = self.table(spot, exact) else { return Ok(None) };
-        let object = get_item(spot.object.cast::<PyDict>()?, name)?;
+        let object = get_item(spot.object.cast::<PyDict>()?, key)?;
         let expected = object.as_ref().map_or(0, |object| object.as_ptr() as u64);
-        let proven = match (table.place(name), table.names()) {
-            // SAFETY: as long as the words of the table hold, the value of this name lies there.
+        let proven = match (table.place(key), table.names()) {
+            // SAFETY: as long as the words of the table hold, the value under this key lies there.
             (Some(place), _) => unsafe { self.record(place, expected) },
             // SAFETY: as above; names are only ever added.
             (None, Some(names)) => object.is_none() && unsafe { self.record(names, names.read()) },
@@ -126,13 +129,15 @@ impl<'py> Recorder<'py> {
     /// # Errors
     /// What hashing or comparing the key raised.
     pub fn dict_item(&mut self, spot: &Spot<'py>, key: &Bound<'py, PyAny>) -> PyResult<Reached<'py>> {
-        if let Ok(name) = key.cast_exact::<PyString>() {
-            if let Some(reached) = self.shared_value(spot, name)? {
-                return Ok(reached);
-            }
-            if let Some(reached) = self.in_table(spot, false, name)? {
-                return Ok(reached);
-            }
+        if let Ok(name) = key.cast_exact::<PyString>()
+            && let Some(reached) = self.shared_value(spot, name)?
+        {
+            return Ok(reached);
+        }
+        if (key.is_exact_instance_of::<PyString>() || key.is_exact_instance_of::<PyInt>())
+            && let Some(reached) = self.in_table(spot, false, key)?
+        {
+            return Ok(reached);
         }
         self.in_dict(spot, false, |dict| get_item(dict, key))
     }
