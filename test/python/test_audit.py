@@ -8,6 +8,7 @@ import itertools
 import math
 import operator
 import random
+import sys
 import types
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,9 @@ pytestmark = [pytest.mark.native, pytest.mark.stale]
 __all__ = ["audited"]
 
 Pair = collections.namedtuple("Pair", "scale shift")
+
+# Where dicts have no versions, guards read the items of the tuple itself: an exchange of them is not behind their back.
+UNSEEN = pytest.mark.skipif(sys.version_info >= (3, 14), reason="guards see it")
 
 # What audits leave alone.
 
@@ -424,6 +428,7 @@ def seen(value: Any) -> str:
     return f"{value!r} {LOG!r}"
 
 
+@UNSEEN
 @pytest.mark.parametrize(("program", "what"), STALE, ids=lambda part: getattr(part, "__name__", ""))
 def test_what_no_guard_sees_is_found_and_the_call_is_right(program: Any, what: str) -> None:
     compiled = dynamlir.compile(program)
@@ -448,6 +453,7 @@ def test_what_no_guard_sees_is_found_and_the_call_is_right(program: Any, what: s
     assert got == seen(program(ones()))
 
 
+@UNSEEN
 def test_with_a_warning_the_call_itself_is_right() -> None:
     def named(x: torch.Tensor) -> torch.Tensor:
         return getattr(x, BOX.held[0])()
@@ -469,6 +475,7 @@ def test_with_a_warning_the_call_itself_is_right() -> None:
     assert len(dynamlir.audits().differences) == 2
 
 
+@UNSEEN
 def test_a_report_names_what_was_read_and_the_guards_of_it() -> None:
     """A number that is an input by its place, and in the graph by its value."""
 
@@ -486,6 +493,7 @@ def test_a_report_names_what_was_read_and_the_guards_of_it() -> None:
     assert any("box" in guard for guard in difference.guards)
 
 
+@UNSEEN
 def test_several_entries_are_asked_after_one_is_dropped() -> None:
     def chosen(x: torch.Tensor, mode: str) -> torch.Tensor:
         return x * BOX.held[0] if mode == "held" else x + 5

@@ -168,7 +168,7 @@ def x() -> torch.Tensor:
 
 
 def steps(code: types.CodeType) -> list[tuple[str, Any]]:
-    """The instructions, with those apart of which CPython 3.13 makes one for two variables; loads that borrow are loads."""
+    """The instructions, with those apart that CPython 3.13 makes one; borrowing loads are loads."""
     found: list[tuple[str, Any]] = []
     for each in dis.get_instructions(code):
         if isinstance(each.argval, tuple) and each.opname.count("_FAST") == 2:

@@ -32,11 +32,11 @@ pub struct Table {
     /// Where values begin behind that.
     first: usize,
     kind: u8,
-    /// Whether the keys are compared.
+    /// True if the keys themselves are compared.
     by_keys: bool,
 }
 
-/// How many keys are compared at most.
+/// The greatest number of keys that are compared.
 const MOST_KEYS: usize = 64;
 
 /// A word.
@@ -71,13 +71,13 @@ impl Table {
         (found.entries().count() <= MOST_KEYS && found.keys(dict.py()).iter().all(plain)).then_some(found)
     }
 
-    /// The keys, as far as there are any.
+    /// The keys; deleted entries have none.
     fn keys<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         // SAFETY: the table, which is alive, keeps its keys alive; deleted ones are NULL.
         self.entries().filter_map(|(key, _, _)| unsafe { Bound::from_borrowed_ptr_or_opt(py, key as *mut ffi::PyObject) }).collect()
     }
 
-    /// What has to be kept alive where the words are compared: exact strings and ints.
+    /// The exact strings and ints that the caller keeps alive as long as it compares the words.
     pub fn kept<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         if self.by_keys { self.keys(py) } else { Vec::new() }
     }
