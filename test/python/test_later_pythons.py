@@ -1,7 +1,10 @@
-"""What CPython has from 3.14 on: annotations that nobody computes for us, template strings, stacks known by address."""
+"""News of CPython 3.14: annotations that nobody computes for us, template strings, partials that bind and leave places,
+stacks that are known by address.
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from collections.abc import Callable
@@ -116,6 +119,85 @@ def test_handlers_go_on_in_plain_python_and_back(x: torch.Tensor) -> None:
     compiled = dynamlir.compile(function)
     for _ in range(2):
         assert torch.equal(compiled(x), function(x))
+
+
+def shown(*given: object, **named: object) -> tuple[object, ...]:
+    """Where each argument went."""
+    return (*given, sorted(named.items()))
+
+
+class Holder:
+    """Partials as attributes of a class."""
+
+    scale = 2
+
+    plain = functools.partial(lambda factor, self, x: x * factor * self.scale, 3)
+    text = functools.partial(shown, "first", named=1)
+    __len__ = functools.partial(lambda count, self: count + self.scale, 1)
+    __add__ = functools.partial(lambda factor, self, x: x * factor + self.scale, 3)
+    __enter__ = functools.partial(lambda factor, self: factor * self.scale, 5)
+    __exit__ = functools.partial(lambda kept, self, kind, error, trace: kept, True)
+
+
+def entered(x: torch.Tensor, held: Holder) -> torch.Tensor:
+    with held as factor:
+        x = x * factor
+        raise ValueError
+    return x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, held: held.plain(x),
+        lambda x, held: Holder.plain(held, x),
+        lambda x, held: Holder().plain(x),
+        lambda x, held: (str(held.text(1, other=2)), held.text.__self__ is held, held.text.__func__ is Holder.text),
+        lambda x, held: x * len(held),
+        lambda x, held: x * (held + 1),
+        entered,
+    ],
+)
+def test_partials_bind(function: Callable[..., Any], x: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, held = dynamlir.compile(function, fullgraph=True), Holder()
+    for scale in (2, 2, 7):
+        held.scale = scale
+        seen, expected = compiled(x, held), function(x, held)
+        assert str(seen) == str(expected)
+    for name in ("plain", "text", "__len__", "__add__", "__enter__"):
+        monkeypatch.setattr(Holder, name, functools.partial(lambda *given, **named: len(given) + 1, None))
+    assert str(compiled(x, held)) == str(function(x, held))
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_places_that_partials_leave(first: int, x: torch.Tensor) -> None:
+    left = functools.Placeholder  # type: ignore[attr-defined]
+    partials = [
+        functools.partial(shown, None, 1, 2),
+        functools.partial(shown, None, left, 2),
+        functools.partial(shown, left, left, 2, named=3),
+        functools.partial(shown, torch.ones(1), left, 2),
+    ]
+    partials = partials[first:] + partials[:first]
+
+    def function(x: torch.Tensor, partial: Callable[..., Any]) -> object:
+        return x + 1, partial(3, x, 4)[3:], partial(5, 6, 7)
+
+    def made(x: torch.Tensor, partial: Callable[..., Any]) -> object:
+        return functools.partial(partial, left, 8)(x, 9)
+
+    for each in (function, made):
+        compiled = dynamlir.compile(each, fullgraph=each is function)
+        for partial in partials * 2:
+            assert str(compiled(x, partial)) == str(each(x, partial))
+
+    def too_few(x: torch.Tensor) -> object:
+        try:
+            return functools.partial(shown, left, left, 2)(x)
+        except TypeError as error:
+            return str(error)
+
+    assert dynamlir.compile(too_few)(x) == too_few(x)
 
 
 DEEP = """

@@ -134,6 +134,13 @@ impl<'py> Capture<'py> {
                 let method = dynamlir_cpython_abi::import(self.py, "types")?.getattr("MethodType")?.call1((&function.object, owner))?;
                 Ok(Tracked::new(method))
             }
+            // From CPython 3.14 on these bind as functions do.
+            ClassAttr::Descriptor(found) if self.effects.kinds.is_partial_class(found.get_type().as_any()) => {
+                self.pin_binding(&found, raw_source)?;
+                let partial = self.wrap(found, raw_source)?;
+                let method = dynamlir_cpython_abi::import(self.py, "types")?.getattr("MethodType")?.call1((&partial.object, owner))?;
+                Ok(Tracked::new(method))
+            }
             ClassAttr::Descriptor(found) => {
                 self.pin_descriptor(&class, &found, raw_source)?;
                 self.bound_attr(owner, source, name, &found)

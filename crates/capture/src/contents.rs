@@ -86,6 +86,10 @@ impl<'py> Capture<'py> {
             return Ok(!self.readable(&shown)?.is(&shown.object));
         }
         self.pin_type(object, source)?;
+        if self.effects.kinds.is_placeholder(object) {
+            // The only object of its class.
+            return Ok(false);
+        }
         let class = object.get_type();
         if class.is_subclass(&dynamlir_cpython_abi::import(self.py, "enum")?.getattr("Enum")?)? {
             // A class has one member of a name.

@@ -69,6 +69,8 @@ const DATA: &[(&str, &[&str])] = &[
 pub struct Kinds {
     partial: usize,
     partial_call: usize,
+    /// `functools.Placeholder`, from CPython 3.14 on; else 0.
+    placeholder: usize,
     cached: usize,
     overloads: [usize; 2],
     /// `operator.itemgetter`, `operator.attrgetter` and `operator.methodcaller`
@@ -97,6 +99,7 @@ impl Kinds {
         let partial = functools.getattr("partial")?;
         let cached = functools.getattr("lru_cache")?.call1((py.None(),))?.call1((py.eval(c"lambda: None", None, None)?,))?.get_type();
         let partial_call = partial.getattr("__dict__")?.get_item("__call__")?;
+        let placeholder = functools.getattr_opt("Placeholder")?;
         let fills = functools.getattr("cached_property")?.getattr("__get__")?.getattr("__code__")?;
         let default_dict = dynamlir_cpython_abi::import(py, "collections")?.getattr("defaultdict")?;
         let mut found = Self {
@@ -105,6 +108,7 @@ impl Kinds {
             cached_property: address(&fills),
             partial: address(&partial),
             partial_call: address(&partial_call),
+            placeholder: placeholder.as_ref().map_or(0, address),
             cached: address(cached.as_any()),
             overloads: [address(&ops.getattr("OpOverload")?), address(&ops.getattr("OpOverloadPacket")?)],
             getters: {
@@ -114,7 +118,7 @@ impl Kinds {
             },
             functions: FxHashMap::default(),
             torch: FxHashSet::default(),
-            alive: vec![partial.unbind(), partial_call.unbind(), fills.unbind()],
+            alive: [partial, partial_call, fills].into_iter().chain(placeholder).map(Bound::unbind).collect(),
         };
         found.add_leaves(py)?;
         for (module, names) in DATA {
@@ -223,6 +227,16 @@ impl Kinds {
     /// Whether an object is the class `functools.partial` itself.
     pub fn is_partial_class(&self, object: &Bound<'_, PyAny>) -> bool {
         address(object) == self.partial
+    }
+
+    /// Returns true if partials may leave places to what they are called with.
+    pub fn has_placeholder(&self) -> bool {
+        self.placeholder != 0
+    }
+
+    /// Returns true of `functools.Placeholder`.
+    pub fn is_placeholder(&self, object: &Bound<'_, PyAny>) -> bool {
+        address(object) == self.placeholder
     }
 
     /// What a `defaultdict` makes its defaults with, past what a subclass may call so; none for other objects.

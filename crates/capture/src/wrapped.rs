@@ -3,6 +3,7 @@
 use dynamlir_cpython_abi::remembered::remembered;
 use dynamlir_guards::{Constant, Facet, Source, SourceId};
 use pyo3::{
+    exceptions::PyTypeError,
     prelude::*,
     types::{PyBool, PyDict, PyFunction, PyTuple},
 };
@@ -11,7 +12,7 @@ use crate::{
     calls::{Keywords, describe},
     graph_break::reason,
     places::Want,
-    state::{Capture, Outcome, Tracked, type_name},
+    state::{Capture, Halt, Outcome, Tracked, type_name},
 };
 
 impl<'py> Capture<'py> {
@@ -71,7 +72,8 @@ impl<'py> Capture<'py> {
         let given = self.part(object, "args")?;
         let mut all = self.unpack(&given, given.object.len()?)?;
         self.uses(&given, Facet::Shape);
-        all.extend_from_slice(args);
+        let rest = self.fill_places(&given.object, &mut all, args)?;
+        all.extend_from_slice(rest);
         let named = self.part(object, "keywords")?;
         let keywords = named.object.cast::<PyDict>().map_err(PyErr::from)?;
         self.uses(&named, Facet::Shape);
@@ -87,6 +89,33 @@ impl<'py> Capture<'py> {
         }
         merged.extend(kwargs.iter().cloned());
         self.call(&function, &all, &merged)
+    }
+
+    /// Puts arguments of a call where a partial has `functools.Placeholder`, which CPython has from 3.14 on; returns the others.
+    fn fill_places<'a>(
+        &self,
+        given: &Bound<'py, PyAny>,
+        items: &mut [Tracked<'py>],
+        args: &'a [Tracked<'py>],
+    ) -> Outcome<&'a [Tracked<'py>]> {
+        if !self.effects.kinds.has_placeholder() {
+            return Ok(args);
+        }
+        if let Some(source) = self.source_of(given) {
+            // Another one of so many items may have it elsewhere. It is the only object of its class.
+            for (at, item) in given.try_iter()?.enumerate() {
+                self.pin_type(&item?, self.guards.source(Source::Index(source, at as u32)))?;
+            }
+        }
+        let mut rest = args.iter();
+        let places: Vec<_> = items.iter_mut().filter(|item| self.effects.kinds.is_placeholder(&item.object)).collect();
+        let (expected, got) = (places.len(), args.len());
+        if got < expected {
+            let message = format!("missing positional arguments in 'partial' call; expected at least {expected}, got {got}");
+            return Err(Halt::Raise(PyTypeError::new_err(message)));
+        }
+        places.into_iter().zip(rest.by_ref()).for_each(|(place, arg)| *place = arg.clone());
+        Ok(rest.as_slice())
     }
 
     /// A call of a function that only reads what it is given: `inspect.signature`. Of a function it reads more than its code.

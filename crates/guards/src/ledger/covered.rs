@@ -37,8 +37,8 @@ pub(super) mod says {
     pub const FIXED: u16 = 1 << 11;
     /// A class whose instances store no attributes.
     pub const BARE: u16 = 1 << 12;
-    /// A class whose instances, as attributes of classes, are what they are: not descriptors, or functions, which a class hands out and
-    /// binds to its instances, all in one way.
+    /// A class whose instances, as attributes of classes, are what they are: not descriptors, or functions and partials, which a class
+    /// hands out and binds to its instances, all in one way.
     pub const UNBOUND: u16 = 1 << 13;
     /// That it is a class itself, one that nobody can change.
     pub const FIXED_CLASS: u16 = 1 << 14;
@@ -182,7 +182,9 @@ fn traits_of(class: &Bound<'_, PyAny>) -> u16 {
     }
     let binds = types::mro(class)
         .is_ok_and(|mro| mro.iter().any(|base| types::dict(base).and_then(|dict| dict.contains("__get__")).unwrap_or(true)));
-    if !binds || class.is(class.py().get_type::<PyFunction>()) || types::name_of(class) == "instancemethod" {
+    let partial = || dynamlir_cpython_abi::import(class.py(), "functools").and_then(|module| module.getattr("partial"));
+    let is_usual = || class.is(class.py().get_type::<PyFunction>()) || partial().is_ok_and(|partial| class.is(partial));
+    if !binds || is_usual() || types::name_of(class) == "instancemethod" {
         found |= says::UNBOUND;
     }
     found
