@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import operator
 import types
 import typing
 from typing import Any
@@ -100,6 +101,43 @@ def test_rebuilt_objects_are_new_and_shared_where_they_were():
         compiled = compile_(make)
         first, second = compiled(X), compiled(X)
         return [first[0] is first[1][0], first[0] is first[2].one, first[0] is second[0], type(first[0]) is Items]
+
+    alike(world)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda v: (v[0], v[1]),
+        lambda v: (*v,),
+        lambda v: (*v, *v),
+        lambda v: tuple(v),
+        lambda v: tuple(number for number in v),
+        lambda v: (lambda *given: given)(*v),
+        lambda v: (lambda first, *rest: rest)(0, *v),
+        lambda v: tuple(v)[:1],
+        lambda v: tuple(v) * 2,
+        lambda v: divmod(v[0], 2),
+        lambda v: (v[0] + 0.5).as_integer_ratio(),
+        lambda v: "a b".partition(" "),
+        lambda v: next(zip(v, v, strict=True)),
+        lambda v: slice(v[1]).indices(5),
+        lambda v: operator.itemgetter(0, 1)(v),
+        lambda v: ((*v,), [(*v,)]),
+    ],
+)
+def test_tuples_of_plain_values_are_new(make):
+    """The collector of CPython 3.14 does not learn of all of them."""
+
+    def function(x, v, held):
+        held.stored = make(v)
+        return x + 1, make(v)
+
+    def world(compile_):
+        compiled, held, seen = compile_(function), Items(), []
+        for _ in range(3):
+            seen += [compiled(X, [2, 3], held)[1], held.stored]
+        return [seen[0], len({id(one) for one in seen})]
 
     alike(world)
 

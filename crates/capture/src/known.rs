@@ -3,6 +3,7 @@
 //! What C code hands out may be anything: something new, a part of what it was given, an object that nobody has seen before. An
 //! object that the frame did not make and that has no known source can neither be guarded nor changed: it ends the capture.
 
+use dynamlir_cpython_abi::object;
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     prelude::*,
@@ -31,6 +32,10 @@ impl<'py> Capture<'py> {
                 Some(fake) => Ok(Tracked::new(fake)),
                 None => self.break_graph(reason::UNGUARDABLE, "a tensor that came out of C code"),
             };
+        }
+        // From CPython 3.14 on the collector does not learn of tuples of plain values.
+        if object.is_exact_instance_of::<PyTuple>() && object::references(&object) == 1 {
+            self.note_new(&object);
         }
         if self.is_young(&object) || self.never_changes(&object)? {
             return Ok(Tracked::new(object));

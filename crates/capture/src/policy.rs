@@ -412,7 +412,9 @@ impl Policy for CapturePolicy {
     fn list_to_tuple<'py>(&self, list: &Value<'py>) -> Run<Value<'py>> {
         let capture = self.at(list.get().py());
         capture.run(capture.refuse_filling(list.get(), "takes the items of"))?;
-        Ok(semantics::list_to_tuple(list.get())?.into())
+        let made = semantics::list_to_tuple(list.get())?;
+        capture.note_new(&made);
+        Ok(made.into())
     }
 
     fn set_add<'py>(&self, set: &Value<'py>, item: &Value<'py>) -> Run<()> {

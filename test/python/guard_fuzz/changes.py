@@ -83,6 +83,7 @@ OTHERS = (
     "._abc_impl",
     ".__doc__",
     ".__annotations__",
+    ".__annotate_func__",
     ".__dataclass_fields__",
     ".__dataclass_params__",
 )
