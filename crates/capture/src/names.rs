@@ -68,6 +68,11 @@ impl<'py> Capture<'py> {
         if frame.place().outer().is_some() && frame.function().is_none() {
             return Ok(None);
         }
+        let of_c = |function: &Bound<'py, PyAny>| self.source_of(function).is_none() && !self.is_made(function);
+        if is_global && frame.function().is_some_and(|function| of_c(&function)) && self.is_young(&frame.globals()) {
+            // `eval` has made the function in the frame: it is gone before the guards are asked.
+            return Ok(None);
+        }
         let Some(owner) = self.globals_owner(frame)? else {
             self.existing.globals.get_or_init(|| frame.globals().unbind());
             return Ok(Some(if is_global { self.guards.global(&key) } else { self.guards.builtin(&key) }));
