@@ -162,7 +162,9 @@ def test_an_iterator_is_where_it_was(make: Any, advanced: int) -> None:
     def use(made):
         return type(made[0]).__name__, list(made[0]), made[1]
 
-    alike(twice(advance, use))
+    # Those of itertools do not say where they are from CPython 3.14 on.
+    says = type(make(X)).__reduce__ is not object.__reduce__
+    alike(twice(advance, use), *() if says else ("output", "unguardable"))
 
 
 def test_an_iterator_calls_what_it_was_given() -> None:

@@ -5,6 +5,8 @@ stacks that are known by address.
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 import sys
 import types
 from collections.abc import Callable
@@ -171,7 +173,7 @@ def test_partials_bind(function: Callable[..., Any], x: torch.Tensor, monkeypatc
 
 @pytest.mark.parametrize("first", range(4))
 def test_places_that_partials_leave(first: int, x: torch.Tensor) -> None:
-    left = functools.Placeholder  # type: ignore[attr-defined]
+    left = functools.Placeholder
     partials = [
         functools.partial(shown, None, 1, 2),
         functools.partial(shown, None, left, 2),
@@ -198,6 +200,33 @@ def test_places_that_partials_leave(first: int, x: torch.Tensor) -> None:
             return str(error)
 
     assert dynamlir.compile(too_few)(x) == too_few(x)
+
+
+def mapped(x: torch.Tensor) -> object:
+    made = map(operator.mul, [x, 2], [3], strict=True)
+    first = next(made)
+    try:
+        next(made)
+    except ValueError as error:
+        return first, str(error), list(map(operator.add, [1], [x], strict=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        mapped,
+        lambda x: functools.reduce(operator.add, [x, x], initial=x * 3),
+        lambda x: (operator.is_none(x), operator.is_not_none(x), operator.is_none(None), x + 1),
+        lambda x: [sum(part) * x for part in itertools.batched([x, 2, 3], 2)],
+        lambda x: (float.from_number(2) * x, (int | str) == (str | int), isinstance(2, int | None)),
+        lambda x: (x * any(i > 1 for i in (1, 2)), all(i for i in (0, 2)), tuple(x * i for i in (1, 2))),
+        lambda x: list(map(functools.partial(torch.sub, functools.Placeholder, 1), [x, x + 1])),
+    ],
+)
+def test_builtins_and_their_new_arguments(function: Callable[..., Any], x: torch.Tensor) -> None:
+    compiled = dynamlir.compile(function, fullgraph=True)
+    for argument in (x, x, x + 1):
+        assert str(compiled(argument)) == str(function(argument))
 
 
 DEEP = """

@@ -37,6 +37,7 @@ const SHALLOW: &[&str] = &[
     "__next__",
     "append",
     "appendleft",
+    "batched",
     "callable",
     "cast",
     "chain",

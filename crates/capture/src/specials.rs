@@ -262,6 +262,10 @@ impl<'py> Capture<'py> {
                 let same = self.is_same(lhs, rhs)? == (name == "is_");
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))
             }
+            ("is_none" | "is_not_none", [value]) => {
+                let same = self.is_same(value, &Tracked::new(self.py.None().into_bound(self.py)))? == (name == "is_none");
+                Ok(Tracked::new(pyo3::types::PyBool::new(self.py, same).to_owned().into_any()))
+            }
             ("truth" | "not_", [value]) if self.torch.is_fake(&value.object) => {
                 let answer = self.truth(value)? == (name == "truth");
                 Ok(Tracked::new(pyo3::types::PyBool::new(self.py, answer).to_owned().into_any()))

@@ -112,6 +112,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
                 "itertools",
                 &[
                     "accumulate",
+                    "batched",
                     "chain",
                     "combinations",
                     "combinations_with_replacement",

@@ -51,6 +51,8 @@ pub(super) const OPERATORS: &[&str] = &[
     "gt",
     "is_",
     "is_not",
+    "is_none",
+    "is_not_none",
     "truth",
     "getitem",
     "setitem",
