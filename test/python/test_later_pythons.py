@@ -33,6 +33,21 @@ def asked(x):
         return y
     return x * len(inner.__annotations__), inner
 
+def renamed(x):
+    def inner(y: int): ...
+    inner.__annotations__["z"] = str
+    return x + 1, inner
+
+def replaced(x):
+    def inner(y: int): ...
+    inner.__annotations__ = {"z": str}
+    return x + 1, inner
+
+def taken(x):
+    def inner(y: int): ...
+    inner.__annotate__ = lambda format: {"z": format}
+    return x + 1, inner
+
 def of_a_class(x):
     class Inner:
         y: int = 2
@@ -100,6 +115,12 @@ def test_annotations_are_not_computed(x: torch.Tensor) -> None:
 def test_annotations_that_the_program_asks_for(x: torch.Tensor) -> None:
     value, made = dynamlir.compile(named("asked"))(x)
     assert torch.equal(value, x * 2) and made.__annotations__ == {"y": int, "return": str}
+    assert made.__annotate__(1) == made.__annotations__
+    for kind in ("renamed", "replaced", "taken"):
+        _, made = dynamlir.compile(named(kind))(x)
+        _, plain = named(kind)(x)
+        assert (made.__annotate__ is None) == (plain.__annotate__ is None), kind
+        assert repr(made.__annotations__) == repr(plain.__annotations__), kind
     assert torch.equal(dynamlir.compile(named("of_a_class"))(x), x * 2)
 
 

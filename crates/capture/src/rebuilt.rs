@@ -125,6 +125,9 @@ impl<'py> Capture<'py> {
 
     fn function_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
         let Some(code) = function::code(object) else { return self.break_graph(reason::OUTPUT, type_name(object)) };
+        if function::has_computed_annotations(object)? {
+            return self.break_graph(reason::OUTPUT, "a function whose annotations were computed");
+        }
         let beneath = self.made_beneath(object).unwrap_or_else(|| self.guards.source(Source::Function));
         let globals = self.guards.source(Source::Globals(beneath));
         let mut part = |name: &str| self.recipe(&Tracked::new(object.getattr(name)?), outputs);

@@ -97,6 +97,16 @@ pub fn has_annotations_to_compute(function: &Bound<'_, PyAny>) -> bool {
         && unsafe { function.as_ptr().byte_add(offsets::FUNCTION_ANNOTATIONS).cast::<usize>().read() } == 0
 }
 
+/// Returns true for a Python function whose annotations its `__annotate__` has computed, from CPython 3.14 on: to set one of them takes the
+/// other away.
+///
+/// # Errors
+/// When it lacks what all functions of these versions have.
+pub fn has_computed_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let known = crate::abi(function.py()).is_ok_and(|abi| abi.version() >= (3, 14)) && kind::is_function(function);
+    Ok(known && !has_annotations_to_compute(function) && !function.getattr(pyo3::intern!(function.py(), "__annotate__"))?.is_none())
+}
+
 /// A C function that is bound to an instance where a class has it, as Python's functions are and C functions are not.
 ///
 /// # Errors
