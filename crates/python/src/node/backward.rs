@@ -103,7 +103,7 @@ impl Backward {
         let is_simple = self.training.nodes().len() == 1
             && !self.training.forward().plan().random
             && self.node().lost().is_empty()
-            && !(has_history && !self.node().kept_by_eager().is_empty());
+            && (!has_history || self.node().kept_by_eager().is_empty());
         if is_simple && self.again.takes_batches(py)? {
             return Ok(None);
         }
