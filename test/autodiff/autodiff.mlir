@@ -237,3 +237,36 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
   %0 = dynamo.exp %x : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// In a formula of torch's a tangent that is not defined is left out, with what is made of it alone: as zeros it would be divided by
+// the difference of two singular values, which may be zero. The values' tangent goes its way through what is left.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: %[[T:[^:]*]]: tensor<4xf32> {{[{][^}]*}}dynamo.tangent = 0
+// CHECK: %[[S:.*]]:2 = dynamo.aten "aten.parts.default"
+// CHECK: %[[Z:.*]] = dynamo.full 0.000000e+00
+// CHECK-NEXT: %[[G:.*]] = dynamo.aten "aten.add.Tensor"(%[[Z]], %[[T]])
+// CHECK-NEXT: return %[[S]]#1, %[[G]]
+func.func private @parts_vjp(%x: tensor<4xf32>, %v: tensor<4xf32>, %s: tensor<4xf32>,
+                             %t: tensor<4xf32> {dynamo.tangent = 0 : i64}, %u: tensor<4xf32> {dynamo.tangent = 1 : i64})
+    -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) {
+  %0 = dynamo.aten "aten.neg.default"(%t) args [#dynamo.operand<0>]
+    {operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = dynamo.aten "aten.mul.Tensor"(%v, %0) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {operand_strides = [array<i64: 1>, array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = dynamo.aten "aten.div.Tensor"(%1, %s) args [#dynamo.operand<0>, #dynamo.operand<1>]
+    {operand_strides = [array<i64: 1>, array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %3 = dynamo.aten "aten.add.Tensor"(%2, %u) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
+    {operand_strides = [array<i64: 1>, array<i64: 1>], result_strides = [array<i64: 1>]} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
+func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
+    -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
+    attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
+  %0:2 = dynamo.aten "aten.parts.default"(%x) args [#dynamo.operand<0>]
+    {grad_enabled, vjp = @parts_vjp, operand_strides = [array<i64: 1>], result_strides = [array<i64: 1>, array<i64: 1>]}
+    : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %0#1 : tensor<4xf32>
+}

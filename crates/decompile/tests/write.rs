@@ -104,7 +104,7 @@ fn constants_are_returned_and_never_a_docstring() {
     for version in Version::ALL {
         let (lines, code) = written(version, &[], &Expr::Tuple(vec![text("s")]));
         assert_eq!(lines[0].replace('"', "'"), "return ('s',)", "{version}");
-        assert_eq!(code.consts[0], Const::None);
+        assert_eq!(code.docstring(), None, "{version}");
         let last = code.decode().expect("it decodes").instructions.last().map(|last| last.opcode);
         let wanted = if number_of(version, Opcode::ReturnConst).is_some() { Opcode::ReturnConst } else { Opcode::ReturnValue };
         assert_eq!(last, Some(wanted), "{version}");

@@ -199,6 +199,13 @@ impl<'s> Aten<'s> {
         self.e.full_like(value, 0.0)
     }
 
+    /// Zeros of a type of which there is no value. Complex constants are none of the dialect's, so those are cast.
+    pub fn zeros_of(&self, ty: Type) -> Value {
+        let element = ty.element();
+        let real = if element.is_complex() { ty.with_element(Type::f32(self.e.ctx())) } else { ty };
+        self.cast(self.e.full(&real.dims(), real.element(), 0.0), element)
+    }
+
     /// A pointwise operator of a number and a tensor, whose type wins.
     pub fn scalar(&self, schema: &str, x: Value, number: impl Into<Scalar>) -> Value {
         self.like(schema, args![x, number.into()], x)

@@ -8,8 +8,11 @@
 //! ```
 //! `@f` takes the operands, the results and tangents. It is copied, because its operations are differentiated in their turn where
 //! second derivatives are asked for. Recorded with grad mode off throughout, as a backward pass is, they count as recorded with it on.
+//!
+//! Torch's formulas leave out the tangents that are not defined, and what is made of them alone. So does a copy: a zero in the place of such a
+//! tangent may be divided by zero, as for a matrix with two equal singular values.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{aten::Aten, walk::Walk};
 use dynamlir_dialect::{
@@ -31,6 +34,7 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
     let known: Vec<Value> = op.operands().into_iter().chain(op.results()).collect();
     let mut tangents = known.iter().copied();
     let mut values: HashMap<Value, Value> = HashMap::new();
+    let mut undefined: HashSet<Value> = HashSet::new();
     let mut reached = false;
     for (index, argument) in body.args().into_iter().enumerate() {
         let given = match ops::TANGENT.of_arg(function, index) {
@@ -40,7 +44,10 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
                 let result = result.ok_or_else(|| wrong("it takes the tangent of a result that there is not"))?;
                 let gradient = walk.gradient(result);
                 reached |= gradient.is_some();
-                gradient.unwrap_or_else(|| emit.zeros(result))
+                gradient.unwrap_or_else(|| {
+                    undefined.insert(argument);
+                    emit.zeros(result)
+                })
             }
         };
         if given.ty() != argument.ty() {
@@ -58,7 +65,9 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
     if ops::MATERIALIZED.is_on(op) {
         walk.give_always();
     }
-    copy(body, exit, emit, &mut values);
+    // A function of a user's is given zeros, unless it asks for none.
+    let zeros = if call.schema().starts_with("aten.") { zeros(body, &undefined) } else { HashSet::new() };
+    copy(body, exit, &emit, &mut values, &zeros);
     let mut without: Vec<Value> = op.operands();
     for (index, gradient) in exit.operands().into_iter().enumerate() {
         let operand = ops::GRADIENT.of_result(function, index).and_then(|operand| usize::try_from(operand).ok());
@@ -98,10 +107,67 @@ fn may_be_infinite(op: Op) -> bool {
     schema.strip_prefix("aten.").and_then(|rest| rest.split('.').next()).is_some_and(|name| NAMES.contains(&name))
 }
 
-fn copy(body: Block, exit: Op, emit: Aten, values: &mut HashMap<Value, Value>) {
+/// The values of a formula that are zero because they are made of undefined tangents alone, or multiplied with them.
+fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
+    const LINEAR: [&str; 26] = [
+        "alias",
+        "clone",
+        "conj",
+        "_conj",
+        "contiguous",
+        "detach",
+        "diag_embed",
+        "diagonal",
+        "expand",
+        "neg",
+        "permute",
+        "real",
+        "reshape",
+        "select",
+        "slice",
+        "squeeze",
+        "sum",
+        "t",
+        "_to_copy",
+        "transpose",
+        "tril",
+        "triu",
+        "unsqueeze",
+        "_unsafe_view",
+        "view",
+        "view_as_real",
+    ];
+    let mut found = undefined.clone();
+    for op in body.ops() {
+        let schema = AtenOp::cast(op).map(AtenOp::schema).unwrap_or_default();
+        let name = schema.strip_prefix("aten.").and_then(|rest| rest.split('.').next()).unwrap_or_default();
+        let known: Vec<bool> = op.operands().iter().map(|operand| found.contains(operand)).collect();
+        let is_zero = match name {
+            "mul" | "mm" | "bmm" | "matmul" | "mv" | "dot" => known.contains(&true),
+            "div" => known.first() == Some(&true),
+            "add" | "sub" => known.len() == 2 && !known.contains(&false),
+            _ => LINEAR.contains(&name) && known == [true],
+        };
+        if is_zero {
+            found.extend(op.results());
+        }
+    }
+    found.retain(|value| !undefined.contains(value));
+    found
+}
+
+/// Copies the operations of a formula; what is among the `zeros` becomes a constant where something reads it.
+fn copy(body: Block, exit: Op, emit: &Aten, values: &mut HashMap<Value, Value>, zeros: &HashSet<Value>) {
     let inner: Vec<Op> = body.ops().into_iter().filter(|op| *op != exit).collect();
     let is_recorded = inner.iter().filter_map(|op| AtenOp::cast(*op)).any(AtenOp::grad_enabled);
-    for op in inner {
+    let made = |op: Op| op.results().first().is_some_and(|result| zeros.contains(result));
+    for op in inner.into_iter().filter(|op| !made(*op)).chain([exit]) {
+        for operand in op.operands().into_iter().filter(|operand| zeros.contains(operand)) {
+            values.entry(operand).or_insert_with(|| emit.zeros_of(operand.ty()));
+        }
+        if op == exit {
+            break;
+        }
         let operands: Vec<_> = op.operands().into_iter().map(|value| values.get(&value).copied().unwrap_or(value)).collect();
         let results: Vec<_> = op.results().iter().map(|result| result.ty()).collect();
         let attrs = op.attrs();
