@@ -20,7 +20,7 @@ use pyo3::{
 use super::{
     Run,
     backward::{needed, refuse_detached},
-    kept::{kept, own},
+    kept::Kept,
     lent::{self, Held, Lent},
 };
 use crate::torch::{self, Calls, untraced};
@@ -192,11 +192,12 @@ struct Known<'py> {
 fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, PyAny>]) -> PyResult<Known<'py>> {
     let py = ctx.py();
     let found = PyDict::new(py);
-    let kept = kept(ctx, node)?;
+    let all = Kept::of(ctx, node)?;
+    let kept = &all.taken;
     let calls = Calls { py, abi: super::abi(py)? };
-    refuse_detached(&calls, ctx, node, &kept, &needed(ctx, node)?)?;
-    let sizes = sizes(py, node, &kept, tangents)?;
-    for (at, (saved, object)) in node.saved().iter().zip(&kept).enumerate() {
+    refuse_detached(&calls, ctx, node, kept, &needed(ctx, node)?)?;
+    let sizes = sizes(py, node, kept, tangents)?;
+    for (at, (saved, object)) in node.saved().iter().zip(kept).enumerate() {
         if node.keys() == Some(at) {
             found.set_item(py.None(), object)?;
         } else if let Saved::Arg(input) = saved {
@@ -226,14 +227,13 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     });
     let missing = || PyRuntimeError::new_err("what a node takes from another is missing");
     let taken = taken.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
-    let own = own(ctx, node, &kept)?;
-    Ok(Known { inputs: found, taken, own, sizes })
+    Ok(Known { inputs: found, taken, own: all.own(py, node)?, sizes })
 }
 
 /// The leaf that an input of a node is, if it is one. What nobody lends may still be what eager's gradients lead to.
 fn leaf<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, at: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = ctx.py();
-    let place = node.placed().iter().position(|placed| *placed == at);
+    let Some(place) = node.placed().iter().position(|placed| *placed == at) else { return Ok(None) };
     let edge = ctx.getattr(intern!(py, "next_functions"))?.get_item(place)?.get_item(0)?;
     edge.getattr_opt(intern!(py, "variable"))
 }

@@ -14,7 +14,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::{abi, again::Again, kept::kept, split};
+use super::{abi, again::Again, kept::Kept, split};
 use crate::{
     errors::guarded,
     torch::{self, Calls},
@@ -71,7 +71,7 @@ impl Backward {
         (given, count): (&[Bound<'py, PyAny>], usize),
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (py, node) = (calls.py, self.node());
-        let kept = kept(ctx, node)?;
+        let kept = Kept::of(ctx, node)?.taken;
         let needed = needed(ctx, node)?;
         refuse_detached(calls, ctx, node, &kept, &needed)?;
         let mut saved: SmallVec<[TensorRef<'_>; 16]> = SmallVec::with_capacity(kept.len());
