@@ -63,6 +63,11 @@ def _without_each(x: Tensor, dim: int) -> Tensor:
     return before * after
 
 
+_SOME, _LONGEST = 2, 16
+"""The least number of elements that have a product of several, and the greatest for which a formula is written out that
+takes each of them away in turn: of more, torch's operators compute second gradients."""
+
+
 def _of_each_before(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -> Tensor:
     """Of products of all elements up to each: what reaches an element comes from its own product and those after it."""
     x, dim, *_ = arguments
@@ -71,21 +76,21 @@ def _of_each_before(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -
         return tangent.to(arguments[0].dtype, copy=True)
     is_zero = x == 0
     if not torch.is_grad_enabled():
-        # After the first zero nothing counts, but for that itself what comes before a second one.
+        # Products from the first zero on are zero. The gradient of that zero itself comes from those before a second
+        # one; like torch's, it is multiplied with what lies before the zero after its terms are added.
         zeros = is_zero.cumsum(dim)
         before, at_first = zeros == 0, is_zero & (zeros == 1)
         quotients = _from_the_end(torch.where(before, tangent * result, 0.0), dim) / torch.where(before, x, 1.0)
-        products = torch.where(at_first, 1.0, x).cumprod(dim)
+        products = torch.where(before | at_first, 1.0, x).cumprod(dim)
         of_first = torch.where(zeros == 1, tangent * products, 0.0).sum(dim, keepdim=True)
+        of_first = of_first * torch.where(before, x, 1.0).cumprod(dim).narrow(dim, x.shape[dim] - 1, 1)
         return torch.where(before, quotients, torch.where(at_first, of_first, 0.0)).to(arguments[0].dtype)
+    if x.shape[dim] > _LONGEST:
+        raise NotImplementedError(f"each of {x.shape[dim]} elements has a product of its own")
     no_zero = is_zero.sum() == 0
     divisors, factors = _apart(x, no_zero)
     quotients = _from_the_end(tangent * result, dim) / divisors
     return torch.where(no_zero, quotients, _without_one(factors, tangent, dim)).to(arguments[0].dtype)
-
-
-_SOME = 2
-"""So many elements have products of several."""
 
 
 def _from_the_end(x: Tensor, dim: int) -> Tensor:
