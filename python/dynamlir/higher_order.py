@@ -307,7 +307,7 @@ def _drawing_from(state: torch.Tensor | None) -> Iterator[None]:
 
 
 def _outside_of_transforms(tangents: Sequence[torch.Tensor | None]) -> contextlib.AbstractContextManager[object]:
-    """Where one computes outside of all transforms of `torch.func`, unless they have made one of these."""
+    """A context outside of all transforms of `torch.func`, unless these have made one of the tangents."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     is_within = any(tensor is not None and wrapped(tensor) for tensor in tangents)
     return contextlib.nullcontext() if is_within else batches.Batch.outside()

@@ -23,7 +23,7 @@ class Past:
 
     def __init__(self, numbers: Sequence[int]) -> None:
         """``numbers`` are those of the results that somebody has."""
-        # It has none of these, and no input: nodes that they lead to have it.
+        # Numbers and not tensors, whose nodes hold this object: they would keep one another alive.
         self._numbers = numbers
         self._met: dict[int, dict[int, torch.Tensor]] = {}
         """By the walk: what has reached results, by their numbers."""
@@ -44,7 +44,7 @@ class Past:
         return (*gradients[:place], None, *gradients[place + 1 :])
 
     def met(self) -> list[torch.Tensor | None]:
-        """What this walk has met."""
+        """The gradients that this walk has taken from results, in the order of the results."""
         met = self._met.pop(torch._C._current_graph_task_id(), {})
         return [met.get(number) for number in self._numbers]
 
@@ -64,8 +64,8 @@ class _Passing(torch.autograd.Function):
 
 
 def passing(wanted: dict[int, torch.Tensor], held: dict[int, torch.Tensor]) -> tuple[Past, dict[int, torch.Tensor]]:
-    """What leads past all that is made of the inputs ``wanted`` to results that somebody has, and these inputs as they
-    are to be taken."""
+    """The object that leads gradients past all that is made of the inputs ``wanted``, to results that somebody has; and
+    these inputs as they are to be taken."""
     past = Past(tuple(held))
     if not held or not wanted:
         return past, wanted
@@ -74,7 +74,8 @@ def passing(wanted: dict[int, torch.Tensor], held: dict[int, torch.Tensor]) -> t
 
 
 def reached(gradient: torch.Tensor, makers: dict[int, torch.Tensor], ends: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """Which of these results a walk from a gradient comes to, as results, that goes no further than to the ends."""
+    """The numbers of those results that a walk from a gradient comes to, as results. It goes no further than to the
+    ends."""
     seen: set[Any] = {tensor.grad_fn for tensor in ends}
     edges = set[tuple[Any, int]]()
     waiting = [gradient.grad_fn]

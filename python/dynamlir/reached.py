@@ -43,9 +43,8 @@ class Reaching:
         given: Sequence[int] = (),
     ) -> None:
         """Give those gradients the history that they have in eager which have none. ``wanted`` says what they are
-        gradients of, and which of them count. ``known`` are the inputs, the
-        tangents, which ``orders`` names, and the results at the places ``given``. Raises `Unknown` where that cannot be
-        told."""
+        gradients of, and which of them count. ``known`` are the inputs, the tangents, which ``orders`` names, and the
+        results at the places ``given``. Raises `Unknown` where that cannot be told."""
         without = [
             (at, number)
             for at, (gradient, (number, asked)) in enumerate(zip(gradients, wanted))
@@ -68,8 +67,8 @@ class Reaching:
 def _find(
     recording: Recording, known: dict[int, torch.Tensor], orders: Sequence[Sequence[int]], given: Sequence[int]
 ) -> dict[int, Reached] | str:
-    """What each gradient leads to, by the number of what it is one of; why that is not known, where fakes refuse to
-    compute them."""
+    """The inputs, tangents and results that each gradient leads to, by the number of what it is a gradient of; or the
+    reason why that is not known, where fakes refuse to compute gradients."""
     try:
         with quiet_fakes(), fresh_fake_mode():
             fakes = {number: _fake(tensor) for number, tensor in known.items()}

@@ -22,7 +22,7 @@ from .recording import DTYPES, NO_RESULT, InputRecord, OpRecord, Recording, map_
 
 
 class Differs(Exception):
-    """What torch's operators compute is not what was compiled; carries how it differs."""
+    """Raised where torch's operators compute something else than was compiled; carries the difference."""
 
 
 def gradients(
@@ -65,7 +65,7 @@ def _gradients(
 
 
 class _Run(NamedTuple):
-    """What was recorded, computed once more."""
+    """A recording, computed once more."""
 
     past: past.Past
     inputs: dict[int, torch.Tensor]
@@ -75,7 +75,7 @@ class _Run(NamedTuple):
 
 
 class _Program:
-    """What was recorded, and the first gradients of it."""
+    """A recording, and its first gradients."""
 
     def __init__(
         self,

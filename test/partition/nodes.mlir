@@ -43,7 +43,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// What eager keeps of a node's results is told to its backward, by the tangent (dynamo.kept_by_eager). The cut is as it would be: here
+// The results that eager keeps are marked at their tangents (dynamo.kept_by_eager). The cut is as it would be: here
 // no gradient is made of the result.
 
 // CHECK-LABEL: func.func @kept(

@@ -24,7 +24,7 @@ __all__ = ["audited"]
 
 Pair = collections.namedtuple("Pair", "scale shift")
 
-# Where dicts have no versions, guards read the items of the tuple itself: an exchange of them is not behind their back.
+# From 3.14 on dicts have no versions, so guards read the items of the tuple itself and see that they were exchanged.
 UNSEEN = pytest.mark.skipif(sys.version_info >= (3, 14), reason="guards see it")
 
 # What audits leave alone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -97,7 +98,9 @@ def test_in_a_loop_the_rest_of_the_iteration_comes_first() -> None:
 
     rest = next(text for text in told(function, X, 3) if text.startswith("def __resume_at_N_1"))
     # From CPython 3.14 on each way out of the loop has a return of its own.
-    assert rest.replace("        return x - 1\n", "") == (
+    if sys.version_info >= (3, 14):
+        rest = rest.replace("        return x - 1\n", "")
+    assert rest == (
         "def __resume_at_N_1(iterator_0, x, i):\n"
         "    x = x * 2\n"
         "    if not i > 2:\n"

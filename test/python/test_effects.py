@@ -412,7 +412,7 @@ def test_the_table_names_what_there_is() -> None:
     assert absent <= ABSENT, absent - ABSENT
 
 
-ABSENT = {"torch._C._functorch.unwrap_if_dead", "itertools.batched"}
+ABSENT = {"torch._C._functorch.unwrap_if_dead"} | ({"itertools.batched"} if sys.version_info < (3, 12) else set())
 """Other versions have these."""
 
 

@@ -71,7 +71,7 @@ OVERWRITTEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", OVERWRITTEN)
 def test_history_that_leads_to_a_leaf_that_nothing_is_made_of(name: str, door: str) -> None:
-    """What was there before is gone, but eager's history leads to it. Nobody lends it to the node."""
+    """The overwritten value is gone, but eager's history leads to it. Nobody lends it to the node."""
     found: list[Any] = []
 
     def follow(g: Tensor, x: Tensor) -> Any:
@@ -375,6 +375,54 @@ def test_products_with_zeros(dim: int, zeros: list[tuple[int, int]]) -> None:
         (alone,) = torch.autograd.grad(y, x, tangent, retain_graph=True)
         (first,) = torch.autograd.grad(y, x, tangent, create_graph=True)
         found.append([alone, first, *torch.autograd.grad(first.sin().sum(), x)])
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("values", [[2.0, torch.inf, 0, 3, 4], [torch.inf, 0, 0, 1], [0, torch.inf, -1]], ids=str)
+def test_products_with_zeros_and_infinities(values: list[float]) -> None:
+    tangent = torch.tensor([1.0, 2, -3, 1, -2])[: len(values)]
+    found = []
+    for function in ((lambda x: x.cumprod(0)), dynamlir.compile(lambda x: x.cumprod(0))):
+        x = torch.tensor(values, requires_grad=True)
+        found.append(torch.autograd.grad(function(x), x, tangent)[0])
+    torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+def test_products_of_many() -> None:
+    """Second gradients of more elements than a formula is written out for."""
+    found = []
+    for function in ((lambda x: x.cumprod(0)), dynamlir.compile(lambda x: x.cumprod(0))):
+        x = torch.linspace(0.5, 1.5, 40, dtype=torch.float64).requires_grad_()
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        found.append([first, *torch.autograd.grad(first.sin().sum(), x)])
+    torch.testing.assert_close(found[1], found[0])
+
+
+UNPACKED: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": lambda x: x.exp(),
+    "logsumexp": lambda x: (x * 2).logsumexp(0),
+    "norm and relu": lambda x: F.layer_norm(x, (3,)).relu(),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", UNPACKED)
+def test_saved_tensors_are_unpacked_once(name: str, door: str) -> None:
+    """Also results that gradients of gradients lead to. A checkpoint raises where one is unpacked a second time."""
+    compiled = DOORS[door](UNPACKED[name])
+    unpacked: list[int] = []
+    x = torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (id(t), t), lambda kept: unpacked.append(kept[0]) or kept[1]
+    ):
+        y = compiled(x)
+    torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    assert len(unpacked) == len(set(unpacked))
+    found = []
+    for function in (UNPACKED[name], compiled):
+        y = torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        found.append([first, *torch.autograd.grad(first.sin().sum(), x)])
     torch.testing.assert_close(found[1], found[0])
 
 

@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "eigenvalues": lambda x: torch.linalg.eigvals(x).abs().sum(),
     "vectors of eigh": lambda x: torch.linalg.eigh(x + x.mT).eigenvectors.abs().sum(),
     "deviation": lambda x: torch.std_mean(x, 0)[0].sum(),
+    "mean beside a deviation": lambda x: torch.std_mean(x, 0)[1].square().sum(),
 }
 
 MATRICES = {
@@ -38,8 +39,8 @@ def gradients(function: Callable[[Tensor], Tensor], matrix: Tensor) -> list[Tens
     """The first ones, which have a history, and the second ones."""
     x = matrix.clone().requires_grad_()
     (first,) = torch.autograd.grad(function(x), x, create_graph=True)
-    (second,) = torch.autograd.grad(first.square().sum(), x)
-    return [first.detach(), second]
+    second = torch.autograd.grad(first.square().sum(), x) if first.requires_grad else ()
+    return [first.detach(), *second]
 
 
 @each_door(dynamic=False)

@@ -101,7 +101,7 @@ pub fn has_annotations_to_compute(function: &Bound<'_, PyAny>) -> bool {
 /// other away.
 ///
 /// # Errors
-/// When it lacks what all functions of these versions have.
+/// If it has no `__annotate__`, which all functions of these versions have.
 pub fn has_computed_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let known = crate::abi(function.py()).is_ok_and(|abi| abi.version() >= (3, 14)) && kind::is_function(function);
     Ok(known && !has_annotations_to_compute(function) && !function.getattr(pyo3::intern!(function.py(), "__annotate__"))?.is_none())

@@ -87,9 +87,9 @@ struct Shape {
     given_up: usize,
     /// Which of these eager does not keep, but views of them.
     by_views: Vec<usize>,
-    /// Which of the outputs eager keeps, since formulas read them, by their places.
+    /// The outputs, by their places, that eager keeps because formulas read them.
     by_eager: Vec<usize>,
-    /// Which of the saved values are the keys of all random numbers.
+    /// The place among the saved values of the keys of all random numbers.
     keys: Option<usize>,
     tangents: Vec<Tangent>,
     /// For each input of the node, the result of the backward graph that is its gradient.

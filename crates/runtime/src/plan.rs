@@ -174,7 +174,7 @@ pub struct Derivative {
     pub kept: Option<Vec<usize>>,
     /// Which of its inputs eager does not keep, but views of them.
     pub by_views: Vec<usize>,
-    /// Which results of the other eager's node keeps, since formulas read them.
+    /// The results of the forward graph that eager's node keeps because formulas read them.
     pub by_eager: Vec<usize>,
     /// True if its gradients are there once, though it takes no saved values, or only what could last: eager keeps something for them.
     pub once: bool,

@@ -29,7 +29,7 @@ class FunctionContext:
 
     @property
     def saved_tensors(self) -> tuple[torch.Tensor | None, ...]:
-        """What is kept. Who asks for it is refused once a walk has used it up, whatever becomes of it."""
+        """The tensors that are kept. A backward that asks for them can be walked once, whatever it makes of them."""
         self._dynamlir_asked = True
         return self._dynamlir_saved
 

@@ -199,7 +199,7 @@ impl<'s> Aten<'s> {
         self.e.full_like(value, 0.0)
     }
 
-    /// Zeros of a type of which there is no value. Complex constants are none of the dialect's, so those are cast.
+    /// Zeros of a type of which there is no value. The dialect has no complex constants, so those are cast.
     pub fn zeros_of(&self, ty: Type) -> Value {
         let element = ty.element();
         let real = if element.is_complex() { ty.with_element(Type::f32(self.e.ctx())) } else { ty };

@@ -87,7 +87,7 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
 }
 
 /// Returns true for an operation whose results may be infinite for finite operands. Eager's formulas leave out the gradients that are not
-/// there; here they are zeros, and zero times infinity is not a number.
+/// there; where walks differ in which are there, they are zeros here, and zero times infinity is not a number.
 fn may_be_infinite(op: Op) -> bool {
     const NAMES: [&str; 12] = [
         "div",
@@ -109,6 +109,7 @@ fn may_be_infinite(op: Op) -> bool {
 
 /// The values of a formula that are zero because they are made of undefined tangents alone, or multiplied with them.
 fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
+    const FACTORS: [&str; 6] = ["bmm", "dot", "matmul", "mm", "mul", "mv"];
     const LINEAR: [&str; 26] = [
         "alias",
         "clone",
@@ -143,8 +144,10 @@ fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
         let name = schema.strip_prefix("aten.").and_then(|rest| rest.split('.').next()).unwrap_or_default();
         let known: Vec<bool> = op.operands().iter().map(|operand| found.contains(operand)).collect();
         let is_zero = match name {
-            "mul" | "mm" | "bmm" | "matmul" | "mv" | "dot" => known.contains(&true),
+            name if FACTORS.contains(&name) => known.contains(&true),
+            // What is divided, or filled with zeros.
             "div" => known.first() == Some(&true),
+            "masked_fill" => known == [true, false] && fills_with_zeros(op),
             "add" | "sub" => known.len() == 2 && !known.contains(&false),
             _ => LINEAR.contains(&name) && known == [true],
         };
@@ -154,6 +157,12 @@ fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
     }
     found.retain(|value| !undefined.contains(value));
     found
+}
+
+/// Returns true if what a mask selects becomes zero.
+fn fills_with_zeros(op: Op) -> bool {
+    let args = AtenOp::cast(op).map(AtenOp::args).unwrap_or_default();
+    args.get(2).is_some_and(|value| value.as_f64() == Some(0.0) || value.as_i64() == Some(0))
 }
 
 /// Copies the operations of a formula; what is among the `zeros` becomes a constant where something reads it.

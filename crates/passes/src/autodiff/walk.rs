@@ -61,7 +61,7 @@ pub struct Walk<'s> {
     pub once: BTreeSet<Class>,
     /// Values that nodes alone see. They come after all results that there are.
     pub hidden: Vec<Value>,
-    /// What read a result that users see before its own operation was differentiated.
+    /// The readers of each result that users see, as they were before its own operation was differentiated.
     readers: HashMap<Value, Vec<Op>>,
     /// Where a rule has given something that is no gradient of its operand.
     wrong: Option<String>,
@@ -418,7 +418,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Returns true of a result that users see if the formula of its own operation reads it, as eager's node does that keeps it. Known once
+    /// Returns true for a result that users see if the formula of its own operation reads it, as eager's node does that keeps it. Known once
     /// what nothing uses has been erased.
     pub fn keeps_result(&self, result: usize, value: Value) -> bool {
         let is_first = self.visible.get(&value).is_some_and(|seen| seen[0] == result);
