@@ -49,7 +49,7 @@ CODECS: dict[str, dict[str, Any]] = {
 }
 """transformers' codecs, and the sizes of small ones."""
 
-EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v3", "granitemoe", "jetmoe", "phimoe")
+EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "jetmoe", "phimoe")
 """transformers' mixtures, made as small as `six` makes its models."""
 
 WIDTH, SAMPLES = 320, 4800
