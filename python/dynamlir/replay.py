@@ -277,7 +277,7 @@ class _Applied(torch.autograd.Function):
         return results
 
 
-def _function_gradients(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+def _applied_gradients(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
     """Those of what was applied. What is missing is zero, unless all is."""
     op: OpRecord = ctx.op
     if all(tangent is None for tangent in tangents):
@@ -293,7 +293,7 @@ class _Function(_Applied):
 
     @staticmethod
     def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
-        return None, *_function_gradients(ctx, tangents)
+        return None, *_applied_gradients(ctx, tangents)
 
 
 class _Once(_Applied):
@@ -302,6 +302,6 @@ class _Once(_Applied):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *tangents: torch.Tensor | None) -> Any:
-        found = _function_gradients(ctx, tangents)
+        found = _applied_gradients(ctx, tangents)
         # Operations are replayed under the grad mode that they were recorded with.
         return None, *(None if gradient is None else gradient.detach() for gradient in found)

@@ -475,6 +475,16 @@ def test_with_a_warning_the_call_itself_is_right() -> None:
     assert len(dynamlir.audits().differences) == 2
 
 
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="guards do not see it")
+def test_an_exchange_that_guards_see() -> None:
+    compiled = dynamlir.compile(lambda x: getattr(x, BOX.held[0])())
+    BOX.held = tuple(["sin", "cos"])
+    for _ in range(2):
+        assert torch.equal(compiled(ones()), ones().sin())
+    turn(BOX.held)
+    assert torch.equal(compiled(ones()), ones().cos())
+
+
 @UNSEEN
 def test_a_report_names_what_was_read_and_the_guards_of_it() -> None:
     """A number that is an input by its place, and in the graph by its value."""

@@ -1,5 +1,8 @@
-"""Gradients of gradients of operations with several results, of which one alone is used: torch's formulas leave out the
-tangents of the others, and would divide by zero for matrices with equal singular values or eigenvalues."""
+"""Gradients of gradients where a program uses one of several results of an operation.
+
+Torch's formulas leave out the tangents of the other results. With zeros in their place they would divide by zero for
+matrices that have equal singular values or eigenvalues.
+"""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ impl Kinds {
         self.placeholder != 0
     }
 
-    /// Returns true of `functools.Placeholder`.
+    /// Returns true for `functools.Placeholder`.
     pub fn is_placeholder(&self, object: &Bound<'_, PyAny>) -> bool {
         address(object) == self.placeholder
     }

@@ -145,7 +145,7 @@ fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
         let known: Vec<bool> = op.operands().iter().map(|operand| found.contains(operand)).collect();
         let is_zero = match name {
             name if FACTORS.contains(&name) => known.contains(&true),
-            // What is divided, or filled with zeros.
+            // The dividend decides, and the tensor that a mask fills.
             "div" => known.first() == Some(&true),
             "masked_fill" => known == [true, false] && fills_with_zeros(op),
             "add" | "sub" => known.len() == 2 && !known.contains(&false),

@@ -34,8 +34,8 @@ const STATE: &str = "_state";
 
 /// Who computes them, and for whom what is lent.
 pub struct Again {
-    /// `f(inputs by number, tangents, of which inputs gradients are given and whether each is wanted, generator's state, values of symbols,
-    /// what is taken from other nodes, own results by place) -> gradients`; unset where nobody has the program.
+    /// `f(inputs by number, tangents, gradients as pairs of an input's number and true if it is wanted, generator's state, values of symbols,
+    /// values from other nodes, own results by place) -> gradients`; unset where nobody has the program.
     function: OnceLock<Py<PyAny>>,
     /// Whether the engine keeps the graph that it runs: a function of torch's, where there is one.
     keeps: Option<Py<PyAny>>,
