@@ -22,6 +22,8 @@ pub struct Facts {
     pub import_has_flags: bool,
     /// The number of values that a `with` block keeps on the stack: the exit method, and from 3.14 on the object it is bound to.
     pub with_places: u32,
+    /// The number of values that a loop keeps on the stack: the iterator, and from 3.15 on how far a list or tuple has been gone through.
+    pub iterator_places: u32,
     /// What `LOAD_COMMON_CONSTANT` loads.
     pub common_constants: &'static [&'static str],
     /// Whether the NULL of a call stands above the callable.

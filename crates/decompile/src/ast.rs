@@ -53,10 +53,10 @@ pub(crate) enum Expr<'a> {
     Class(Box<Function<'a>>, Vec<Arg<'a>>),
     BuildClass,
     AssertionError,
-    /// A module being imported: name, level, names asked for with where they were stored.
-    Module(&'a str, usize, Option<Vec<(&'a str, &'a str)>>),
-    /// What `IMPORT_FROM` found: the name, and the whole path if it is `import a.b as c`.
-    Imported(&'a str, Option<&'a str>),
+    /// A module being imported: name, level, names asked for with where they were stored; true if it is lazy.
+    Module(&'a str, usize, Option<Vec<(&'a str, &'a str)>>, bool),
+    /// What `IMPORT_FROM` found: the name, and the whole path if it is `import a.b as c`, true if that is lazy.
+    Imported(&'a str, Option<(&'a str, bool)>),
     /// What `GET_ITER` gives.
     Iterated(Box<Self>),
     /// A value with its conversion, before 3.13 formats it.
@@ -68,6 +68,8 @@ pub(crate) enum Expr<'a> {
 pub(crate) enum Marker<'a> {
     /// The iterator of a `for`.
     Iterator,
+    /// From 3.15 on, above the iterator: how far a list or tuple has been gone through; or NULL.
+    Place,
     /// What a `for` hands to its target.
     Item,
     /// `__exit__` of a `with`.
@@ -181,9 +183,10 @@ pub(crate) enum Stmt<'a> {
     Return(Expr<'a>),
     Raise(Option<Expr<'a>>, Option<Expr<'a>>),
     Assert(Expr<'a>, Option<Expr<'a>>),
-    Import(&'a str, &'a str),
-    /// Module, level, names with what they are stored as; no names is a star.
-    ImportFrom(&'a str, usize, Vec<(&'a str, &'a str)>),
+    /// Module, what it is stored as, true if it is lazy.
+    Import(&'a str, &'a str, bool),
+    /// Module, level, names with what they are stored as; no names is a star. True if it is lazy.
+    ImportFrom(&'a str, usize, Vec<(&'a str, &'a str)>, bool),
     Global(Vec<&'a str>),
     Nonlocal(Vec<&'a str>),
     Pass,

@@ -32,8 +32,9 @@ pub(crate) struct Blocks<'a> {
     pub regions: Regions,
     /// The first block of each region's handler, if the region is reached.
     pub handlers: Vec<Option<BlockId>>,
-    /// The number of values that a `with` block keeps on the stack.
+    /// The number of values that a `with` block, and that a loop, keep on the stack.
     pub with_places: u32,
+    pub iterator_places: u32,
 }
 
 impl<'a> Blocks<'a> {
@@ -70,7 +71,13 @@ impl<'a> Blocks<'a> {
         }
         let all = firsts.iter().map(|&first| block(&graph, &block_of, &drops, first)).collect();
         let handlers = graph.handlers.iter().map(|&handler| block_of[handler]).collect();
-        Self { all, entry: block_of[graph.entry].unwrap_or(0), regions: graph.regions, handlers, with_places: graph.with_places }
+        let StepGraph { with_places, iterator_places, entry, regions, .. } = graph;
+        Self { all, entry: block_of[entry].unwrap_or(0), regions, handlers, with_places, iterator_places }
+    }
+
+    /// Whether the loop at a block keeps a second value on the stack, above its iterator.
+    pub fn has_place(&self, header: BlockId) -> bool {
+        self.iterator_places == 2 && matches!(self.all[header].next, Next::For { is_async: false, .. })
     }
 
     /// How many edges, the entry and handlers included, lead to each block that is reached.
@@ -145,7 +152,13 @@ fn block<'a>(graph: &StepGraph<'a>, block_of: &[Option<BlockId>], drops: &[bool]
 
 /// The steps that drop a loop's iterator for `break`: nothing in front of them leaves a value that they could drop.
 fn iterators_dropped(graph: &StepGraph<'_>, before: &[Vec<NodeId>]) -> Vec<bool> {
-    let depths: Vec<u32> = graph.nodes.iter().filter(|node| matches!(node.next, Next::For { .. })).map(|node| node.depth).collect();
+    // The last of its places is the iterator itself.
+    let depth = |node: &Node<'_>| match node.next {
+        Next::For { is_async: false, .. } => Some(node.depth.saturating_sub(graph.iterator_places - 1)),
+        Next::For { .. } => Some(node.depth),
+        _ => None,
+    };
+    let depths: Vec<u32> = graph.nodes.iter().filter_map(depth).collect();
     let leaves_value = |id: &NodeId| graph.nodes[*id].op.effect().1 > 0 && graph.nodes[*id].op != Op::Branch;
     let drops = |(id, node): (usize, &Node<'_>)| node.op == Op::Pop && depths.contains(&node.depth) && !before[id].iter().any(leaves_value);
     graph.nodes.iter().enumerate().map(drops).collect()

@@ -3,6 +3,7 @@
 //! ```text
 //! iterator; LOAD_FAST_AND_CLEAR x; SWAP 2; BUILD_LIST 0; SWAP 2; loop: FOR_ITER …; end: SWAP 2; STORE_FAST x
 //! ```
+//! From 3.15 on `GET_ITER` stands in front of the loop instead.
 //! The loop is decompiled by itself and becomes one step.
 
 use crate::{
@@ -23,6 +24,8 @@ struct Found {
     kept: usize,
     makes: Makes,
     header: BlockId,
+    /// Whether the iterator is made where the comprehension starts, and not before.
+    iterates: bool,
 }
 
 /// Turns one innermost comprehension into a step; false if there is none.
@@ -38,6 +41,9 @@ pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a
     let mut state = State::default();
     state.push(Expr::Marker(Marker::Accumulator));
     state.push(Expr::Iterated(Box::new(Expr::Null)));
+    if blocks.has_place(found.header) {
+        state.push(Expr::Marker(Marker::Place));
+    }
     let statement = structurer.only_loop(found.header, state)?;
     // What it stores is its own, but for `:=`.
     declared.hidden.append(&mut inner.locals);
@@ -51,6 +57,7 @@ pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a
     put_back(&mut blocks.all[exit.to].ops, &cleared)?;
     let before = &mut blocks.all[found.before];
     before.ops.truncate(found.kept);
+    before.ops.extend(found.iterates.then_some(Op::Iter));
     before.ops.push(Op::Comprehend(Box::new(made)));
     before.next = Next::One(exit);
     Ok(true)
@@ -79,6 +86,10 @@ fn put_back(ops: &mut Vec<Op<'_>>, cleared: &[&str]) -> Result<(), Problem> {
 fn start(blocks: &Blocks<'_>, block: BlockId) -> Option<Found> {
     let header = blocks.all[block].next.one()?;
     let (ops, Next::For { .. }) = (&blocks.all[block].ops[..], &blocks.all[header].next) else { return None };
+    let (ops, iterates) = match ops {
+        [rest @ .., Op::Iter, Op::Push(Expr::Marker(Marker::Place))] | [rest @ .., Op::Iter] => (rest, true),
+        _ => (ops, false),
+    };
     let (rest, makes) = match ops {
         [rest @ .., Op::Build(Display::List, 0), Op::Swap(2)] => (rest, Makes::List),
         [rest @ .., Op::Build(Display::Set, 0), Op::Swap(2)] => (rest, Makes::Set),
@@ -86,10 +97,10 @@ fn start(blocks: &Blocks<'_>, block: BlockId) -> Option<Found> {
         _ => return None,
     };
     let Some((Op::Swap(count), rest)) = rest.split_last() else {
-        return Some(Found { before: block, kept: rest.len(), makes, header });
+        return Some(Found { before: block, kept: rest.len(), makes, header, iterates });
     };
     let cleared = count - 1;
     let kept = rest.len().checked_sub(cleared)?;
     let all = rest[kept..].iter().all(|op| matches!(op, Op::LoadAndClear(_)));
-    all.then_some(Found { before: block, kept, makes, header })
+    all.then_some(Found { before: block, kept, makes, header, iterates })
 }

@@ -294,8 +294,14 @@ fn value_of(statements: Vec<Stmt<'_>>) -> Result<Expr<'_>, Problem> {
 fn comprehension<'a>(function: &Function<'a>, mut arguments: Vec<Arg<'a>>, declared: &mut Declared<'a>) -> Result<Expr<'a>, Problem> {
     let code = function.code;
     let makes = makes(code).ok_or(Problem::Stack("a function that is called where it is defined"))?;
-    let (Some(Arg::Positional(Expr::Iterated(iter))), true) = (arguments.pop(), arguments.is_empty()) else {
+    let (Some(Arg::Positional(iter)), true) = (arguments.pop(), arguments.is_empty()) else {
         return Err(Problem::Stack("a comprehension over nothing"));
+    };
+    // From 3.15 on the function makes its iterator itself.
+    let iter = match iter {
+        Expr::Iterated(iter) => *iter,
+        iter if code.version.facts().iterator_places == 2 => iter,
+        _ => return Err(Problem::Stack("a comprehension over nothing")),
     };
     let (mut made, inner) = body::comprehension(code, makes)?;
     made.awaited = code.has(flags::COROUTINE);
@@ -305,7 +311,7 @@ fn comprehension<'a>(function: &Function<'a>, mut arguments: Vec<Arg<'a>>, decla
     // What it stores with `:=` belongs to the function around it, which knows by itself whether it must declare it.
     declared.passed(inner.nonlocals);
     match made.clauses.first_mut() {
-        Some(Clause::For { iter: first, .. }) => *first = *iter,
+        Some(Clause::For { iter: first, .. }) => *first = iter,
         _ => return Err(Problem::Malformed),
     }
     Ok(Expr::Comprehension(Box::new(made)))

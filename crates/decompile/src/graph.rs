@@ -2,7 +2,7 @@
 //!
 //! Edges are those of normal control flow; where exceptions go is a property of each step, its [`Node::region`].
 
-use dynamlir_bytecode::{Code, Instruction, Opcode, Operand, Position, Positions, SPECIAL_METHODS, StackDepths, ends_flow};
+use dynamlir_bytecode::{Code, Facts, Instruction, Opcode, Operand, Position, Positions, SPECIAL_METHODS, StackDepths, ends_flow};
 
 use crate::{
     Problem,
@@ -97,8 +97,9 @@ pub(crate) struct Node<'a> {
 /// The graph of a code object.
 #[derive(Debug)]
 pub(crate) struct StepGraph<'a> {
-    /// The number of values that a `with` block keeps on the stack.
+    /// The number of values that a `with` block, and that a loop, keep on the stack.
     pub with_places: u32,
+    pub iterator_places: u32,
     pub nodes: Vec<Node<'a>>,
     pub entry: NodeId,
     pub regions: Regions,
@@ -173,7 +174,8 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
     let entry = resolver.edge(0).to;
     // Finding a region may find those around it.
     let handlers = finder.regions.0.iter().map(|region| resolver.edge(region.entry).to).collect();
-    Ok(StepGraph { with_places: code.version.facts().with_places, nodes: resolver.nodes, entry, regions: finder.regions, handlers })
+    let Facts { with_places, iterator_places, .. } = *code.version.facts();
+    Ok(StepGraph { with_places, iterator_places, nodes: resolver.nodes, entry, regions: finder.regions, handlers })
 }
 
 /// Follows instructions without steps to the next step.
@@ -231,7 +233,8 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::Await);
             Control::To(awaited(source, code, following).ok_or(Problem::Malformed)?)
         }
-        (Opcode::GetYieldFromIter, _) if awaited(source, code, following).is_some() => {
+        // From 3.15 on the argument of GET_ITER asks for what GET_YIELD_FROM_ITER was before.
+        (Opcode::GetYieldFromIter | Opcode::GetIter, _) if awaited(source, code, following).is_some() => {
             ops.push(Op::YieldFrom);
             Control::To(awaited(source, code, following).ok_or(Problem::Malformed)?)
         }
@@ -302,8 +305,10 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
     })
 }
 
-/// `LOAD_CONST None; SEND; YIELD_VALUE; RESUME; JUMP_BACKWARD_NO_INTERRUPT`: the instruction where the result is there.
+/// `LOAD_CONST None; SEND; YIELD_VALUE; RESUME; JUMP_BACKWARD_NO_INTERRUPT`: the instruction where the result is there. From 3.15 on a
+/// NULL may stand in front: what is waited for has as many places as a loop's iterator.
 fn awaited(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
+    let at = at + usize::from(code.instructions.get(at)?.opcode == Opcode::PushNull);
     let [load, send, give, resume, back] = code.instructions.get(at..at + 5)? else { return None };
     let fits = source.is_none(load)
         && send.opcode == Opcode::Send

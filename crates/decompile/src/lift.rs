@@ -140,7 +140,7 @@ fn common<'a>(source: &Source<'a>, instruction: &Instruction) -> Result<Option<O
         O::MakeFunction => Op::Function(arg),
         O::FormatValue => Op::Format([None, Some('s'), Some('r'), Some('a')][n & 3], n & 4 == 4),
         O::GetIter | O::GetAiter => Op::Iter,
-        O::ImportName => Op::Import(source.name(instruction)?),
+        O::ImportName => Op::Import(source.name(instruction)?, source.object.version.facts().import_has_flags && arg & 1 == 1),
         O::ImportFrom => Op::ImportFrom(source.name(instruction)?),
         O::LoadBuildClass => Op::Push(Expr::BuildClass),
         O::LoadAssertionError => Op::Push(Expr::AssertionError),

@@ -104,7 +104,7 @@ impl<'a> Structurer<'a, '_> {
         let own = (0..members.len()).filter(|&block| members[block] && self.in_main_line(block));
         let last = own.map(|block| self.blocks.all[block].last).max().unwrap_or(0);
         // The body of a `for` has the iterator, which `state` still has as an expression.
-        let depth = state.stack.len();
+        let depth = state.stack.len() - usize::from(self.blocks.has_place(header)).min(state.stack.len());
         let iterates = matches!(self.blocks.all[header].next, Next::For { .. });
         let looped = |exit: Option<Edge>| Loop {
             header,
@@ -142,6 +142,10 @@ impl<'a> Structurer<'a, '_> {
         context: Context<'_>,
         out: &mut Vec<Stmt<'a>>,
     ) -> Result<After<'a>, Problem> {
+        let has_place = self.blocks.has_place(looped.header);
+        if has_place && state.slot()?.expr != Expr::Marker(Marker::Place) {
+            return self.unstructured("a loop over something else than an iterator", looped.header);
+        }
         let iter = match state.value()?.expr {
             Expr::Iterated(iter) => *iter,
             // The function of a comprehension is given an iterator.
@@ -153,6 +157,9 @@ impl<'a> Structurer<'a, '_> {
         }
         let mut inside = state.clone();
         inside.push(Expr::Marker(Marker::Iterator));
+        if has_place {
+            inside.push(Expr::Marker(Marker::Place));
+        }
         inside.push(Expr::Marker(Marker::Item));
         let mut body = self.sequence(body.to, inside, within(looped, context))?;
         let Some(target) = take_target(&mut body, &Marker::Item) else {

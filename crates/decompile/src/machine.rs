@@ -83,7 +83,7 @@ impl<'a> Declared<'a> {
 
 /// What only the stack may hold: a place in a statement, not a value.
 fn is_place(expr: &Expr<'_>) -> bool {
-    matches!(expr, Expr::Marker(_) | Expr::Module(_, _, Some(_)))
+    matches!(expr, Expr::Marker(_) | Expr::Module(_, _, Some(_), _))
 }
 
 impl<'a> State<'a> {
@@ -336,7 +336,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             value.iter().chain(&cause).try_for_each(printable)?;
             state.emit(Stmt::Raise(value, cause), out)?;
         }
-        Op::Import(_) | Op::ImportFrom(_) | Op::ImportStar => imports::run(op, state, out)?,
+        Op::Import(..) | Op::ImportFrom(_) | Op::ImportStar => imports::run(op, state, out)?,
         Op::Unsupported(name) => return Err(Problem::Opcode(name)),
         Op::Reraise | Op::WithExceptStart | Op::LoadAndClear(_) | Op::Branch => return Err(Problem::Stack("a step out of its place")),
         Op::GetLength | Op::MatchSequence | Op::MatchMapping | Op::MatchKeys | Op::MatchClass(_) => {

@@ -74,7 +74,8 @@ pub(crate) enum Op<'a> {
     Format(Option<char>, bool),
     Convert(char),
     Iter,
-    Import(&'a str),
+    /// A module; true if the import is lazy.
+    Import(&'a str, bool),
     ImportFrom(&'a str),
     ImportStar,
     Unpack(usize),
@@ -166,7 +167,7 @@ impl Op<'_> {
             | Self::Subscript
             | Self::Chain(..)
             | Self::FunctionAttribute(_)
-            | Self::Import(_) => (2, 1),
+            | Self::Import(..) => (2, 1),
             Self::SliceSubscript => (3, 1),
             Self::StoreSubscript => (3, 0),
             Self::StoreSlice => (4, 0),
@@ -202,7 +203,7 @@ impl Op<'_> {
                 | Self::StoreAttribute(_)
                 | Self::DeleteAttribute(_)
                 | Self::InPlace(_)
-                | Self::Import(_)
+                | Self::Import(..)
                 | Self::ImportFrom(_)
                 | Self::ImportStar
                 | Self::Unpack(_)

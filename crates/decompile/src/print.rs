@@ -182,14 +182,15 @@ impl Printer {
                 }
                 self.line(&text);
             }
-            Stmt::Import(module, stored) => {
+            Stmt::Import(module, stored, lazy) => {
                 let plain = module.split('.').next() == Some(stored);
-                self.line(&if plain { format!("import {module}") } else { format!("import {module} as {stored}") });
+                let stored = if plain { String::new() } else { format!(" as {stored}") };
+                self.line(&format!("{}import {module}{stored}", laziness(*lazy)));
             }
-            Stmt::ImportFrom(module, level, names) => {
+            Stmt::ImportFrom(module, level, names, lazy) => {
                 let name = |(name, stored): &(&str, &str)| if name == stored { (*name).to_owned() } else { format!("{name} as {stored}") };
                 let names = if names.is_empty() { "*".to_owned() } else { names.iter().map(name).collect::<Vec<_>>().join(", ") };
-                self.line(&format!("from {}{module} import {names}", ".".repeat(*level)));
+                self.line(&format!("{}from {}{module} import {names}", laziness(*lazy), ".".repeat(*level)));
             }
             Stmt::Global(names) => self.line(&format!("global {}", names.join(", "))),
             Stmt::Nonlocal(names) => self.line(&format!("nonlocal {}", names.join(", "))),
@@ -350,4 +351,8 @@ impl Printer {
 
 fn prefix(is_async: bool) -> &'static str {
     if is_async { "async " } else { "" }
+}
+
+fn laziness(lazy: bool) -> &'static str {
+    if lazy { "lazy " } else { "" }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dynamlir_bytecode::{Code, Const, Handler, Instruction, Opcode, StackDepths};
+use dynamlir_bytecode::{Code, Handler, Instruction, Opcode, StackDepths};
 
 use crate::{Problem, lift::Source};
 
@@ -123,11 +123,11 @@ impl<'a, 'b> Finder<'a, 'b> {
         let opcodes: Vec<Opcode> = real.iter().map(|(_, instruction)| instruction.opcode).collect();
         Ok(match opcodes[..] {
             [O::Copy, O::PopExcept, O::Reraise, ..] => Class::Region(Kind::Handling),
-            [O::LoadConst, O::StoreFast, O::DeleteFast, O::Reraise, ..]
-            | [O::LoadConst, O::StoreDeref, O::DeleteDeref, O::Reraise, ..]
-            | [O::LoadConst, O::StoreName, O::DeleteName, O::Reraise, ..]
-            | [O::LoadConst, O::StoreGlobal, O::DeleteGlobal, O::Reraise, ..]
-                if matches!(self.source.constant(real[0].1.arg)?, Const::None) =>
+            [_, O::StoreFast, O::DeleteFast, O::Reraise, ..]
+            | [_, O::StoreDeref, O::DeleteDeref, O::Reraise, ..]
+            | [_, O::StoreName, O::DeleteName, O::Reraise, ..]
+            | [_, O::StoreGlobal, O::DeleteGlobal, O::Reraise, ..]
+                if self.source.is_none(real[0].1) =>
             {
                 let stored = real[1].1;
                 Class::Unbinds(match stored.opcode {

@@ -181,7 +181,7 @@ fn assign<'a>(state: &mut State<'a>, target: Expr<'a>, value: Slot<'a>, out: &mu
         expr => {
             printable(&target)?;
             printable(&expr)?;
-            let more = state.stack.iter().any(|slot| !matches!(slot.expr, Expr::Marker(_) | Expr::Module(_, _, Some(_))));
+            let more = state.stack.iter().any(|slot| !matches!(slot.expr, Expr::Marker(_) | Expr::Module(_, _, Some(_), _)));
             if !more && state.parallel.is_empty() {
                 return state.emit(Stmt::Assign(vec![target], expr), out);
             }

@@ -57,7 +57,7 @@ pub(crate) fn body<'a>(
     }
     if scoped != Scoped::Lambda {
         // Nothing but the docstring may come before these.
-        while matches!(statements.first(), Some(Stmt::ImportFrom("__future__", 0, _))) {
+        while matches!(statements.first(), Some(Stmt::ImportFrom("__future__", 0, ..))) {
             head.push(statements.remove(0));
         }
         declarations(code, declared, &mut head);

@@ -8,6 +8,7 @@ pub(super) static FACTS: Facts = Facts {
     attribute_has_method_flag: false,
     import_has_flags: false,
     with_places: 1,
+    iterator_places: 1,
     common_constants: &[],
     null_above_callable: false,
     load_fast_checks: true,

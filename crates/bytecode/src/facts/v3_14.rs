@@ -9,6 +9,7 @@ pub(super) static FACTS: Facts = Facts {
     attribute_has_method_flag: true,
     import_has_flags: false,
     with_places: 2,
+    iterator_places: 1,
     common_constants: &["AssertionError", "NotImplementedError", "tuple", "all", "any"],
     null_above_callable: true,
     load_fast_checks: false,

@@ -9,6 +9,7 @@ pub(super) static FACTS: Facts = Facts {
     attribute_has_method_flag: true,
     import_has_flags: true,
     with_places: 2,
+    iterator_places: 2,
     common_constants: &["AssertionError", "NotImplementedError", "tuple", "all", "any", "list", "set", "None", "''", "True", "False", "-1"],
     null_above_callable: true,
     load_fast_checks: false,

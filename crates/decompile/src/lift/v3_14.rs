@@ -1,9 +1,9 @@
-//! What 3.14 and 3.15 do in their own way. Loops of 3.15, annotations of variables that are functions, and template strings are not known
-//! yet: code that has them is left as disassembly.
+//! What 3.14 and 3.15 do in their own way. Annotations of variables, which are functions, and template strings are not known yet: code
+//! that has them is left as disassembly.
 
 use std::sync::LazyLock;
 
-use super::{Const, Expr, NONE, Op, Problem, Source, v3_13};
+use super::{Const, Expr, Marker, NONE, Op, Problem, Source, v3_13};
 use dynamlir_bytecode::{Instruction, Opcode, SUBSCRIPT};
 
 /// The ints that stand in an argument, and in no table of constants.
@@ -21,6 +21,9 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
     match instruction.opcode {
         Opcode::NotTaken => {}
         Opcode::PopIter => out.push(Op::Pop),
+        Opcode::GetIter if source.object.version.facts().iterator_places == 2 => {
+            out.extend([Op::Iter, Op::Push(Expr::Marker(Marker::Place))])
+        }
         Opcode::LoadFastBorrow => out.push(load(arg)?),
         Opcode::LoadFastBorrowLoadFastBorrow => out.extend([load(arg >> 4)?, load(arg & 15)?]),
         Opcode::LoadSmallInt => out.push(Op::Push(Expr::Const(SMALL_INTS.get(arg as usize).ok_or(Problem::Malformed)?))),
