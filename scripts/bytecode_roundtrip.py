@@ -55,6 +55,8 @@ def main():
     show = int(arguments[arguments.index("--show") + 1]) if "--show" in arguments else 5
     counts = collections.Counter()
     reasons = collections.defaultdict(list)
+    # How many code objects are in those that are left for a reason.
+    lost = collections.Counter()
 
     def ask(value):
         process.stdin.write(json.dumps(value) + "\n")
@@ -73,8 +75,11 @@ def main():
             counts["syntax"] += 1
             reasons["syntax", f"{type(error).__name__}: {error.args[0]}"].append(f"{path}")
             made = {}
+        short = ""
         for qualname, line, verdict, reason in ask(made):
             counts[verdict] += 1
+            if verdict == "inside":
+                lost[short] += 1
             if verdict in ("unknown", "different"):
                 short = reason.split(": ", 1)[-1].split(" at unit ")[0] if verdict == "unknown" else reason
                 reasons[verdict, short].append(f"{path.name}:{line} {qualname}")
@@ -83,12 +88,13 @@ def main():
     print(version, total, "code objects;", ", ".join(f"{name} {count}" for name, count in counts.most_common()))
     good = counts["identical"] + counts["equivalent"]
     print(f"proven equal: {100 * good / max(total, 1):.2f}%")
-    by_number = sorted(reasons.items(), key=lambda item: (item[0][0], -len(item[1])))
+    by_number = sorted(reasons.items(), key=lambda item: (item[0][0], -len(item[1]) - lost[item[0][1]]))
     shown = collections.Counter()
     for (verdict, reason), places in by_number:
         shown[verdict] += 1
         if shown[verdict] <= show:
-            print(f"{len(places):6} {verdict}: {reason}\n         {'; '.join(places[:3])}")
+            inside = f" (and {lost[reason]} inside)" if verdict == "unknown" else ""
+            print(f"{len(places):6} {verdict}: {reason}{inside}\n         {'; '.join(places[:3])}")
     return counts["different"] + counts["syntax"]
 
 

@@ -177,8 +177,8 @@ pub(crate) enum Stmt<'a> {
     Expr(Expr<'a>),
     Assign(Vec<Expr<'a>>, Expr<'a>),
     AugAssign(Expr<'a>, &'static str, Expr<'a>),
-    /// `name: annotation`
-    Annotate(&'a str, Expr<'a>),
+    /// `name: annotation`, or `name: annotation = value`
+    Annotate(&'a str, Expr<'a>, Option<Expr<'a>>),
     Delete(Expr<'a>),
     Return(Expr<'a>),
     Raise(Option<Expr<'a>>, Option<Expr<'a>>),
@@ -222,8 +222,12 @@ pub(crate) enum Stmt<'a> {
         decorators: Vec<Expr<'a>>,
         body: Body<'a>,
     },
-    /// The element that a comprehension adds, with a dict's value.
+    /// The element that a comprehension adds, with a dict's value; or an annotation's name with the annotation.
     Append(Expr<'a>, Option<Expr<'a>>),
+    /// The function that gives the annotations of the variables around it.
+    Annotations(&'a CodeObject),
+    /// The place of the annotation with a number.
+    Met(&'a Const),
 }
 
 #[derive(Clone, Debug, PartialEq)]

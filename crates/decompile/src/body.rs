@@ -11,6 +11,7 @@ use crate::{
     lift::Source,
     machine::{Declared, State},
     merge::merge,
+    op::{Display, Op},
     reduce::reduce,
     structure::Structurer,
     tidy,
@@ -76,6 +77,18 @@ pub(crate) fn statements(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'
     tidy::body(code, scoped, statements, &declared)
 }
 
+/// The statements of a function that puts entries into the dict that it returns: each is a [`Stmt::Append`].
+pub(crate) fn entries(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'_>>, Problem> {
+    let mut declared = Declared::default();
+    let mut blocks = blocks(code, &mut declared)?;
+    let dict = blocks.all.iter_mut().flat_map(|block| &mut block.ops).find(|op| **op == Op::BuildMap(0));
+    *dict.ok_or(Problem::Stack("a dict that is not made"))? = Op::Push(Expr::Marker(Marker::Accumulator));
+    let entry = blocks.entry;
+    let mut structurer = Structurer::new(blocks, &mut declared, matches!(scoped, Scoped::Function | Scoped::Lambda));
+    let statements = structurer.run(entry, State::default())?;
+    tidy::body(code, scoped, statements, &declared)
+}
+
 /// The comprehension that a code object is, its first iterator left out; and what it stores with `:=`.
 pub(crate) fn comprehension(code: &CodeObject, makes: Makes) -> Result<(Comprehension<'_>, Declared<'_>), Problem> {
     let mut declared = Declared::default();
@@ -83,7 +96,6 @@ pub(crate) fn comprehension(code: &CodeObject, makes: Makes) -> Result<(Comprehe
     let entry = blocks.entry;
     // What it makes waits on the stack while its loops run.
     if makes != Makes::Generator {
-        use crate::op::{Display, Op};
         // A coroutine starts with what `send` passed in.
         let starts = |op: &&mut Op<'_>| !matches!(op, Op::Push(Expr::Marker(Marker::Sent)) | Op::Pop);
         match blocks.all[entry].ops.iter_mut().find(starts) {

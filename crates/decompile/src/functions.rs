@@ -3,7 +3,7 @@
 use dynamlir_bytecode::{CodeObject, Const, flags};
 
 use crate::{
-    Problem,
+    Problem, annotations,
     ast::{Arg, Body, Clause, Comprehension, Expr, Function, Makes, Parameter, Parameters, Stmt},
     body::{self, Scoped},
     machine::{Declared, Slot, State, boxed, in_order, printable},
@@ -144,25 +144,12 @@ fn attribute<'a>(state: &mut State<'a>, flag: u32, value: Expr<'a>) -> Result<()
                 function.annotations.extend(named(vec![(Some(Expr::Const(key)), Expr::Const(value))])?);
             }
         }
-        (16, Expr::Function(annotate)) => function.annotations = annotations(annotate.code)?,
+        (16, Expr::Function(annotate)) => function.annotations = annotations::of_function(annotate.code)?,
         // The cells are those of the names that the code uses.
         (8, Expr::Tuple(_)) => {}
         _ => return Err(Problem::Malformed),
     }
     Ok(())
-}
-
-/// Returns the annotations that an `__annotate__` function (from 3.14 on) computes: it raises for unknown formats, and returns a dict.
-fn annotations(annotate: &CodeObject) -> Result<Vec<(&str, Expr<'_>)>, Problem> {
-    let mut statements = body::statements(annotate, Scoped::Lambda)?.into_iter();
-    match (statements.next(), statements.next(), statements.next()) {
-        (Some(Stmt::If(_, refuses, other)), Some(Stmt::Return(Expr::Dict(pairs))), None)
-            if other.is_empty() && matches!(refuses[..], [Stmt::Raise(..)]) =>
-        {
-            named(pairs)
-        }
-        _ => Err(Problem::Stack("annotations that no compiler writes")),
-    }
 }
 
 fn named<'a>(pairs: Vec<(Option<Expr<'a>>, Expr<'a>)>) -> Result<Vec<(&'a str, Expr<'a>)>, Problem> {

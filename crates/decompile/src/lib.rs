@@ -14,6 +14,7 @@
 //! reason; a function that could not be decompiled raises when it is called, so that nothing silently does something else.
 #![forbid(unsafe_code)]
 
+mod annotations;
 mod ast;
 mod blocks;
 mod body;

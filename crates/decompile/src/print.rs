@@ -8,6 +8,7 @@ use crate::{
     ast::{Body, Expr, Function, Parameter, Parameters, Stmt, Try},
     body::Scoped,
     functions,
+    names::is_identifier,
 };
 
 mod expressions;
@@ -152,8 +153,11 @@ impl Printer {
                 let text = format!("{} {symbol} {}", self.any(target), self.any(value));
                 self.line(&text);
             }
-            Stmt::Annotate(name, annotation) => {
-                let text = format!("{name}: {}", self.annotation(annotation));
+            Stmt::Annotate(name, annotation, value) => {
+                let mut text = format!("{name}: {}", self.annotation(annotation));
+                if let Some(value) = value {
+                    let _ = write!(text, " = {}", self.any(value));
+                }
                 self.line(&text);
             }
             Stmt::Delete(target) => {
@@ -233,6 +237,7 @@ impl Printer {
                 self.line(&format!("class {name}{arguments}:"));
                 self.body(body);
             }
+            Stmt::Annotations(_) | Stmt::Met(_) => self.problem = Some("annotations that no compiler writes".to_owned()),
             Stmt::Append(..) => self.problem = Some("an element outside of a comprehension".to_owned()),
         }
     }
@@ -291,6 +296,11 @@ impl Printer {
         };
         if let Some(problem) = problem {
             self.out.truncate(start);
+            // The functions around it keep their cells.
+            let free: Vec<&str> = body.code.freevars.iter().map(String::as_str).filter(|name| is_identifier(name)).collect();
+            if !free.is_empty() {
+                self.line(&format!("nonlocal {}", free.join(", ")));
+            }
             self.disassembly(body.code, &problem);
         }
         self.problem = around;

@@ -3,7 +3,7 @@
 use dynamlir_bytecode::Const;
 
 use crate::{
-    Problem,
+    Problem, annotations,
     ast::{Expr, Makes, Marker, Stmt},
     functions,
     machine::{Declared, Slot, State, Unpacking, in_order, printable},
@@ -50,12 +50,17 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declare
             }
             before(&value, &object)?;
             before(&object, &keys)?;
+            // A function that gives annotations puts them into the dict that it returns.
+            if matches!(&object.expr, Expr::Copy(_, made) if **made == Expr::Marker(Marker::Accumulator)) {
+                printable(&value.expr)?;
+                return state.emit(Stmt::Append(keys.expr, Some(value.expr)), out);
+            }
             let annotated = annotation(&object.expr, &keys.expr);
             if let Some(name) = annotated
                 && !matches!(value.expr, Expr::Copy(..))
             {
                 printable(&value.expr)?;
-                return state.emit(Stmt::Annotate(name, value.expr), out);
+                return state.emit(Stmt::Annotate(name, value.expr, None), out);
             }
             assign(state, Expr::Subscript(Box::new(object.expr), Box::new(keys.expr)), value, out)
         }
@@ -200,6 +205,12 @@ fn assign<'a>(state: &mut State<'a>, target: Expr<'a>, value: Slot<'a>, out: &mu
 
 fn define<'a>(state: &State<'a>, target: &Expr<'a>, value: Expr<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     let Expr::Name(name) = target else { return Err(Problem::Stack("a definition that is not stored in a name")) };
+    if let Expr::Function(function) = &value
+        && matches!(*name, "__annotate__" | "__annotate_func__")
+        && annotations::are_in(function.code)
+    {
+        return state.emit(Stmt::Annotations(function.code), out);
+    }
     let statement = functions::definition(name, value)?;
     state.emit(statement, out)
 }
@@ -254,6 +265,11 @@ fn add<'a>(state: &mut State<'a>, makes: Makes, below: usize, out: &mut Vec<Stmt
         (Expr::Dict(pairs), Some(value)) => {
             pairs.push((Some(element), value));
             Ok(())
+        }
+        (place @ Expr::Name(annotations::MET), None) => {
+            let Expr::Const(number) = element else { return Err(Problem::Malformed) };
+            *place = Expr::Marker(Marker::Sent);
+            state.emit(Stmt::Met(number), out)
         }
         (Expr::Marker(Marker::Accumulator), value) => {
             printable(&element)?;

@@ -3,7 +3,7 @@
 use dynamlir_bytecode::{CodeObject, Const, flags};
 
 use crate::{
-    Problem,
+    Problem, annotations,
     ast::{Expr, Piece, Stmt, Try},
     body::Scoped,
     machine::Declared,
@@ -23,6 +23,10 @@ pub(crate) fn body<'a>(
 ) -> Result<Vec<Stmt<'a>>, Problem> {
     if scoped == Scoped::Class {
         class_parts(&mut statements);
+    }
+    if matches!(scoped, Scoped::Module | Scoped::Class) {
+        annotations::place(&mut statements)?;
+        annotations::join(&mut statements);
     }
     if scoped != Scoped::Lambda {
         drop_return(&mut statements);
@@ -231,7 +235,7 @@ fn returns(statement: &Stmt<'_>) -> bool {
 }
 
 /// The bodies of a statement, but for those of functions and classes.
-fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
+pub(crate) fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
     match statement {
         Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
         Stmt::For { body, orelse, .. } => vec![body, orelse],
@@ -278,7 +282,8 @@ fn has_yield(statement: &Stmt<'_>) -> bool {
 /// Calls `visit` with each expression of a statement and of those inside it, but for nested functions and classes.
 fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'a>)) {
     match statement {
-        Stmt::Expr(value) | Stmt::Annotate(_, value) | Stmt::Delete(value) | Stmt::Return(value) => visit(value),
+        Stmt::Expr(value) | Stmt::Delete(value) | Stmt::Return(value) => visit(value),
+        Stmt::Annotate(_, annotation, value) => [annotation].into_iter().chain(value).for_each(&mut *visit),
         Stmt::Assign(targets, value) => targets.iter().chain([value]).for_each(&mut *visit),
         Stmt::AugAssign(target, _, value) => [target, value].into_iter().for_each(&mut *visit),
         Stmt::Raise(value, cause) => value.iter().chain(cause).for_each(&mut *visit),
@@ -300,7 +305,15 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
             all.filter_map(|parameter| parameter.default.as_ref()).for_each(&mut *visit);
         }
         Stmt::ClassDef { decorators, .. } => decorators.iter().for_each(&mut *visit),
-        Stmt::Import(..) | Stmt::ImportFrom(..) | Stmt::Global(_) | Stmt::Nonlocal(_) | Stmt::Pass | Stmt::Break | Stmt::Continue => {}
+        Stmt::Import(..)
+        | Stmt::ImportFrom(..)
+        | Stmt::Global(_)
+        | Stmt::Nonlocal(_)
+        | Stmt::Pass
+        | Stmt::Break
+        | Stmt::Continue
+        | Stmt::Annotations(_)
+        | Stmt::Met(_) => {}
     }
     for statement in bodies(statement).into_iter().flatten() {
         expressions(statement, visit);

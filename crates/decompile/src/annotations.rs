@@ -1,0 +1,160 @@
+//! Annotations that are functions, from 3.14 on: they give a dict when they are asked.
+//!
+//! ```text
+//! def __annotate__(format, /):  # of variables
+//!     if format > 2: raise NotImplementedError
+//!     made = {}
+//!     made['a'] = int
+//!     if 0 in __conditional_annotations__: made['b'] = str
+//!     return made
+//! ```
+//! In a module, and within a statement of a class, the number is put into that set where the annotation stands.
+
+use dynamlir_bytecode::{CodeObject, Const, Opcode};
+
+use crate::{
+    Problem,
+    ast::{Expr, Stmt},
+    body::{self, Scoped},
+    tidy::{bodies, bodies_mut},
+};
+
+/// The set of the annotations that have been met.
+pub(crate) const MET: &str = "__conditional_annotations__";
+
+static FALSE: Const = Const::Bool(false);
+
+const ODD: Problem = Problem::Stack("annotations that no compiler writes");
+
+/// Returns true for a function that the compiler has made of annotations: it raises a constant that no source names.
+pub(crate) fn are_in(code: &CodeObject) -> bool {
+    let known = code.version.facts().common_constants;
+    let refuses = |at: u32| known.get(at as usize) == Some(&"NotImplementedError");
+    let instructions = || code.decode().map(|decoded| decoded.instructions).unwrap_or_default();
+    code.name == "__annotate__"
+        && instructions().iter().any(|instruction| instruction.opcode == Opcode::LoadCommonConstant && refuses(instruction.arg))
+}
+
+/// Returns the statements behind the test of the format.
+fn behind_test<'a>(annotate: &CodeObject, statements: Vec<Stmt<'a>>) -> Result<Vec<Stmt<'a>>, Problem> {
+    let mut statements = statements.into_iter();
+    match statements.next() {
+        Some(Stmt::If(_, refuses, other)) if are_in(annotate) && other.is_empty() && matches!(refuses[..], [Stmt::Raise(..)]) => {
+            Ok(statements.collect())
+        }
+        _ => Err(ODD),
+    }
+}
+
+/// Returns what a function's parameters and its result are annotated with.
+pub(crate) fn of_function(annotate: &CodeObject) -> Result<Vec<(&str, Expr<'_>)>, Problem> {
+    let mut rest = behind_test(annotate, body::statements(annotate, Scoped::Lambda)?)?;
+    match (rest.pop(), rest.is_empty()) {
+        (Some(Stmt::Return(Expr::Dict(pairs))), true) => {
+            pairs.into_iter().map(|(key, value)| Ok((name(key.as_ref().ok_or(ODD)?)?, value))).collect()
+        }
+        _ => Err(ODD),
+    }
+}
+
+/// The annotation of a variable, with the number under which it is met, if it has one.
+struct Variable<'a> {
+    name: &'a str,
+    annotation: Expr<'a>,
+    met: Option<&'a Const>,
+}
+
+impl<'a> Variable<'a> {
+    fn statement(&self) -> Stmt<'a> {
+        Stmt::Annotate(self.name, self.annotation.clone(), None)
+    }
+}
+
+fn name<'a>(key: &Expr<'a>) -> Result<&'a str, Problem> {
+    if let Expr::Const(Const::Str(name)) = key { Ok(name) } else { Err(ODD) }
+}
+
+/// Returns the annotations of variables in the order in which they stand.
+fn of_variables(annotate: &CodeObject) -> Result<Vec<Variable<'_>>, Problem> {
+    let statements = body::entries(annotate, Scoped::Lambda)?;
+    behind_test(annotate, statements)?.into_iter().map(variable).collect()
+}
+
+fn variable(statement: Stmt<'_>) -> Result<Variable<'_>, Problem> {
+    match statement {
+        Stmt::Append(key, Some(annotation)) => Ok(Variable { name: name(&key)?, annotation, met: None }),
+        Stmt::If(Expr::Compare(number, sets), mut then, other) if other.is_empty() && then.len() == 1 => match (*number, &sets[..]) {
+            (Expr::Const(number), [("in", Expr::Name(MET))]) => Ok(Variable { met: Some(number), ..variable(then.remove(0))? }),
+            _ => Err(ODD),
+        },
+        _ => Err(ODD),
+    }
+}
+
+/// Puts the annotations of a module's or class's variables where they stood.
+pub(crate) fn place<'a>(statements: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
+    statements.retain(
+        |statement| !matches!(statement, Stmt::Assign(targets, Expr::Set(items)) if targets[..] == [Expr::Name(MET)] && items.is_empty()),
+    );
+    let Some(at) = statements.iter().position(|statement| matches!(statement, Stmt::Annotations(_))) else { return Ok(()) };
+    let Stmt::Annotations(annotate) = statements.remove(at) else { return Err(ODD) };
+    let variables = of_variables(annotate)?;
+    let mut from = 0;
+    for (at, variable) in variables.iter().enumerate() {
+        if let Some(number) = variable.met {
+            let Some(met) = statements.iter().position(|statement| meets(statement, number)) else {
+                // The compiler has found that it is never met.
+                statements.insert(from, Stmt::If(Expr::Const(&FALSE), vec![variable.statement()], Vec::new()));
+                from += 1;
+                continue;
+            };
+            if met < from {
+                return Err(ODD);
+            }
+            put(statements, number, variable);
+            // Others may stand in the same statement.
+            from = met;
+        } else {
+            // No further than the next that has a place; behind the value that the variable is given, if it is given one.
+            let next = variables[at..].iter().filter_map(|variable| variable.met);
+            let limit = next.filter_map(|number| statements.iter().position(|statement| meets(statement, number))).next();
+            let limit = limit.unwrap_or(statements.len()).max(from);
+            let given = |statement: &Stmt<'_>| matches!(statement, Stmt::Assign(targets, _) if targets[..] == [Expr::Name(variable.name)]);
+            from = statements[from..limit].iter().position(given).map_or(from, |given| from + given + 1);
+            statements.insert(from, variable.statement());
+            from += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if the annotation with a number is met in a statement.
+fn meets(statement: &Stmt<'_>, number: &Const) -> bool {
+    matches!(statement, Stmt::Met(met) if **met == *number) || bodies(statement).into_iter().flatten().any(|inner| meets(inner, number))
+}
+
+fn put<'a>(statements: &mut [Stmt<'a>], number: &Const, variable: &Variable<'a>) {
+    for statement in statements {
+        if matches!(statement, Stmt::Met(met) if **met == *number) {
+            *statement = variable.statement();
+        } else {
+            bodies_mut(statement).into_iter().for_each(|body| put(body, number, variable));
+        }
+    }
+}
+
+/// Makes `name: annotation = value` of a value and the annotation behind it.
+pub(crate) fn join(statements: &mut Vec<Stmt<'_>>) {
+    let mut at = 0;
+    while at < statements.len() {
+        bodies_mut(&mut statements[at]).into_iter().for_each(join);
+        if let [Stmt::Assign(targets, _), Stmt::Annotate(name, _, None), ..] = &statements[at..]
+            && targets[..] == [Expr::Name(name)]
+            && let Stmt::Assign(_, given) = statements.remove(at)
+            && let Stmt::Annotate(_, _, value) = &mut statements[at]
+        {
+            *value = Some(given);
+        }
+        at += 1;
+    }
+}
