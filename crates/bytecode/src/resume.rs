@@ -134,8 +134,8 @@ enum Value {
         around: Option<Guard>,
         within: Guard,
     },
-    /// The object of what stands below, which the context puts there itself.
-    OfContext,
+    /// The second place of what stands below, which the context or the loop fills itself.
+    Beside,
     Other,
 }
 
@@ -168,7 +168,7 @@ impl Slots {
         let mut stack = Vec::new();
         for (at, value) in values.iter().enumerate() {
             let mut name = match value {
-                Value::Null | Value::OfContext => {
+                Value::Null | Value::Beside => {
                     stack.push(None);
                     continue;
                 }
@@ -233,7 +233,7 @@ impl Writer<'_> {
         self.emit(Opcode::Resume, 0, None, None, position);
         for (at, value) in values.iter().enumerate() {
             let guard = match value {
-                Value::Iterator { next: false } | Value::OfContext => continue,
+                Value::Iterator { next: false } | Value::Beside => continue,
                 Value::Context { around, .. } => *around,
                 _ => self.copies.guard_at(at as u32),
             };
@@ -249,7 +249,7 @@ impl Writer<'_> {
                     }
                     self.emit(Opcode::PopTop, 0, None, Some(*within), position);
                 }
-                Value::Null | Value::OfContext | Value::Other => {}
+                Value::Null | Value::Beside | Value::Other => {}
             }
         }
     }

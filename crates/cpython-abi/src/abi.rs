@@ -7,8 +7,9 @@ use pyo3::prelude::*;
 use crate::{
     Refusal,
     layout::{Layout, Leaving, layout},
+    lazy::Lazy,
     stack::Told,
-    symbols::{ClearAndPop, Symbols, clear_and_pop},
+    symbols::{ClearAndPop, Merge, Symbols, clear_and_pop},
 };
 
 /// The layout and the symbols of the running interpreter.
@@ -17,6 +18,9 @@ pub struct Abi {
     pub(crate) symbols: Symbols,
     /// Only where frames are left by a call.
     pub(crate) clear_and_pop: Option<ClearAndPop>,
+    pub(crate) merge: Merge,
+    /// Only where modules may import lazily.
+    pub(crate) lazy: Option<Lazy>,
     /// Only where threads know their stacks, and can be told of another one.
     pub(crate) told_of_stack: Option<Told>,
 }
@@ -35,6 +39,11 @@ impl Abi {
     /// Whether an `ImportError` of `from module import name` says the name, as `name_from`.
     pub fn import_error_has_name(&self) -> bool {
         self.layout.import_error_has_name
+    }
+
+    /// True if loops may have an index on the value stack: see [`crate::loop_iterator`].
+    pub fn loops_by_index(&self) -> bool {
+        self.layout.loops_by_index
     }
 
     /// Where a type has its version tag, an `unsigned int` before padding that is never written: see [`crate::types::version_tag`].
@@ -73,5 +82,6 @@ fn find(py: Python<'_>) -> Result<Abi, Refusal> {
         Leaving::Caller | Leaving::Default => None,
     };
     let told_of_stack = layout.knows_stack.then(Told::find).and_then(Result::ok);
-    Ok(Abi { layout, symbols: Symbols::load(layout)?, clear_and_pop, told_of_stack })
+    let lazy = if layout.imports_lazily { Some(Lazy::load()?) } else { None };
+    Ok(Abi { layout, symbols: Symbols::load(layout)?, clear_and_pop, merge: Merge::load(layout.merging)?, lazy, told_of_stack })
 }

@@ -23,6 +23,15 @@ pub fn unit_of(object: &Bound<'_, PyAny>) -> PyResult<i32> {
     reference::unit_of(object)
 }
 
+/// The iterator that goes on where a loop of CPython's own evaluation stands, which has no iterator but an index (3.15); None where what
+/// lies on the value stack, one above the other, is not such a loop.
+///
+/// # Errors
+/// When Python is out of memory.
+pub fn loop_iterator<'py>(object: &Bound<'py, PyAny>, above: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    reference::loop_iterator(object, above)
+}
+
 /// Who owns a frame's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -84,6 +93,11 @@ impl<'py> Frame<'py> {
     /// The thread that evaluates the frame.
     pub fn thread(&self) -> Thread<'py> {
         self.thread
+    }
+
+    /// `_PyInterpreterFrame *`, for functions of CPython's that borrow it.
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        self.raw.as_ptr()
     }
 
     /// The token of the lock.

@@ -4,6 +4,7 @@ mod v3_11;
 mod v3_12;
 mod v3_13;
 mod v3_14;
+mod v3_15;
 
 /// What `_PyInterpreterFrame`'s instruction pointer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +150,18 @@ pub(crate) enum Leaving {
     Call,
 }
 
+/// How a dict is merged into another one that must not have its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Merging {
+    /// `_PyDict_MergeEx` raises a `KeyError` for a key that is there already.
+    Ex,
+    /// `_PyDict_MergeUniq` raises nothing then, and hands out the key.
+    Uniq,
+}
+
 /// Everything about one version.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 pub(crate) struct Layout {
     pub version: (u8, u8),
     pub frame: FrameLayout,
@@ -166,6 +177,12 @@ pub(crate) struct Layout {
     /// True if a thread knows the bounds of its stack, by which it tells how deep C may go; else calls are counted.
     pub knows_stack: bool,
     pub leaving: Leaving,
+    pub merging: Merging,
+    /// True if a loop over a list, tuple, str or bytes has that on the value stack, and above it the index as a tagged int; other loops
+    /// have NULL there.
+    pub loops_by_index: bool,
+    /// True if a module's namespace may hold an import that the first load of its name is to make (`lazy import`).
+    pub imports_lazily: bool,
     /// What `match` says that a pattern must be, where it is called and is not a class.
     pub called_pattern: &'static str,
     /// Whether an `ImportError` of `from module import name` says the name.
@@ -177,5 +194,5 @@ pub(crate) struct Layout {
 
 /// The table of a version.
 pub(crate) fn layout(version: (u8, u8)) -> Option<&'static Layout> {
-    [&v3_11::LAYOUT, &v3_12::LAYOUT, &v3_13::LAYOUT, &v3_14::LAYOUT].into_iter().find(|layout| layout.version == version)
+    [&v3_11::LAYOUT, &v3_12::LAYOUT, &v3_13::LAYOUT, &v3_14::LAYOUT, &v3_15::LAYOUT].into_iter().find(|layout| layout.version == version)
 }

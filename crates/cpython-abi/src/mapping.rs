@@ -6,21 +6,48 @@ use std::{
 };
 
 use pyo3::{
+    exceptions::PyKeyError,
     ffi, intern,
     prelude::*,
-    types::{PyDict, PySet, PyString},
+    types::{PyDict, PySet, PyString, PyTuple},
 };
 
-use crate::{Abi, Table, kind, offsets, types};
+use crate::{Abi, Table, kind, offsets, symbols::Merge, types};
 
 fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status < 0 { Err(PyErr::fetch(py)) } else { Ok(()) }
 }
 
-/// `{**dict, **update}` in place, where a key that is there already is a `KeyError`. Borrows both.
-pub fn merge_unique<'py>(abi: &'static Abi, dict: &Bound<'py, PyDict>, update: &Bound<'py, PyAny>) -> PyResult<()> {
-    // SAFETY: both are alive, and the first is a dict.
-    checked(dict.py(), unsafe { (abi.symbols.dict_merge)(dict.as_ptr(), update.as_ptr(), 2) })
+/// `{**dict, **update}` in place; returns a key that is there already, at which it has stopped. Borrows both. Until 3.14 a `KeyError` that
+/// the mapping itself raises looks like such a key, in CPython as well.
+///
+/// # Errors
+/// What the mapping raised.
+pub fn merge_unique<'py>(abi: &'static Abi, dict: &Bound<'py, PyDict>, update: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = dict.py();
+    match abi.merge {
+        Merge::Ex(merge) => {
+            // SAFETY: both are alive, and the first is a dict.
+            let Err(error) = checked(py, unsafe { merge(dict.as_ptr(), update.as_ptr(), 2) }) else { return Ok(None) };
+            if error.is_instance_of::<PyKeyError>(py) {
+                let args = error.value(py).getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+                if args.len() == 1 {
+                    return args.get_item(0).map(Some);
+                }
+            }
+            Err(error)
+        }
+        Merge::Uniq(merge) => {
+            let mut key = std::ptr::null_mut();
+            // SAFETY: as above; what is stored is a new reference, or nothing is.
+            let status = unsafe { merge(dict.as_ptr(), update.as_ptr(), &raw mut key) };
+            // SAFETY: it is ours, or NULL.
+            match unsafe { Bound::from_owned_ptr_or_opt(py, key) } {
+                Some(key) => Ok(Some(key)),
+                None => checked(py, status).map(|()| None),
+            }
+        }
+    }
 }
 
 /// `dict.update(update)` for any mapping. Borrows both.

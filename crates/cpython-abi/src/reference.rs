@@ -1,9 +1,14 @@
 //! Words of a frame that refer to objects, as the running version has them, and what else may stand in their place.
 //!
-//! From 3.14 on the value stack also has ints that no program sees: the unit that raised, below an exception that is handled. They are
-//! objects of a class of their own here, so that they come back as what they were when a frame is handed to CPython.
+//! From 3.14 on the value stack also has ints that no program sees: the unit that raised, below an exception that is handled, and in 3.15
+//! how far a loop has come. They are objects of a class of their own here, so that they come back as what they were when a frame is
+//! handed to CPython.
 
-use pyo3::{ffi, prelude::*, types::PyInt};
+use pyo3::{
+    ffi, intern,
+    prelude::*,
+    types::{PyBytes, PyInt, PyList, PyString, PyTuple},
+};
 
 use crate::layout::References;
 
@@ -12,9 +17,9 @@ const UNCOUNTED: usize = 1;
 /// The low bits of an int.
 const INT: usize = 3;
 
-/// A unit of code where a tagged int stands for it on CPython's value stack.
+/// A tagged int of CPython's value stack: a unit of code, or an index.
 #[pyclass(frozen, module = "dynamlir")]
-struct Unit(i32);
+struct Unit(isize);
 
 /// Returns true if CPython counts no references to an object.
 fn is_immortal(object: &Bound<'_, PyAny>) -> bool {
@@ -58,7 +63,7 @@ impl References {
             (Self::Plain, object) => object.map_or(0, |object| object.into_ptr() as usize),
             (Self::Tagged, None) => UNCOUNTED,
             (Self::Tagged, Some(object)) => match object.cast_exact::<Unit>() {
-                Ok(unit) => ((unit.get().0 as isize) << 2) as usize | INT,
+                Ok(unit) => (unit.get().0 << 2) as usize | INT,
                 Err(_) if is_immortal(&object) => object.as_ptr() as usize | UNCOUNTED,
                 Err(_) => object.into_ptr() as usize,
             },
@@ -85,13 +90,13 @@ impl References {
     pub fn unit(self, py: Python<'_>, unit: i32) -> PyResult<Bound<'_, PyAny>> {
         match self {
             Self::Plain => Ok(PyInt::new(py, unit).into_any()),
-            Self::Tagged => Bound::new(py, Unit(unit)).map(Bound::into_any),
+            Self::Tagged => Bound::new(py, Unit(unit as isize)).map(Bound::into_any),
         }
     }
 }
 
 fn tagged_unit(py: Python<'_>, word: usize) -> Bound<'_, PyAny> {
-    let unit = ((word as isize) >> 2) as i32;
+    let unit = (word as isize) >> 2;
     // Without memory for so small an object nothing goes on.
     Bound::new(py, Unit(unit)).map_or_else(|_| py.None().into_bound(py), Bound::into_any)
 }
@@ -102,7 +107,30 @@ fn tagged_unit(py: Python<'_>, word: usize) -> Bound<'_, PyAny> {
 /// If it stands for none.
 pub(crate) fn unit_of(object: &Bound<'_, PyAny>) -> PyResult<i32> {
     match object.cast_exact::<Unit>() {
-        Ok(unit) => Ok(unit.get().0),
+        Ok(unit) => Ok(unit.get().0 as i32),
         Err(_) => object.extract(),
     }
+}
+
+/// The iterator that goes on where a loop is that has an index on the value stack, above the object that it goes through; None where these
+/// two are not such a loop. The unit that raised is never directly above an object of these classes.
+///
+/// # Errors
+/// When Python is out of memory.
+pub(crate) fn loop_iterator<'py>(object: &Bound<'py, PyAny>, above: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Ok(index) = above.cast_exact::<Unit>() else { return Ok(None) };
+    let is_gone_through = object.is_exact_instance_of::<PyList>()
+        || object.is_exact_instance_of::<PyTuple>()
+        || object.is_exact_instance_of::<PyString>()
+        || object.is_exact_instance_of::<PyBytes>();
+    if !is_gone_through {
+        return Ok(None);
+    }
+    let index = index.get().0;
+    // At its end the index is -1.
+    let iterator = if index < 0 { PyTuple::empty(object.py()).try_iter()? } else { object.try_iter()? };
+    if index > 0 {
+        iterator.call_method1(intern!(object.py(), "__setstate__"), (index,))?;
+    }
+    Ok(Some(iterator.into_any()))
 }

@@ -5,7 +5,10 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 use pyo3::ffi::{Py_ssize_t, PyInterpreterState, PyObject, PyThreadState, PyTypeObject};
 
-use crate::{Refusal, layout::Layout};
+use crate::{
+    Refusal,
+    layout::{Layout, Merging},
+};
 
 /// `_PyFrameEvalFunction`. The frame is `_PyInterpreterFrame *`; the result is a new reference, or NULL with an exception set.
 pub(crate) type EvalFunction = unsafe extern "C" fn(*mut PyThreadState, *mut c_void, c_int) -> *mut PyObject;
@@ -89,8 +92,6 @@ symbols! {
     function_set_annotations = |_| "PyFunction_SetAnnotations", Check;
     /// Borrows both.
     set_update = |_| "_PySet_Update", Check;
-    /// Borrows both; 2 makes a key that is there already a `KeyError`.
-    dict_merge = |_| "_PyDict_MergeEx", unsafe extern "C" fn(*mut PyObject, *mut PyObject, c_int) -> c_int;
 }
 
 /// `void _PyEval_FrameClearAndPop(PyThreadState *, _PyInterpreterFrame *)`, where it is exported: drops what the frame owns.
@@ -101,4 +102,27 @@ pub(crate) fn clear_and_pop() -> Result<ClearAndPop, Refusal> {
     let found = address("_PyEval_FrameClearAndPop")?;
     // SAFETY: the symbol is a function of this type in the headers of the versions that export it.
     Ok(unsafe { std::mem::transmute::<*mut c_void, ClearAndPop>(found) })
+}
+
+/// `_PyDict_MergeEx`: borrows both; 2 makes a key that is there already a `KeyError`.
+type MergeEx = unsafe extern "C" fn(*mut PyObject, *mut PyObject, c_int) -> c_int;
+/// `_PyDict_MergeUniq`: borrows both; stores a new reference to a key that is there already, and then sets no exception.
+type MergeUniq = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject) -> c_int;
+
+/// What merges a dict into another one that must not have its keys: see [`Merging`].
+pub(crate) enum Merge {
+    Ex(MergeEx),
+    Uniq(MergeUniq),
+}
+
+impl Merge {
+    /// Looks the one of this version up.
+    pub fn load(merging: Merging) -> Result<Self, Refusal> {
+        Ok(match merging {
+            // SAFETY: the symbol is a function of this type in the headers of the versions that export it.
+            Merging::Ex => Self::Ex(unsafe { std::mem::transmute::<*mut c_void, MergeEx>(address("_PyDict_MergeEx")?) }),
+            // SAFETY: as above.
+            Merging::Uniq => Self::Uniq(unsafe { std::mem::transmute::<*mut c_void, MergeUniq>(address("_PyDict_MergeUniq")?) }),
+        })
+    }
 }

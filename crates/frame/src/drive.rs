@@ -307,8 +307,10 @@ fn slides(frame: &Activation<'_>, instruction: &Instruction) -> bool {
     use Opcode as Op;
     match instruction.opcode {
         Op::Nop
+        | Op::NotTaken
         | Op::Resume
         | Op::PopTop
+        | Op::PopIter
         | Op::StoreFast
         | Op::DeleteFast
         | Op::ForIter

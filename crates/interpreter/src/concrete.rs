@@ -23,19 +23,31 @@ pub(crate) use exceptions::unbound;
 pub use exceptions::{exception_matches, print_expression, raise, stop_iteration_error};
 pub use functions::{cell_get, cell_new, cell_set, make_function, set_function_parts};
 pub use groups::group_match;
-pub use imports::{import_from, import_name, import_star};
+pub use imports::{import_from, import_from_placeholder, import_lazily, import_name, import_star};
 pub use matching::{match_class, match_keys};
 pub use names::{
-    delete_global, delete_name, load_build_class, load_global, load_name, lookup, namespace, setup_annotations, store_global, store_name,
+    delete_global, delete_name, load_build_class, load_global, load_name, loaded, lookup, namespace, setup_annotations, store_global,
+    store_name,
 };
 pub use operators::{binary_op, compare, length, truth, unary_op};
 pub use text::{build_string, convert, format};
 pub use unpack::{not_unpacked, unpack, unpack_ex};
 
-use dynamlir_cpython_abi::Abi;
+use dynamlir_cpython_abi::{Abi, types};
 use pyo3::prelude::*;
 
 /// The running interpreter, which the hook has accepted.
 pub(crate) fn abi(py: Python<'_>) -> &'static Abi {
     dynamlir_cpython_abi::abi(py).expect("frames are evaluated only where the interpreter is known")
+}
+
+/// The name of an object's class in those errors that from 3.15 on say which module it is from, as well.
+///
+/// # Errors
+/// What the class raised when it was asked for its module.
+pub(crate) fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    if abi(object.py()).version() >= (3, 15) {
+        return Ok(object.get_type().fully_qualified_name()?.to_string());
+    }
+    Ok(types::name(object))
 }

@@ -33,6 +33,7 @@ names! {
     annotations = "__annotations__",
     match_args = "__match_args__",
     get = "get",
+    keys = "keys",
     split = "split",
     qualname = "__qualname__",
     module = "__module__",

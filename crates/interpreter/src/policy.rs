@@ -454,6 +454,19 @@ pub trait Policy {
         Ok(concrete::import_name(frame, name, fromlist.get(), level.get())?.into())
     }
 
+    /// `import name`, `from name import fromlist` where the import may be left for later (CPython 3.15): the statement says so, if `lazy`, or
+    /// the process is set up that way
+    fn import_lazily<'py>(
+        &self,
+        frame: &Activation<'py>,
+        name: &Bound<'py, PyString>,
+        fromlist: &Value<'py>,
+        level: &Value<'py>,
+        lazy: bool,
+    ) -> Outcome<Value<'py>> {
+        Ok(concrete::import_lazily(frame, name, fromlist.get(), level.get(), lazy)?.into())
+    }
+
     /// `from module import name`
     fn import_from<'py>(&self, module: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Value<'py>> {
         Ok(concrete::import_from(module.get(), name)?.into())

@@ -4,6 +4,7 @@ mod v3_11;
 mod v3_12;
 mod v3_13;
 mod v3_14;
+mod v3_15;
 
 use dynamlir_bytecode::{Instruction, Version};
 
@@ -25,8 +26,7 @@ pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> 
         Version::V3_12 => &v3_12::TABLE,
         Version::V3_13 => &v3_13::TABLE,
         Version::V3_14 => &v3_14::TABLE,
-        // Decoded, not yet interpreted.
-        Version::V3_15 => return None,
+        Version::V3_15 => &v3_15::TABLE,
     })
 }
 

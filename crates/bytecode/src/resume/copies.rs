@@ -86,8 +86,13 @@ impl<'a> Copies<'a> {
             level -= 1;
         }
         let block = self.flow.block_of[self.code.index[handler.target as usize] as usize];
-        let missing = self.missing(of.level).filter(|place| *place < handler.depth).count() as u32;
+        let missing = self.missing(of.level).filter(|place| *place < handler.depth).count() as u32 * self.loop_places();
         Some(Guard { to: Copy { level, block, begins: None }, depth: handler.depth - missing, lasti: handler.lasti })
+    }
+
+    /// The number of places that a loop has on the stack.
+    fn loop_places(&self) -> u32 {
+        self.code.version.facts().iterator_places
     }
 
     /// Places whose iterators are not on the stack.
@@ -109,7 +114,11 @@ impl<'a> Copies<'a> {
         };
         // From 3.14 on the object of the exit method is above it, or NULL.
         if places == 2 && place.checked_sub(1).is_some_and(|below| self.guards.iter().any(|guard| leaves_from(below, guard))) {
-            return Value::OfContext;
+            return Value::Beside;
+        }
+        if self.loop_places() == 2 && place.checked_sub(1).is_some_and(|below| self.loops.iter().any(|found| found.iterator == Some(below)))
+        {
+            return Value::Beside;
         }
         match self.guards.iter().find(|guard| leaves_from(place, guard)) {
             _ if !real => Value::Null,
@@ -122,19 +131,22 @@ impl<'a> Copies<'a> {
 
     /// The instructions of a copy from one on, but for those that drop an iterator which is not there.
     pub fn instructions(&self, of: Copy, from: usize) -> impl Iterator<Item = &'a Instruction> {
-        let (code, depths) = (self.code, self.depths);
+        let (code, depths, places) = (self.code, self.depths, self.loop_places());
         let missing: Vec<u32> = self.missing(of.level).collect();
         let drops = move |at: usize| {
             let is = |at: usize, opcode| code.instructions.get(at).is_some_and(|found: &Instruction| found.opcode == opcode);
-            // From below what is returned.
-            let top = |at: usize| is(at, Opcode::PopTop) || is(at, Opcode::PopIter);
-            let below = |at: usize| is(at, Opcode::Swap) && code.instructions[at].arg == 2 && top(at + 1);
-            let drops = |at: usize, below: u32| missing.iter().any(|place| depths.before[at] == Some(place + 1 + below));
-            let before = at.checked_sub(1).filter(|before| below(*before));
-            match before {
-                Some(before) => drops(before, 1),
-                None => below(at) && drops(at, 1) || top(at) && drops(at, 0),
-            }
+            let pops = |at: usize| is(at, Opcode::PopTop) || is(at, Opcode::PopIter);
+            let dropped = |place: u32| {
+                let depth = |at: usize| depths.before[at].and_then(|depth| depth.checked_sub(place));
+                // From below what is returned: a swap with all places of the loop, then each is popped.
+                let pops_below = |swap: usize| {
+                    let turns = is(swap, Opcode::Swap) && code.instructions[swap].arg == places + 1 && depth(swap) == Some(places + 1);
+                    turns && (1..=places as usize).all(|next| pops(swap + next))
+                };
+                let is_below = (0..=places as usize).filter_map(|back| at.checked_sub(back)).any(pops_below);
+                is_below || pops(at) && depth(at).is_some_and(|depth| (1..=places).contains(&depth))
+            };
+            missing.iter().any(|place| dropped(*place))
         };
         (from..self.flow.blocks[of.block].end).filter(move |at| !drops(*at)).map(move |at| &code.instructions[at])
     }
@@ -205,7 +217,7 @@ fn loops(code: &Code, flow: &Flow, depths: &StackDepths, block: usize) -> Vec<Lo
         let handler = flow.blocks[header].handler.map(|handler| handler.target);
         let first = flow.blocks[header].first;
         let is_for = code.instructions[first].opcode == Opcode::ForIter;
-        let iterator = depths.before[first].filter(|_| is_for).and_then(|depth| depth.checked_sub(1));
+        let iterator = depths.before[first].filter(|_| is_for).and_then(|depth| depth.checked_sub(code.version.facts().iterator_places));
         let mut found_loop = Loop { header, within, handler, iterator };
         while found_loop.widen(code, flow, depths, &dominators) {}
         if found_loop.within[block] {

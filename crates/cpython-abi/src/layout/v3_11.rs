@@ -1,8 +1,8 @@
 //! CPython 3.11.
 
 use super::{
-    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, References, ThreadLayout,
-    TypeLayout,
+    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, Merging, References,
+    ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -43,6 +43,9 @@ pub(super) static LAYOUT: Layout = Layout {
     tuple_items: 24,
     knows_stack: false,
     leaving: Leaving::Caller,
+    merging: Merging::Ex,
+    loops_by_index: false,
+    imports_lazily: false,
     called_pattern: "type",
     import_error_has_name: false,
     set_code_extra: "_PyCode_SetExtra",

@@ -1,8 +1,8 @@
 //! CPython 3.12.
 
 use super::{
-    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, References,
-    ThreadLayout, TypeLayout,
+    CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InstructionPointer, Layout, Leaving, ManagedStorage, Merging,
+    References, ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -43,6 +43,9 @@ pub(super) static LAYOUT: Layout = Layout {
     tuple_items: 24,
     knows_stack: false,
     leaving: Leaving::Default,
+    merging: Merging::Ex,
+    loops_by_index: false,
+    imports_lazily: false,
     called_pattern: "class",
     import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",

@@ -2,7 +2,7 @@
 
 use super::{
     CRecursion, CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InlineValues, InstructionPointer, Layout, Leaving, ManagedStorage,
-    References, ThreadLayout, TypeLayout,
+    Merging, References, ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -43,6 +43,9 @@ pub(super) static LAYOUT: Layout = Layout {
     tuple_items: 24,
     knows_stack: false,
     leaving: Leaving::Call,
+    merging: Merging::Ex,
+    loops_by_index: false,
+    imports_lazily: false,
     called_pattern: "class",
     import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",

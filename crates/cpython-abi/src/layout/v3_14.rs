@@ -1,8 +1,8 @@
 //! CPython 3.14.
 
 use super::{
-    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InlineValues, InstructionPointer, Layout, Leaving, ManagedStorage, References,
-    ThreadLayout, TypeLayout,
+    CodeLayout, CurrentFrame, EvalBreaker, FrameLayout, InlineValues, InstructionPointer, Layout, Leaving, ManagedStorage, Merging,
+    References, ThreadLayout, TypeLayout,
 };
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -43,6 +43,9 @@ pub(super) static LAYOUT: Layout = Layout {
     tuple_items: 32,
     knows_stack: true,
     leaving: Leaving::Call,
+    merging: Merging::Ex,
+    loops_by_index: false,
+    imports_lazily: false,
     called_pattern: "class",
     import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",

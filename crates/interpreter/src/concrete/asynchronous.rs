@@ -9,7 +9,7 @@ use pyo3::{
     prelude::*,
 };
 
-use super::abi;
+use super::{abi, class_name};
 
 /// `CO_COROUTINE`
 const COROUTINE: u32 = 0x80;
@@ -41,11 +41,20 @@ fn awaitable_iterator<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
         return Err(PyTypeError::new_err(words));
     };
     let iterator = iterator?;
+    let newest = abi(object.py()).version() >= (3, 15);
     if kind::is_coroutine(&iterator) || is_awaitable_generator(&iterator)? {
-        return Err(PyTypeError::new_err("__await__() returned a coroutine"));
+        return Err(PyTypeError::new_err(if newest {
+            format!("{}.__await__() must return an iterator, not coroutine", class_name(object)?)
+        } else {
+            "__await__() returned a coroutine".to_owned()
+        }));
     }
     if !object::is_iterator(&iterator) {
-        return Err(PyTypeError::new_err(format!("__await__() returned non-iterator of type '{}'", types::name(&iterator))));
+        return Err(PyTypeError::new_err(if newest {
+            format!("{}.__await__() must return an iterator, not {}", class_name(object)?, class_name(&iterator)?)
+        } else {
+            format!("__await__() returned non-iterator of type '{}'", types::name(&iterator))
+        }));
     }
     Ok(iterator)
 }

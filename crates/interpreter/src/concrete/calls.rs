@@ -4,12 +4,12 @@ use std::cell::Cell;
 
 use dynamlir_cpython_abi::{call as raw, kind, mapping, object, types};
 use pyo3::{
-    exceptions::{PyAttributeError, PyKeyError, PyTypeError},
+    exceptions::{PyAttributeError, PyTypeError},
     prelude::*,
     types::{PyDict, PyString, PyTuple},
 };
 
-use super::abi;
+use super::{abi, class_name};
 use crate::{Method, Outcome, Sent, Value, names::interned};
 
 thread_local! {
@@ -74,8 +74,7 @@ pub fn argument_tuple<'py>(callable: &Bound<'py, PyAny>, args: &Bound<'py, PyAny
         return Ok(args.clone());
     }
     if !types::has_slot(&args.get_type(), types::slots::Py_tp_iter) && !object::is_sequence(args) {
-        let message = format!("{} argument after * must be an iterable, not {}", shown(callable)?, types::name(args));
-        return Err(PyTypeError::new_err(message));
+        return Err(not_spread(callable, &format!("after * must be an iterable, not {}", types::name(args))));
     }
     object::tuple(args)
 }
@@ -90,22 +89,36 @@ pub fn keyword_dict<'py>(callable: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny
     Ok(dict.into_any())
 }
 
+/// The error of a value that cannot be spread in a call. Until 3.14 it says in which.
+fn not_spread(callable: &Bound<'_, PyAny>, words: &str) -> PyErr {
+    if abi(callable.py()).version() >= (3, 15) {
+        return PyTypeError::new_err(format!("Value {words}"));
+    }
+    shown(callable).map_or_else(|error| error, |shown| PyTypeError::new_err(format!("{shown} argument {words}")))
+}
+
+/// Returns true if merging has failed since a value has no `keys`. From 3.15 on what `keys` itself raises is left as it is.
+///
+/// # Errors
+/// What Python raised when it was asked for `keys`.
+pub(super) fn is_no_mapping(value: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
+    let py = value.py();
+    Ok(error.is_instance_of::<PyAttributeError>(py) && (abi(py).version() < (3, 15) || !value.hasattr(interned(py).keys.bind(py))?))
+}
+
 /// Adds keyword arguments to those that are there; none may be given twice.
 pub(super) fn merge_keywords<'py>(callable: &Bound<'py, PyAny>, dict: &Bound<'py, PyDict>, kwargs: &Bound<'py, PyAny>) -> PyResult<()> {
-    let py = dict.py();
-    let Err(error) = mapping::merge_unique(abi(py), dict, kwargs) else { return Ok(()) };
-    if error.is_instance_of::<PyAttributeError>(py) {
-        let message = format!("{} argument after ** must be a mapping, not {}", shown(callable)?, types::name(kwargs));
-        return Err(PyTypeError::new_err(message));
-    }
-    if error.is_instance_of::<PyKeyError>(py) {
-        let args = error.value(py).getattr("args")?.cast_into::<PyTuple>()?;
-        if args.len() == 1 {
-            let message = format!("{} got multiple values for keyword argument '{}'", shown(callable)?, args.get_item(0)?.str()?);
-            return Err(PyTypeError::new_err(message));
+    match mapping::merge_unique(abi(dict.py()), dict, kwargs) {
+        Ok(None) => Ok(()),
+        Ok(Some(key)) => {
+            let message = format!("{} got multiple values for keyword argument '{}'", shown(callable)?, key.str()?);
+            Err(PyTypeError::new_err(message))
         }
+        Err(error) if is_no_mapping(kwargs, &error)? => {
+            Err(not_spread(callable, &format!("after ** must be a mapping, not {}", class_name(kwargs)?)))
+        }
+        Err(error) => Err(error),
     }
-    Err(error)
 }
 
 /// `owner.name`, to be called at once

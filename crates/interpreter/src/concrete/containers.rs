@@ -2,12 +2,16 @@
 
 use dynamlir_cpython_abi::{mapping, object, types};
 use pyo3::{
-    exceptions::{PyAttributeError, PySystemError, PyTypeError},
+    exceptions::{PySystemError, PyTypeError},
     prelude::*,
     types::{PyDict, PyList, PySet, PyTuple},
 };
 
-use super::{abi, calls::merge_keywords};
+use super::{
+    abi,
+    calls::{is_no_mapping, merge_keywords},
+    class_name,
+};
 use crate::Value;
 
 /// `{a, b}`
@@ -81,8 +85,8 @@ pub fn set_update<'py>(set: &Bound<'py, PyAny>, iterable: &Bound<'py, PyAny>) ->
 /// `{**dict, **update}`
 pub fn dict_update<'py>(dict: &Bound<'py, PyAny>, update: &Bound<'py, PyAny>) -> PyResult<()> {
     let Err(error) = mapping::update(dict.cast::<PyDict>()?, update) else { return Ok(()) };
-    if error.is_instance_of::<PyAttributeError>(dict.py()) {
-        return Err(PyTypeError::new_err(format!("'{}' object is not a mapping", types::name(update))));
+    if is_no_mapping(update, &error)? {
+        return Err(PyTypeError::new_err(format!("'{}' object is not a mapping", class_name(update)?)));
     }
     Err(error)
 }

@@ -1,6 +1,6 @@
 //! Imports.
 
-use dynamlir_cpython_abi::{object, types};
+use dynamlir_cpython_abi::{lazy, object, types};
 use pyo3::{
     exceptions::{PyImportError, PyIndexError, PyTypeError},
     prelude::*,
@@ -26,6 +26,30 @@ pub fn import_name<'py>(
     let locals = frame.namespace().unwrap_or_else(|| py.None().into_bound(py));
     let args = [name.clone().into_any(), frame.globals(), locals, fromlist.clone(), level.clone()].map(Value::new);
     super::call(&import, &args, None)
+}
+
+/// `import name` that may be left for later
+pub fn import_lazily<'py>(
+    frame: &Activation<'py>,
+    name: &Bound<'py, PyString>,
+    fromlist: &Bound<'py, PyAny>,
+    level: &Bound<'py, PyAny>,
+    lazy: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let statement = lazy::Statement { name, fromlist, level };
+    match lazy::import_name(&frame.frame, abi(frame.py()), &statement, lazy)? {
+        Some(imported) => Ok(imported),
+        None => import_name(frame, name, fromlist, level),
+    }
+}
+
+/// `from module import name` of a module that is left for later; None for a module that is there
+pub fn import_from_placeholder<'py>(
+    frame: &Activation<'py>,
+    module: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    lazy::import_from(&frame.frame, abi(frame.py()), module, name)
 }
 
 /// `from module import name`

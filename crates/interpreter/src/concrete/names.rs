@@ -6,6 +6,8 @@ use pyo3::{
     types::{PyDict, PyString},
 };
 
+use dynamlir_cpython_abi::lazy;
+
 use crate::{Activation, names::interned};
 
 /// What a mapping has under a name, if anything.
@@ -17,6 +19,14 @@ pub fn lookup<'py>(mapping: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> 
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_instance_of::<PyKeyError>(name.py()) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// What a namespace has under a name, if anything: an import that was left for later is made now.
+pub fn loaded<'py>(namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match lookup(namespace, name)? {
+        Some(found) => lazy::resolved(super::abi(name.py()), found, name, namespace).map(Some),
+        None => Ok(None),
     }
 }
 
@@ -32,10 +42,10 @@ pub fn namespace<'py>(frame: &Activation<'py>, missing: &str) -> PyResult<Bound<
 
 /// A global or builtin name
 pub fn load_global<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(found) = lookup(&frame.globals(), name)? {
+    if let Some(found) = loaded(&frame.globals(), name)? {
         return Ok(found);
     }
-    lookup(&frame.builtins(), name)?.ok_or_else(|| undefined(name))
+    loaded(&frame.builtins(), name)?.ok_or_else(|| undefined(name))
 }
 
 /// `global name; name = value`
@@ -55,14 +65,15 @@ pub fn delete_global<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) 
 /// A name in the body of a module or class
 pub fn load_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     let namespace = namespace(frame, "no locals found")?;
-    if let Some(found) = lookup(&namespace, name)? {
+    if let Some(found) = loaded(&namespace, name)? {
         return Ok(found);
     }
     // Unlike functions, past any `__getitem__` of a subclass.
-    if let Some(found) = frame.globals().cast::<PyDict>()?.get_item(name)? {
-        return Ok(found);
+    let globals = frame.globals();
+    if let Some(found) = globals.cast::<PyDict>()?.get_item(name)? {
+        return lazy::resolved(super::abi(name.py()), found, name, &globals);
     }
-    lookup(&frame.builtins(), name)?.ok_or_else(|| undefined(name))
+    loaded(&frame.builtins(), name)?.ok_or_else(|| undefined(name))
 }
 
 /// `name = value` in the body of a module or class

@@ -27,6 +27,14 @@ pub struct CallSite<'a, 'py> {
 }
 
 impl<'py> Activation<'py> {
+    /// Returns true if the call that the frame is making enters a context: between that and the body, which is what makes sure that the
+    /// context is left, nothing interrupts.
+    fn is_entering(&self) -> bool {
+        let code = &self.prepared().code;
+        let at = code.index[self.place().unit() as usize] as usize;
+        at > 0 && code.instructions[at - 1].opcode == Opcode::LoadSpecial
+    }
+
     /// The call that the frame is making by its instruction; None if that is not a call.
     pub fn call_site(&self) -> Option<CallSite<'_, 'py>> {
         let code = &self.prepared().code;
@@ -64,7 +72,9 @@ fn call_with<'py, const NULL_LAST: bool>(frame: &mut Activation<'py>, count: usi
     let (callable, args) = parts::<NULL_LAST>(frame.top(count + 2));
     let result = frame.policy().call(callable, args, keywords)?;
     frame.replace_top(count + 2, result);
-    frame.check_interrupts()?;
+    if !frame.is_entering() {
+        frame.check_interrupts()?;
+    }
     Ok(Flow::Next)
 }
 

@@ -5,7 +5,7 @@ use dynamlir_cpython_abi::exception;
 use pyo3::{exceptions::PyStopIteration, prelude::*};
 
 use super::{Done, Flow, exceptions::again, target};
-use crate::{Activation, Sent, Value, concrete};
+use crate::{Activation, Outcome, Sent, Value, concrete};
 
 /// Also what wraps the value of an asynchronous generator: CPython runs both.
 pub(crate) fn suspend<'py>(_: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
@@ -38,8 +38,17 @@ pub(crate) fn send<'py>(frame: &mut Activation<'py>, instruction: &Instruction) 
 
 /// Later it stays, for `END_SEND`.
 pub(crate) fn send_keeping<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    send_below(frame, instruction, 0)
+}
+
+/// In 3.15 with the place above it that loops need.
+pub(crate) fn send_with_place<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    send_below(frame, instruction, 1)
+}
+
+fn send_below<'py>(frame: &mut Activation<'py>, instruction: &Instruction, depth: usize) -> Done<'py> {
     let value = frame.pop();
-    match frame.policy().send(frame.peek(0), &value)? {
+    match frame.policy().send(frame.peek(depth), &value)? {
         Sent::Yielded(result) => {
             frame.push(result);
             Ok(Flow::Next)
@@ -53,13 +62,28 @@ pub(crate) fn send_keeping<'py>(frame: &mut Activation<'py>, instruction: &Instr
 
 /// An exception thrown in while something was yielded from: its `StopIteration` is the value, anything else is raised on.
 pub(crate) fn cleanup_throw<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
-    let raised = frame.peek(0).get();
-    if !exception::matches(raised, frame.py().get_type::<PyStopIteration>().as_any()) {
-        return Err(again(raised));
-    }
-    let value = raised.getattr("value")?;
+    let value = returned(frame)?;
     frame.drop_top(3);
     frame.push(Value::new(frame.py().None().into_bound(frame.py())));
     frame.push(value);
     Ok(Flow::Next)
+}
+
+/// In 3.15 what was yielded from has a second place.
+pub(crate) fn cleanup_throw_with_place<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let value = returned(frame)?;
+    frame.drop_top(4);
+    frame.push(Value::new(frame.py().None().into_bound(frame.py())));
+    frame.push(Value::NULL);
+    frame.push(value);
+    Ok(Flow::Next)
+}
+
+/// The value with which what was yielded from has returned, by the exception on top.
+fn returned<'py>(frame: &Activation<'py>) -> Outcome<Bound<'py, PyAny>> {
+    let raised = frame.peek(0).get();
+    if !exception::matches(raised, frame.py().get_type::<PyStopIteration>().as_any()) {
+        return Err(again(raised));
+    }
+    Ok(raised.getattr("value")?)
 }

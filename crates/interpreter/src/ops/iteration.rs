@@ -2,13 +2,21 @@
 
 use dynamlir_bytecode::Instruction;
 
-use super::{Done, Flow, target};
-use crate::Activation;
+use super::{Done, Flow, generators, target};
+use crate::{Activation, Value};
 
 pub(crate) fn get_iter<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let iterator = frame.policy().iter(frame.peek(0))?;
     frame.replace_top(1, iterator);
     Ok(Flow::Next)
+}
+
+/// In 3.15 an iterator has a second place, above it, for how far a list or tuple has been gone through by index. It is empty here: there is
+/// always an iterator. The argument, if it is not 0, asks for what is yielded from.
+pub(crate) fn get_iter_with_place<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    let flow = if instruction.arg == 0 { get_iter(frame, instruction) } else { generators::get_yield_from_iter(frame, instruction) }?;
+    frame.push(Value::NULL);
+    Ok(flow)
 }
 
 /// In 3.11 the end of the loop drops the iterator and jumps.
@@ -36,7 +44,16 @@ pub(crate) fn for_iter_over_end_and_pop<'py>(frame: &mut Activation<'py>, instru
 
 /// From 3.14 on the iterator stays, for a `POP_ITER` behind the `END_FOR`.
 pub(crate) fn for_iter_keeping<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
-    match frame.policy().next(frame.peek(0))? {
+    for_iter_below(frame, instruction, 0)
+}
+
+/// In 3.15 with the empty place above it.
+pub(crate) fn for_iter_with_place<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
+    for_iter_below(frame, instruction, 1)
+}
+
+fn for_iter_below<'py>(frame: &mut Activation<'py>, instruction: &Instruction, depth: usize) -> Done<'py> {
+    match frame.policy().next(frame.peek(depth))? {
         Some(item) => {
             frame.push(item);
             Ok(Flow::Next)

@@ -72,7 +72,7 @@ pub(crate) fn load_locals<'py>(frame: &mut Activation<'py>, _: &Instruction) -> 
 pub(crate) fn load_from_dict_or_globals<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let name = frame.name(instruction.arg);
     let mapping = frame.pop();
-    let value = match concrete::lookup(mapping.get(), &name)? {
+    let value = match concrete::loaded(mapping.get(), &name)? {
         Some(found) => found.into(),
         None => frame.policy().load_global(frame, &name)?,
     };

@@ -3,7 +3,7 @@
 use dynamlir_bytecode::Instruction;
 use pyo3::{
     exceptions::{PyAssertionError, PyNotImplementedError, PySystemError},
-    types::{PyInt, PyTuple},
+    types::{PyBool, PyInt, PyList, PySet, PyTuple},
 };
 
 use super::{Done, Flow};
@@ -44,6 +44,12 @@ pub(crate) fn load_common_constant<'py>(frame: &mut Activation<'py>, instruction
         Some("AssertionError") => py.get_type::<PyAssertionError>().into_any(),
         Some("NotImplementedError") => py.get_type::<PyNotImplementedError>().into_any(),
         Some("tuple") => py.get_type::<PyTuple>().into_any(),
+        Some("list") => py.get_type::<PyList>().into_any(),
+        Some("set") => py.get_type::<PySet>().into_any(),
+        Some("None") => py.None().into_bound(py),
+        Some("True") => PyBool::new(py, true).to_owned().into_any(),
+        Some("False") => PyBool::new(py, false).to_owned().into_any(),
+        Some("-1") => PyInt::new(py, -1).into_any(),
         Some(_) => native::run(py, frame.evaluator.table.version, instruction, &[])?,
         None => return Err(PySystemError::new_err("bad LOAD_COMMON_CONSTANT").into()),
     };
@@ -66,6 +72,15 @@ pub(crate) fn pop_two<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done
 /// Drops the value under the top.
 pub(crate) fn pop_second<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let top = frame.pop();
+    drop(frame.pop());
+    frame.push(top);
+    Ok(Flow::Next)
+}
+
+/// Drops the two values under the top.
+pub(crate) fn pop_second_and_third<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
+    let top = frame.pop();
+    drop(frame.pop());
     drop(frame.pop());
     frame.push(top);
     Ok(Flow::Next)

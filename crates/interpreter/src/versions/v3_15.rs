@@ -1,0 +1,143 @@
+//! CPython 3.15: loops that take two places on the stack, and lazy imports.
+
+use dynamlir_bytecode::{Instruction, Opcode, Version};
+
+use super::VersionTable;
+use crate::ops::{
+    Op, arithmetic, asynchronous, attributes, calls, containers, exceptions, format, functions, generators, imports, intrinsics, items,
+    iteration, jumps, locals, matching, names, stack, with,
+};
+
+pub(super) static TABLE: VersionTable = VersionTable { version: Version::V3_15, op, wraps_yield: intrinsics::wraps_yield };
+
+#[expect(clippy::match_same_arms, reason = "a row for each opcode, in the order of the documentation")]
+fn op(instruction: &Instruction) -> Option<Op> {
+    Some(match instruction.opcode {
+        Opcode::Nop | Opcode::NotTaken => stack::nop,
+        Opcode::Resume => stack::resume,
+        Opcode::LoadConst => stack::load_const,
+        Opcode::LoadSmallInt => stack::load_small_int,
+        Opcode::LoadCommonConstant => stack::load_common_constant,
+        Opcode::PopTop => stack::pop_top,
+        Opcode::PushNull => stack::push_null,
+        Opcode::Copy => stack::copy,
+        Opcode::Swap => stack::swap,
+
+        Opcode::LoadFast | Opcode::LoadFastCheck | Opcode::LoadFastBorrow => locals::load_fast,
+        Opcode::LoadFastLoadFast | Opcode::LoadFastBorrowLoadFastBorrow => locals::load_fast_load_fast,
+        Opcode::StoreFastLoadFast => locals::store_fast_load_fast,
+        Opcode::StoreFastStoreFast => locals::store_fast_store_fast,
+        Opcode::StoreFast => locals::store_fast,
+        Opcode::DeleteFast => locals::delete_fast,
+        Opcode::MakeCell => locals::make_cell,
+        Opcode::CopyFreeVars => locals::copy_free_vars,
+        Opcode::LoadDeref => locals::load_deref,
+        Opcode::StoreDeref => locals::store_deref,
+        Opcode::DeleteDeref => locals::delete_deref,
+        Opcode::LoadFromDictOrDeref => locals::load_from_dict_or_deref,
+        Opcode::LoadFastAndClear => locals::load_fast_and_clear,
+
+        Opcode::LoadName => names::load_name,
+        Opcode::StoreName => names::store_name,
+        Opcode::DeleteName => names::delete_name,
+        Opcode::LoadGlobal => names::load_global_null_last,
+        Opcode::LoadLocals => names::load_locals,
+        Opcode::LoadFromDictOrGlobals => names::load_from_dict_or_globals,
+        Opcode::StoreGlobal => names::store_global,
+        Opcode::DeleteGlobal => names::delete_global,
+        Opcode::LoadBuildClass => names::load_build_class,
+        Opcode::SetupAnnotations => names::setup_annotations,
+
+        Opcode::LoadAttr => attributes::load_attr_or_method_null_last,
+        Opcode::LoadSuperAttr => attributes::load_super_attr_null_last,
+        Opcode::StoreAttr => attributes::store_attr,
+        Opcode::DeleteAttr => attributes::delete_attr,
+
+        Opcode::UnaryNegative => arithmetic::negative,
+        Opcode::UnaryInvert => arithmetic::invert,
+        Opcode::UnaryNot => arithmetic::not,
+        Opcode::BinaryOp => arithmetic::binary_or_item,
+        Opcode::CompareOp => arithmetic::compare_shifted_5,
+        Opcode::ToBool => arithmetic::to_bool,
+        Opcode::IsOp => arithmetic::is,
+        Opcode::ContainsOp => arithmetic::contains,
+
+        Opcode::StoreSubscr => items::set,
+        Opcode::DeleteSubscr => items::delete,
+        Opcode::BinarySlice => items::get_slice,
+        Opcode::StoreSlice => items::set_slice,
+        Opcode::BuildSlice => items::build_slice,
+
+        Opcode::BuildTuple => containers::tuple,
+        Opcode::BuildList => containers::list,
+        Opcode::BuildSet => containers::set,
+        Opcode::BuildMap => containers::map,
+        Opcode::ListAppend => containers::list_append,
+        Opcode::ListExtend => containers::list_extend,
+        Opcode::SetAdd => containers::set_add,
+        Opcode::SetUpdate => containers::set_update,
+        Opcode::MapAdd => containers::map_add,
+        Opcode::DictUpdate => containers::dict_update,
+        Opcode::DictMerge => containers::dict_merge_null_last,
+
+        Opcode::Call => calls::call_null_last,
+        Opcode::CallKw => calls::call_kw,
+        Opcode::CallFunctionEx => calls::call_ex_with_place,
+        Opcode::MakeFunction => functions::make_function,
+        Opcode::SetFunctionAttribute => functions::set_attribute,
+
+        Opcode::JumpForward | Opcode::JumpBackward => jumps::always,
+        Opcode::JumpBackwardNoInterrupt => jumps::without_interrupt,
+        Opcode::PopJumpIfTrue => jumps::pop_if_true,
+        Opcode::PopJumpIfFalse => jumps::pop_if_false,
+        Opcode::PopJumpIfNone => jumps::pop_if_none,
+        Opcode::PopJumpIfNotNone => jumps::pop_if_not_none,
+        Opcode::ReturnValue => jumps::return_value,
+
+        Opcode::GetIter => iteration::get_iter_with_place,
+        Opcode::ForIter => iteration::for_iter_with_place,
+        Opcode::EndFor => stack::pop_top,
+        Opcode::PopIter => stack::pop_two,
+        Opcode::UnpackSequence => iteration::unpack_sequence,
+        Opcode::UnpackEx => iteration::unpack_ex,
+
+        Opcode::RaiseVarargs => exceptions::raise,
+        Opcode::Reraise => exceptions::reraise,
+        Opcode::PushExcInfo => exceptions::push_exc_info,
+        Opcode::PopExcept => exceptions::pop_except_none,
+        Opcode::CheckExcMatch => exceptions::check_match,
+        Opcode::CheckEgMatch => exceptions::check_group_match,
+        Opcode::EndAsyncFor => exceptions::end_async_for,
+
+        Opcode::LoadSpecial => with::load_special,
+        Opcode::WithExceptStart => with::except_start_with_object,
+
+        Opcode::YieldValue => generators::suspend,
+        Opcode::Send => generators::send_with_place,
+        Opcode::EndSend => stack::pop_second_and_third,
+        Opcode::CleanupThrow => generators::cleanup_throw_with_place,
+        Opcode::GetAwaitable => asynchronous::get_awaitable,
+        Opcode::GetAiter => asynchronous::get_aiter,
+        Opcode::GetAnext => asynchronous::get_anext,
+
+        Opcode::ConvertValue => format::convert,
+        Opcode::FormatSimple => format::simple,
+        Opcode::FormatWithSpec => format::with_spec,
+        Opcode::BuildString => format::build_string,
+        Opcode::BuildInterpolation | Opcode::BuildTemplate => intrinsics::native,
+
+        Opcode::ImportName => imports::name_with_flags,
+        Opcode::ImportFrom => imports::from_placeholder,
+
+        Opcode::GetLen => matching::length,
+        Opcode::MatchMapping => matching::mapping,
+        Opcode::MatchSequence => matching::sequence,
+        Opcode::MatchKeys => matching::keys,
+        Opcode::MatchClass => matching::class,
+
+        Opcode::CallIntrinsic1 | Opcode::CallIntrinsic2 => return intrinsics::op(instruction),
+        // Frames that make generators never start here.
+        Opcode::ReturnGenerator => generators::suspend,
+        _ => return None,
+    })
+}
