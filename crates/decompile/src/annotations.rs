@@ -10,7 +10,7 @@
 //! ```
 //! In a module, and within a statement of a class, the number is put into that set where the annotation stands.
 
-use dynamlir_bytecode::{CodeObject, Const, Opcode};
+use dynamlir_bytecode::{CodeObject, Const, Opcode, Version};
 
 use crate::{
     Problem,
@@ -26,20 +26,27 @@ static FALSE: Const = Const::Bool(false);
 
 const ODD: Problem = Problem::Stack("annotations that no compiler writes");
 
-/// Returns true for a function that the compiler has made of annotations: it raises a constant that no source names.
+/// Returns true for a function that the compiler has made of annotations.
 pub(crate) fn are_in(code: &CodeObject) -> bool {
+    code.name == "__annotate__" && has_format(code)
+}
+
+/// Returns true for a function that is called with a format: it raises a constant that no source names.
+fn has_format(code: &CodeObject) -> bool {
     let known = code.version.facts().common_constants;
     let refuses = |at: u32| known.get(at as usize) == Some(&"NotImplementedError");
     let instructions = || code.decode().map(|decoded| decoded.instructions).unwrap_or_default();
-    code.name == "__annotate__"
-        && instructions().iter().any(|instruction| instruction.opcode == Opcode::LoadCommonConstant && refuses(instruction.arg))
+    instructions().iter().any(|instruction| instruction.opcode == Opcode::LoadCommonConstant && refuses(instruction.arg))
 }
 
-/// Returns the statements behind the test of the format.
-fn behind_test<'a>(annotate: &CodeObject, statements: Vec<Stmt<'a>>) -> Result<Vec<Stmt<'a>>, Problem> {
+/// Returns the statements behind the test of the format; all before 3.14.
+pub(crate) fn behind_test<'a>(annotate: &CodeObject, statements: Vec<Stmt<'a>>) -> Result<Vec<Stmt<'a>>, Problem> {
+    if annotate.version < Version::V3_14 {
+        return Ok(statements);
+    }
     let mut statements = statements.into_iter();
     match statements.next() {
-        Some(Stmt::If(_, refuses, other)) if are_in(annotate) && other.is_empty() && matches!(refuses[..], [Stmt::Raise(..)]) => {
+        Some(Stmt::If(_, refuses, other)) if has_format(annotate) && other.is_empty() && matches!(refuses[..], [Stmt::Raise(..)]) => {
             Ok(statements.collect())
         }
         _ => Err(ODD),

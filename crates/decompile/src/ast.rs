@@ -59,6 +59,8 @@ pub(crate) enum Expr<'a> {
     Imported(&'a str, Option<(&'a str, bool)>),
     /// What `GET_ITER` gives.
     Iterated(Box<Self>),
+    TypeParameter(Box<TypeParameter<'a>>),
+    Alias(Box<Alias<'a>>),
     /// A value with its conversion, before 3.13 formats it.
     Converted(char, Box<Self>),
 }
@@ -88,6 +90,8 @@ pub(crate) enum Marker<'a> {
     Accumulator,
     /// What `send` passed in when the generator started.
     Sent,
+    /// The base that classes with type parameters are given.
+    GenericBase,
 }
 
 /// An operator with one operand.
@@ -151,6 +155,39 @@ pub(crate) struct Function<'a> {
     pub defaults: Vec<Expr<'a>>,
     pub keyword_defaults: Vec<(&'a str, Expr<'a>)>,
     pub annotations: Vec<(&'a str, Expr<'a>)>,
+    pub type_parameters: Vec<TypeParameter<'a>>,
+}
+
+impl<'a> Function<'a> {
+    pub fn new(code: &'a CodeObject) -> Self {
+        Self { code, defaults: Vec::new(), keyword_defaults: Vec::new(), annotations: Vec::new(), type_parameters: Vec::new() }
+    }
+}
+
+/// How a type parameter is written: `T`, `*T`, `**T`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParameterKind {
+    Plain,
+    Star,
+    DoubleStar,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TypeParameter<'a> {
+    pub name: &'a str,
+    pub kind: ParameterKind,
+    pub bound: Option<Expr<'a>>,
+    /// Whether the bound is a tuple of which one is meant.
+    pub constraints: bool,
+    pub default: Option<Expr<'a>>,
+}
+
+/// `type name[parameters] = value`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Alias<'a> {
+    pub name: &'a str,
+    pub parameters: Vec<TypeParameter<'a>>,
+    pub value: Expr<'a>,
 }
 
 /// The head of a function.
@@ -210,6 +247,7 @@ pub(crate) enum Stmt<'a> {
     Try(Box<Try<'a>>),
     Def {
         name: &'a str,
+        type_parameters: Vec<TypeParameter<'a>>,
         parameters: Box<Parameters<'a>>,
         returns: Option<Expr<'a>>,
         decorators: Vec<Expr<'a>>,
@@ -218,10 +256,12 @@ pub(crate) enum Stmt<'a> {
     },
     ClassDef {
         name: &'a str,
+        type_parameters: Vec<TypeParameter<'a>>,
         arguments: Vec<Arg<'a>>,
         decorators: Vec<Expr<'a>>,
         body: Body<'a>,
     },
+    TypeAlias(Box<Alias<'a>>),
     /// The element that a comprehension adds, with a dict's value; or an annotation's name with the annotation.
     Append(Expr<'a>, Option<Expr<'a>>),
     /// The function that gives the annotations of the variables around it.

@@ -7,7 +7,8 @@ use crate::{
     ast::{Comprehension, Expr, Makes, Marker, Stmt},
     blocks::Blocks,
     comprehend::comprehend,
-    functions, graph,
+    functions,
+    graph::{self, Next},
     lift::Source,
     machine::{Declared, State},
     merge::merge,
@@ -75,6 +76,15 @@ pub(crate) fn statements(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'
     let mut structurer = Structurer::new(blocks, &mut declared, matches!(scoped, Scoped::Function | Scoped::Lambda));
     let statements = structurer.run(entry, State::default())?;
     tidy::body(code, scoped, statements, &declared)
+}
+
+/// The steps of a function that does not branch.
+pub(crate) fn only_block(code: &CodeObject) -> Result<Vec<Op<'_>>, Problem> {
+    let blocks = blocks(code, &mut Declared::default())?;
+    match blocks.all[blocks.entry].next {
+        Next::End => Ok(blocks.all[blocks.entry].ops.clone()),
+        _ => Err(Problem::Unstructured("a branch that no statement makes", blocks.all[blocks.entry].at)),
+    }
 }
 
 /// The statements of a function that puts entries into the dict that it returns: each is a [`Stmt::Append`].

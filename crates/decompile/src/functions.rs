@@ -6,6 +6,7 @@ use crate::{
     Problem, annotations,
     ast::{Arg, Body, Clause, Comprehension, Expr, Function, Makes, Parameter, Parameters, Stmt},
     body::{self, Scoped},
+    generics,
     machine::{Declared, Slot, State, boxed, in_order, printable},
     names::is_identifier,
 };
@@ -24,11 +25,12 @@ pub(crate) fn call<'a>(state: &mut State<'a>, declared: &mut Declared<'a>, count
         });
     }
     let callable = callable(state, &mut arguments)?;
-    if first.is_some_and(|first| first < callable.order) {
+    if first.is_some_and(|first| first < callable.order) && !generics::makes(&callable.expr) {
         return Err(Problem::Stack("operands out of order"));
     }
     let value = match callable.expr {
         Expr::BuildClass => class(arguments)?,
+        function if generics::makes(&function) => generics::made(function, arguments)?,
         Expr::Function(function) => comprehension(&function, arguments, declared)?,
         function => Expr::Call(Box::new(function), arguments),
     };
@@ -44,7 +46,7 @@ fn callable<'a>(state: &mut State<'a>, arguments: &mut Vec<Arg<'a>>) -> Result<S
         (true, false) => state.stack.push(upper),
         (false, true) => state.stack.push(lower),
         (false, false) => {
-            if lower.order >= upper.order {
+            if lower.order >= upper.order && !generics::makes(&lower.expr) {
                 return Err(Problem::Stack("operands out of order"));
             }
             state.stack.push(upper);
@@ -109,8 +111,7 @@ pub(crate) fn make(state: &mut State<'_>, flags: u32) -> Result<(), Problem> {
             parts.push((bit, state.value()?));
         }
     }
-    let function = Function { code, defaults: Vec::new(), keyword_defaults: Vec::new(), annotations: Vec::new() };
-    state.push(Expr::Function(Box::new(function)));
+    state.push(Expr::Function(Box::new(Function::new(code))));
     parts.reverse();
     let ordered: Vec<_> = parts.iter().map(|(_, slot)| slot.clone()).collect();
     in_order(&ordered)?;
@@ -197,17 +198,19 @@ pub(crate) fn definition<'a>(name: &'a str, value: Expr<'a>) -> Result<Stmt<'a>,
             }
             Expr::Function(function) if stands_for(name, &function.code.name) => {
                 let (parameters, returns) = parameters(&function)?;
-                let code = function.code;
+                let Function { code, type_parameters, .. } = *function;
                 let is_async = code.has(flags::COROUTINE | flags::ASYNC_GENERATOR);
                 let body = body_of(code, Scoped::Function);
-                return Ok(Stmt::Def { name: &code.name, parameters: Box::new(parameters), returns, decorators, body, is_async });
+                let parameters = Box::new(parameters);
+                return Ok(Stmt::Def { name: &code.name, type_parameters, parameters, returns, decorators, body, is_async });
             }
             Expr::Class(function, arguments) if stands_for(name, &function.code.name) => {
-                let code = function.code;
+                let Function { code, type_parameters, .. } = *function;
                 arguments.iter().try_for_each(|argument| match argument {
                     Arg::Positional(value) | Arg::Star(value) | Arg::Keyword(_, value) | Arg::DoubleStar(value) => printable(value),
                 })?;
-                return Ok(Stmt::ClassDef { name: &code.name, arguments, decorators, body: body_of(code, Scoped::Class) });
+                let body = body_of(code, Scoped::Class);
+                return Ok(Stmt::ClassDef { name: &code.name, type_parameters, arguments, decorators, body });
             }
             _ => return Err(Problem::Stack("a definition stored under another name")),
         }
@@ -215,7 +218,7 @@ pub(crate) fn definition<'a>(name: &'a str, value: Expr<'a>) -> Result<Stmt<'a>,
 }
 
 /// A name in a class may have been mangled.
-fn stands_for(stored: &str, name: &str) -> bool {
+pub(crate) fn stands_for(stored: &str, name: &str) -> bool {
     stored == name || (name.starts_with("__") && stored.starts_with('_') && stored.ends_with(name))
 }
 
@@ -265,7 +268,7 @@ pub(crate) fn settle(value: Expr<'_>) -> Result<Expr<'_>, Problem> {
 }
 
 /// The value that statements return, if they do nothing else.
-fn value_of(statements: Vec<Stmt<'_>>) -> Result<Expr<'_>, Problem> {
+pub(crate) fn value_of(statements: Vec<Stmt<'_>>) -> Result<Expr<'_>, Problem> {
     let mut statements = statements.into_iter();
     match (statements.next(), statements.next(), statements.next()) {
         (Some(Stmt::Return(value)), None, None) => Ok(value),

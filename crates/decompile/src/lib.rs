@@ -21,6 +21,7 @@ mod body;
 mod comprehend;
 mod displays;
 mod functions;
+mod generics;
 mod graph;
 mod imports;
 mod lift;

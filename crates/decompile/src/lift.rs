@@ -4,8 +4,8 @@ use dynamlir_bytecode::{COMPARISONS, CodeObject, Const, Instruction, OPERATORS, 
 
 use crate::{
     Problem,
-    ast::{Expr, Makes, Marker, Unary},
-    op::{Display, NullAt, Op, Scope},
+    ast::{Expr, Makes, Marker, ParameterKind, Unary},
+    op::{Display, Generic, NullAt, Op, Scope},
 };
 
 mod v3_11;
@@ -79,6 +79,8 @@ fn common<'a>(source: &Source<'a>, instruction: &Instruction) -> Result<Option<O
     Ok(Some(match instruction.opcode {
         // Nothing that source code says: cells and annotations being set up, conversions that branches need.
         O::Resume | O::Nop | O::MakeCell | O::CopyFreeVars | O::ToBool | O::LoadLocals | O::SetupAnnotations => return Ok(None),
+        // A class body keeps its namespace for scopes inside, which look names up there first.
+        O::StoreDeref | O::LoadDeref if source.slot(arg)? == "__classdict__" => return Ok(None),
         O::ReturnGenerator => Op::Push(Expr::Marker(Marker::Sent)),
         O::LoadConst => Op::Push(Expr::Const(source.constant(arg)?)),
         O::LoadFast | O::LoadFastCheck | O::LoadDeref | O::LoadClosure | O::LoadClassderef | O::LoadFromDictOrDeref => {
@@ -157,6 +159,13 @@ fn common<'a>(source: &Source<'a>, instruction: &Instruction) -> Result<Option<O
         O::PopExcept => Op::PopException,
         O::CheckExcMatch => Op::CheckMatch,
         O::LoadFastAndClear => Op::LoadAndClear(source.slot(arg)?),
+        O::CallIntrinsic2 => match arg {
+            2 => Op::Generic(Generic::Bound { constraints: false }),
+            3 => Op::Generic(Generic::Bound { constraints: true }),
+            4 => Op::Generic(Generic::Give),
+            5 => Op::Generic(Generic::Default),
+            _ => Op::Unsupported("CALL_INTRINSIC_2"),
+        },
         O::GetLen => Op::GetLength,
         O::MatchSequence => Op::MatchSequence,
         O::MatchMapping => Op::MatchMapping,
@@ -200,6 +209,11 @@ fn intrinsic_1(arg: u32, out: &mut Vec<Op<'_>>) {
         4 => {}
         5 => out.push(Op::Unary(Unary::Plus)),
         6 => out.push(Op::ListToTuple),
+        7 => out.push(Op::Generic(Generic::Parameter(ParameterKind::Plain))),
+        8 => out.push(Op::Generic(Generic::Parameter(ParameterKind::DoubleStar))),
+        9 => out.push(Op::Generic(Generic::Parameter(ParameterKind::Star))),
+        10 => out.push(Op::Generic(Generic::Base)),
+        11 => out.push(Op::Generic(Generic::Alias)),
         _ => out.push(Op::Unsupported("CALL_INTRINSIC_1")),
     }
 }

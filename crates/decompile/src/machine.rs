@@ -9,7 +9,7 @@ use dynamlir_bytecode::Const;
 use crate::{
     Problem,
     ast::{Arg, Clause, Expr, Marker, Stmt, Unary},
-    displays, functions, imports,
+    displays, functions, generics, imports,
     op::{NullAt, Op, Scope},
     stores,
 };
@@ -337,6 +337,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             state.emit(Stmt::Raise(value, cause), out)?;
         }
         Op::Import(..) | Op::ImportFrom(_) | Op::ImportStar => imports::run(op, state, out)?,
+        Op::Generic(step) => generics::run(*step, state)?,
         Op::Unsupported(name) => return Err(Problem::Opcode(name)),
         Op::Reraise | Op::WithExceptStart | Op::LoadAndClear(_) | Op::Branch => return Err(Problem::Stack("a step out of its place")),
         Op::GetLength | Op::MatchSequence | Op::MatchMapping | Op::MatchKeys | Op::MatchClass(_) => {
@@ -435,6 +436,8 @@ pub(crate) fn printable(expr: &Expr<'_>) -> Result<(), Problem> {
             | Expr::Imported(..)
             | Expr::Iterated(_)
             | Expr::Converted(..)
+            | Expr::TypeParameter(_)
+            | Expr::Alias(_)
             | Expr::Function(_)
             | Expr::Class(..)
             | Expr::BuildClass => return Err(Problem::Stack("half of a statement is used as a value")),

@@ -2,7 +2,7 @@
 
 use dynamlir_bytecode::Const;
 
-use crate::ast::{Expr, Makes, Unary};
+use crate::ast::{Expr, Makes, ParameterKind, Unary};
 
 /// Where a name lives, as far as stores must declare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +109,8 @@ pub(crate) enum Op<'a> {
     /// Nothing; stands where an endless loop of jumps is.
     Nothing,
     Unsupported(&'static str),
+    /// A part of type parameters: see `generics`.
+    Generic(Generic),
 
     // Made by reduction.
     /// The value at the top in parentheses.
@@ -123,6 +125,23 @@ pub(crate) enum Op<'a> {
     Chain(&'static str, Vec<Self>),
     /// A comprehension over the iterator at the top.
     Comprehend(Box<crate::ast::Comprehension<'a>>),
+}
+
+/// What is done for type parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generic {
+    /// Made of its name.
+    Parameter(ParameterKind),
+    /// Made of its name and the function that gives its bound.
+    Bound { constraints: bool },
+    /// Given the function that gives its default.
+    Default,
+    /// A function is given its parameters.
+    Give,
+    /// The base of a class.
+    Base,
+    /// A `type` statement's value.
+    Alias,
 }
 
 /// Where a call's NULL stands.
@@ -158,6 +177,7 @@ impl Op<'_> {
             | Self::YieldFrom
             | Self::Await
             | Self::Comprehend(_)
+            | Self::Generic(Generic::Parameter(_) | Generic::Base | Generic::Alias)
             | Self::And(_)
             | Self::Or(_)
             | Self::IfElse(..) => (1, 1),
@@ -167,6 +187,7 @@ impl Op<'_> {
             | Self::Subscript
             | Self::Chain(..)
             | Self::FunctionAttribute(_)
+            | Self::Generic(Generic::Bound { .. } | Generic::Default | Generic::Give)
             | Self::Import(..) => (2, 1),
             Self::SliceSubscript => (3, 1),
             Self::StoreSubscript => (3, 0),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use dynamlir_bytecode::{CodeObject, Const, Version, disassemble, flags, repr};
 
 use crate::{
-    ast::{Body, Expr, Function, Parameter, Parameters, Stmt, Try},
+    ast::{Body, Expr, Function, Parameter, ParameterKind, Parameters, Stmt, Try, TypeParameter},
     body::Scoped,
     functions,
     names::is_identifier,
@@ -75,7 +75,7 @@ impl Printer {
 
     /// The line above a body, and its indentation.
     fn head(&mut self, code: &CodeObject, scoped: Scoped) {
-        let function = Function { code, defaults: Vec::new(), keyword_defaults: Vec::new(), annotations: Vec::new() };
+        let function = Function::new(code);
         match scoped {
             Scoped::Function => {
                 if !code.freevars.is_empty() {
@@ -96,7 +96,7 @@ impl Printer {
     }
 
     fn head_of_lambda(&mut self, code: &CodeObject) -> String {
-        let function = Function { code, defaults: Vec::new(), keyword_defaults: Vec::new(), annotations: Vec::new() };
+        let function = Function::new(code);
         match functions::parameters(&function) {
             Ok((parameters, _)) => {
                 let parameters = self.parameters(&parameters, false);
@@ -221,9 +221,10 @@ impl Printer {
                 self.block(&head, body);
             }
             Stmt::Try(statement) => self.try_statement(statement),
-            Stmt::Def { name, parameters, returns, decorators, body, is_async } => {
+            Stmt::Def { name, type_parameters, parameters, returns, decorators, body, is_async } => {
                 self.decorators(decorators);
-                let mut head = format!("{}def {name}({})", prefix(*is_async), self.parameters(parameters, true));
+                let generic = self.type_parameters(type_parameters);
+                let mut head = format!("{}def {name}{generic}({})", prefix(*is_async), self.parameters(parameters, true));
                 if let Some(returns) = returns {
                     let _ = write!(head, " -> {}", self.annotation(returns));
                 }
@@ -231,11 +232,16 @@ impl Printer {
                 self.line(&head);
                 self.body(body);
             }
-            Stmt::ClassDef { name, arguments, decorators, body } => {
+            Stmt::ClassDef { name, type_parameters, arguments, decorators, body } => {
                 self.decorators(decorators);
                 let arguments = if arguments.is_empty() { String::new() } else { format!("({})", self.arguments(arguments)) };
-                self.line(&format!("class {name}{arguments}:"));
+                let generic = self.type_parameters(type_parameters);
+                self.line(&format!("class {name}{generic}{arguments}:"));
                 self.body(body);
+            }
+            Stmt::TypeAlias(alias) => {
+                let text = format!("type {}{} = {}", alias.name, self.type_parameters(&alias.parameters), self.test(&alias.value));
+                self.line(&text);
             }
             Stmt::Annotations(_) | Stmt::Met(_) => self.problem = Some("annotations that no compiler writes".to_owned()),
             Stmt::Append(..) => self.problem = Some("an element outside of a comprehension".to_owned()),
@@ -317,6 +323,31 @@ impl Printer {
             self.line(format!("# {line}").trim_end());
         }
         self.line(&format!("raise NotImplementedError({})", repr::quoted(format!("not decompiled: {reason}").chars().map(u32::from))));
+    }
+
+    /// Type parameters in their brackets; nothing if there are none.
+    fn type_parameters(&mut self, parameters: &[TypeParameter<'_>]) -> String {
+        let one = |parameter: &TypeParameter<'_>| {
+            let stars = match parameter.kind {
+                ParameterKind::Plain => "",
+                ParameterKind::Star => "*",
+                ParameterKind::DoubleStar => "**",
+            };
+            let mut text = format!("{stars}{}", parameter.name);
+            if let Some(bound) = &parameter.bound {
+                let tuple = matches!(bound, Expr::Tuple(_) | Expr::Const(Const::Tuple(_)));
+                if parameter.constraints != tuple {
+                    self.problem = Some("a bound that no source has".to_owned());
+                }
+                let _ = write!(text, ": {}", self.test(bound));
+            }
+            if let Some(default) = &parameter.default {
+                let _ = write!(text, " = {}", self.test(default));
+            }
+            text
+        };
+        let parts: Vec<String> = parameters.iter().map(one).collect();
+        if parts.is_empty() { String::new() } else { format!("[{}]", parts.join(", ")) }
     }
 
     /// The parameters of a function, or of a lambda, which has no annotations.

@@ -5,7 +5,7 @@ use dynamlir_bytecode::Const;
 use crate::{
     Problem, annotations,
     ast::{Expr, Makes, Marker, Stmt},
-    functions,
+    functions, generics,
     machine::{Declared, Slot, State, Unpacking, in_order, printable},
     names::is_identifier,
     op::Op,
@@ -181,6 +181,10 @@ fn assign<'a>(state: &mut State<'a>, target: Expr<'a>, value: Slot<'a>, out: &mu
             state.emit(Stmt::Assign(vec![target], place), out)
         }
         expr @ (Expr::Module(..) | Expr::Imported(..)) => crate::imports::store(state, &target, &expr, out),
+        Expr::Alias(alias) => state.emit(generics::alias(&target, *alias)?, out),
+        parameters @ Expr::Tuple(_) if target == Expr::Name(".type_params") => state.emit(Stmt::Assign(vec![target], parameters), out),
+        // The base of a class with type parameters, which is given where it is one of the bases.
+        Expr::Marker(Marker::GenericBase) if target == Expr::Name(".generic_base") => Ok(()),
         expr if functions::is_decorated(&expr) => define(state, &target, expr, out),
         Expr::Marker(_) | Expr::Null => Err(Problem::Stack("a place in a statement is stored")),
         expr => {

@@ -122,7 +122,7 @@ fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<
 
 /// What the compiler writes at the start and the end of every class.
 fn class_parts(statements: &mut Vec<Stmt<'_>>) {
-    for name in ["__module__", "__qualname__", "__firstlineno__"] {
+    for name in ["__module__", "__qualname__", "__firstlineno__", "__type_params__"] {
         let stores = |statement: &Stmt<'_>| matches!(statement, Stmt::Assign(targets, _) if targets[..] == [Expr::Name(name)]);
         if statements.first().is_some_and(stores) {
             statements.remove(0);
@@ -312,6 +312,8 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
         | Stmt::Pass
         | Stmt::Break
         | Stmt::Continue
+        // What is inside yields for itself.
+        | Stmt::TypeAlias(_)
         | Stmt::Annotations(_)
         | Stmt::Met(_) => {}
     }

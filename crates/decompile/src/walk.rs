@@ -1,6 +1,6 @@
 //! The parts of an expression.
 
-use crate::ast::{Arg, Clause, Expr, Function, Piece};
+use crate::ast::{Arg, Clause, Expr, Function, Piece, TypeParameter};
 
 /// Calls `visit` with each expression directly inside.
 pub(crate) fn children<'t, 'a>(expr: &'t Expr<'a>, visit: &mut dyn FnMut(&'t Expr<'a>)) {
@@ -16,6 +16,11 @@ pub(crate) fn children<'t, 'a>(expr: &'t Expr<'a>, visit: &mut dyn FnMut(&'t Exp
         | Expr::Copy(_, value)
         | Expr::Iterated(value)
         | Expr::Converted(_, value) => visit(value),
+        Expr::TypeParameter(parameter) => type_parameter(parameter, visit),
+        Expr::Alias(alias) => {
+            alias.parameters.iter().for_each(|parameter| type_parameter(parameter, visit));
+            visit(&alias.value);
+        }
         Expr::Subscript(a, b) | Expr::Binary(_, a, b) | Expr::Bool(_, a, b) | Expr::InPlace(_, a, b) => {
             visit(a);
             visit(b);
@@ -90,6 +95,10 @@ fn arguments<'t, 'a>(args: &'t [Arg<'a>], visit: &mut dyn FnMut(&'t Expr<'a>)) {
 fn function<'t, 'a>(function: &'t Function<'a>, visit: &mut dyn FnMut(&'t Expr<'a>)) {
     function.defaults.iter().for_each(&mut *visit);
     function.keyword_defaults.iter().chain(&function.annotations).for_each(|(_, expr)| visit(expr));
+}
+
+fn type_parameter<'t, 'a>(parameter: &'t TypeParameter<'a>, visit: &mut dyn FnMut(&'t Expr<'a>)) {
+    parameter.bound.iter().chain(&parameter.default).for_each(visit);
 }
 
 fn pieces<'t, 'a>(pieces: &'t [Piece<'a>], visit: &mut dyn FnMut(&'t Expr<'a>)) {

@@ -51,8 +51,6 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
             }
             value => out.push(Op::Push(Expr::Const(value))),
         },
-        // Each class body keeps its namespace for annotations, which look names up there first.
-        Opcode::StoreDeref | Opcode::LoadDeref if source.slot(arg)? == "__classdict__" => {}
         _ => return v3_13::lift(source, instruction, out),
     }
     Ok(true)
