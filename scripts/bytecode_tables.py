@@ -15,9 +15,7 @@ import pathlib
 import subprocess
 import sys
 
-from interpreters import found
-
-VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
+from interpreters import KNOWN, found
 
 ASK = r"""
 import dis, json, opcode, sys
@@ -134,11 +132,11 @@ def main():
     check = "--check" in arguments
     pythons = [python for python in arguments if python != "--check"]
     if not pythons:
-        pythons = list({one.version: one.path for one in reversed(found(VERSIONS))}.values())
+        pythons = list({one.version: one.path for one in reversed(found(KNOWN))}.values())
     answers = [ask(python) for python in pythons]
     versions = {f"{major}.{minor}" for (major, minor), _, _ in answers}
-    if versions != set(VERSIONS) or len(answers) != len(VERSIONS):
-        sys.exit(f"{__doc__}\nFound {sorted(versions)}, wanted {list(VERSIONS)}.")
+    if versions != set(KNOWN) or len(answers) != len(KNOWN):
+        sys.exit(f"{__doc__}\nFound {sorted(versions)}, wanted {list(KNOWN)}.")
     names = sorted({row[1] for _, rows, _ in answers for row in rows})
     files = {ROOT / "src/opcode/list.rs": list_file(names)}
     for python, (version, rows, effects) in zip(pythons, answers):

@@ -1,4 +1,4 @@
-"""Which CPythons are on this machine: for the scripts that try several."""
+"""Which CPythons are supported, and which are on this machine: for the scripts and tests that try several."""
 
 import dataclasses
 import glob
@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where scripts/pythons puts those that neither the system nor pyenv has.
+# Those whose bytecode and frames are known, from the oldest on.
+KNOWN = ("3.11", "3.12", "3.13", "3.14", "3.15")
+# Those of them that both front doors are tested on, and that the package names.
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+# Those that Debian's testing suite has; older ones come from the system or pyenv.
+FETCHABLE = ("3.14", "3.15")
+# Where scripts/pythons puts those.
 FETCHED = ROOT / "target" / "pythons"
 
 # Says of an interpreter which CPython it is; fails for another implementation.
@@ -26,14 +32,26 @@ class Interpreter:
 
 
 def examine(path: str | os.PathLike[str] | None) -> Interpreter | None:
-    """The interpreter at this path; None where there is none: what is on the path may be a stand-in."""
+    """The interpreter at this path; None where there is none: what is on the path may be a stand-in.
+
+    A link counts as the file that it leads to: environments that are made by a link in another folder look for the
+    standard library there, and do not start. Only those of environments lead to what is another interpreter.
+    """
     if not path:
         return None
     try:
         asked = subprocess.run([path, "-I", "-S", "-c", ASK], capture_output=True, text=True)
     except OSError:
         return None
-    return Interpreter(str(path), asked.stdout.strip()) if asked.returncode == 0 else None
+    if asked.returncode != 0:
+        return None
+    environment = any((Path(path).parent / up / "pyvenv.cfg").exists() for up in (".", ".."))
+    return Interpreter(str(path) if environment else os.path.realpath(path), asked.stdout.strip())
+
+
+def fetched(version: str) -> Path:
+    """Where this version is when scripts/pythons has fetched it."""
+    return FETCHED / "root/usr/bin" / f"python{version}"
 
 
 def found(versions: Iterable[str]) -> list[Interpreter]:
@@ -43,5 +61,5 @@ def found(versions: Iterable[str]) -> list[Interpreter]:
     paths = [*os.environ.get("DYNAMLIR_PYTHONS", "").split(":"), str(ROOT / ".venv/bin/python"), sys.executable]
     paths += [shutil.which(f"python{version}") or "" for version in versions]
     paths += sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python")))
-    paths += [str(FETCHED / f"python{version}") for version in versions]
+    paths += [str(fetched(version)) for version in versions]
     return [one for one in map(examine, dict.fromkeys(paths)) if one is not None and one.version in versions]

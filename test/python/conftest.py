@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python"), str(HERE.parents[1] / "scripts" / "bench")]
+SCRIPTS = HERE.parents[1] / "scripts"
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python"), str(SCRIPTS / "bench"), str(SCRIPTS)]
 
 FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
 

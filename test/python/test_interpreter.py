@@ -6,11 +6,9 @@ own that has neither torch nor the package.
 
 from __future__ import annotations
 
-import glob
 import json
 import operator
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -18,27 +16,22 @@ from pathlib import Path
 
 import pytest
 from dynamlir import _native
+from interpreters import KNOWN, found
 
 pytestmark = pytest.mark.native
 
 HERE = Path(__file__).resolve().parent
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def interpreters() -> dict[str, str]:
     """Paths of the supported CPythons here, by version; the running one is always among them."""
-    found = {"{}.{}".format(*sys.version_info): sys.executable}
-    for version in VERSIONS:
-        pattern = os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")
-        fetched = str(HERE.parents[1] / f"target/pythons/python{version}")
-        for path in filter(None, [*sorted(glob.glob(pattern)), *glob.glob(fetched), shutil.which(f"python{version}")]):
-            # What is on the path may be a stand-in for versions that are not there.
-            if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
-                found.setdefault(version, path)
-    return found
+    here = {"{}.{}".format(*sys.version_info): sys.executable}
+    for one in found(KNOWN):
+        here.setdefault(one.version, one.path)
+    return here
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", KNOWN)
 def test_cases_come_to_the_same(version: str) -> None:
     python = interpreters().get(version)
     if python is None:

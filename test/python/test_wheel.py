@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interpreters import KNOWN, SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL = os.environ.get("DYNAMLIR_WHEEL", "")
@@ -113,6 +114,15 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     assert f"ImportError: dynamlir needs torch, which is not installed: pip install '{requirement}'" in done.stderr
 
 
+def test_supported_interpreters_are_the_same_everywhere() -> None:
+    """Those that the scripts try are those that the package names, and those that it knows those that it takes."""
+    for path, versions in ("README.md", SUPPORTED), ("python/dynamlir/reasons.toml", KNOWN):
+        said = re.findall(r"3\.\d+ to 3\.\d+", (ROOT / path).read_text())
+        assert set(said) == {f"{versions[0]} to {versions[-1]}"}, path
+    named = re.findall(r"Python :: (3\.\d+)", " ".join(project()["classifiers"]))
+    assert set(SUPPORTED) <= set(named) and f">={named[0]}" == project()["requires-python"] == f">={SUPPORTED[0]}"
+
+
 def test_the_version_is_said_once() -> None:
     import dynamlir
 
@@ -196,16 +206,18 @@ def test_the_extension_needs_the_system_only(tmp_path: Path) -> None:
 
 
 @needs_wheel
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", SUPPORTED)
 def test_an_environment_with_torch_alone(version: str, tmp_path: Path) -> None:
     python, torch_folder = lender(version)
-    subprocess.run([python, "-m", "venv", tmp_path], check=True)
+    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path], check=True)
     python = tmp_path / "bin" / "python"
-    install = ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", WHEEL]
-    subprocess.run([python, "-m", "pip", *install], check=True)
+    site = tmp_path / "lib" / f"python{version}" / "site-packages"
+    # By our pip, as not every interpreter has one, for that interpreter.
+    install = ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    install += ["--target", str(site), "--python-version", version, "--only-binary=:all:", WHEEL]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
     assert "ImportError: dynamlir needs torch" in run(python, "import dynamlir").stderr
 
-    site = tmp_path / "lib" / f"python{version}" / "site-packages"
     (site / "lent.pth").write_text(f"{torch_folder}\n")
     done = run(python, USE)
     assert done.returncode == 0, done.stderr
