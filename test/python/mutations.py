@@ -292,7 +292,9 @@ def replay(files: Sequence[Path], inputs: Path) -> dict[Path, str]:
 
 def _environment() -> dict[str, str]:
     """With glibc's checking allocator, where it is installed: it aborts on the first damaged block."""
-    library = Path("/lib/x86_64-linux-gnu/libc_malloc_debug.so.0")
+    # Beside the C library of this interpreter, which need not be the system's.
+    mapped = re.findall(r"\S+/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    library = Path(mapped[0] if mapped else "/").with_name("libc_malloc_debug.so.0")
     checks = {"LD_PRELOAD": str(library), "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"} if library.exists() else {}
     return {**os.environ, **checks, "OMP_NUM_THREADS": "2"}
 

@@ -169,6 +169,8 @@ KEPT: list[Any] = []
 def test_every_touch_is_seen(touch: str) -> None:
     if touch == "a class" and sys.version_info >= (3, 13):
         pytest.skip("the class has no version yet")
+    if touch == "an item and back" and sys.version_info >= (3, 14):
+        pytest.skip("dicts have no versions")
     world = programs.world("")
     with programs.imported(world):
         assert compare.changes(world, lambda: TOUCHES[touch](world))

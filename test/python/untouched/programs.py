@@ -37,7 +37,9 @@ def world(body: str) -> types.ModuleType:
     """A new world, whose `main` has this body; Python's own caches about its classes are filled."""
     lines = "\n".join(f"    {line}" for line in ["y = x", *body.splitlines(), "return y"])
     torch.manual_seed(0)
-    made = programs.world(f"{WORLD}\n\ndef main(x, o, items, it):\n{lines}\n")
+    made = programs.world(WORLD)
+    # Code by itself: what is compiled together has one tuple for all that are equal, those of the world's classes among them.
+    exec(compile(f"def main(x, o, items, it):\n{lines}\n", "<main>", "exec"), made.__dict__)
     for kind in list(vars(made).values()):
         if isinstance(kind, type):
             copyreg._slotnames(kind)  # type: ignore[attr-defined]

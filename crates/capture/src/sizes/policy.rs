@@ -191,7 +191,7 @@ impl<'py> Capture<'py> {
         }
         let several = match classes.cast::<PyTuple>() {
             Ok(classes) => classes.clone().into_any(),
-            Err(_) if listed(&[("types", &["UnionType"])], &classes.get_type()) => classes.getattr(intern!(self.py, "__args__"))?,
+            Err(_) if listed(UNIONS, &classes.get_type()) => classes.getattr(intern!(self.py, "__args__"))?,
             Err(_) => return Ok(false),
         };
         for class in several.try_iter()? {
@@ -294,6 +294,9 @@ fn has_size(slice: &Bound<'_, PyAny>) -> bool {
 fn is_of(callable: &Bound<'_, PyAny>, module: &str) -> bool {
     callable.getattr("__module__").and_then(|name| name.extract::<String>()).is_ok_and(|name| name == module)
 }
+
+/// The class of `int | None`, by its names before CPython 3.14 and since then.
+const UNIONS: &[(&str, &[&str])] = &[("types", &["UnionType"]), ("typing", &["Union"])];
 
 /// Whether an object is one of these, by what the modules have under the names.
 fn listed(table: &[(&str, &[&str])], object: &Bound<'_, PyAny>) -> bool {
