@@ -3,7 +3,8 @@
 
 Usage: PYTHON scripts/bytecode_roundtrip.py TOOL [--sample] [--stdlib [--tests]] [--show N] [FILE...]
 
---sample takes the modules of the standard library that SAMPLE names, which every version has: what versions are compared by.
+--sample takes the modules of the standard library that SAMPLE names, which every version has: versions are compared by
+these.
 TOOL is crates/decompile's example `roundtrip`. For each function, class and module one of these verdicts:
 identical (the same bytes), equivalent (the same steps in the same order on every path), unknown (left as disassembly),
 inside (in one that is unknown), different (wrong, or right in a way that the comparison does not see), syntax (the
@@ -22,10 +23,25 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bytecode_dump import dump_code
 
 # Parsers, coroutines, descriptors, classes made by classes, long functions, much `try`: one module of each manner.
-SAMPLE = (
-    "argparse ast asyncio/base_events asyncio/tasks collections/__init__ contextlib dataclasses enum functools inspect"
-    " json/decoder logging/__init__ pickle subprocess tarfile threading typing"
-).split()
+SAMPLE = [
+    "argparse",
+    "ast",
+    "asyncio/base_events",
+    "asyncio/tasks",
+    "collections/__init__",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "inspect",
+    "json/decoder",
+    "logging/__init__",
+    "pickle",
+    "subprocess",
+    "tarfile",
+    "threading",
+    "typing",
+]
 
 
 def files(arguments):
@@ -38,7 +54,9 @@ def files(arguments):
         tests = "--tests" in arguments
         for path in sorted(root.rglob("*.py")):
             parts = set(path.relative_to(root).parts)
-            if "site-packages" not in parts and bool(parts & {"test", "tests", "idle_test"}) == tests and path.is_file():
+            if "site-packages" in parts or bool(parts & {"test", "tests", "idle_test"}) != tests:
+                continue
+            if path.is_file():
                 found.append(path)
     return found
 

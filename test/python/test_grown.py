@@ -13,7 +13,7 @@ import pytest
 import torch
 from dynamlir import _native, reasons
 from grown import run, tensors
-from interpreters import KNOWN
+from interpreters import SUPPORTED
 from test_interpreter import interpreters
 
 pytestmark = pytest.mark.native
@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 5
 
 
-@pytest.mark.parametrize("version", KNOWN)
+@pytest.mark.parametrize("version", SUPPORTED)
 def test_concrete_mode(version: str) -> None:
     python = interpreters().get(version)
     if python is None:

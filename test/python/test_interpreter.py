@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from dynamlir import _native
-from interpreters import KNOWN, found
+from interpreters import SUPPORTED, found
 
 pytestmark = pytest.mark.native
 
@@ -26,12 +26,12 @@ HERE = Path(__file__).resolve().parent
 def interpreters() -> dict[str, str]:
     """Paths of the supported CPythons here, by version; the running one is always among them."""
     here = {"{}.{}".format(*sys.version_info): sys.executable}
-    for one in found(KNOWN):
+    for one in found(SUPPORTED):
         here.setdefault(one.version, one.path)
     return here
 
 
-@pytest.mark.parametrize("version", KNOWN)
+@pytest.mark.parametrize("version", SUPPORTED)
 def test_cases_come_to_the_same(version: str) -> None:
     python = interpreters().get(version)
     if python is None:

@@ -38,7 +38,7 @@ def world(body: str) -> types.ModuleType:
     lines = "\n".join(f"    {line}" for line in ["y = x", *body.splitlines(), "return y"])
     torch.manual_seed(0)
     made = programs.world(WORLD)
-    # Code by itself: what is compiled together has one tuple for all that are equal, those of the world's classes among them.
+    # Code by itself: what is compiled together shares its constants, and classes keep such of theirs.
     exec(compile(f"def main(x, o, items, it):\n{lines}\n", "<main>", "exec"), made.__dict__)
     for kind in list(vars(made).values()):
         if isinstance(kind, type):
