@@ -171,6 +171,9 @@ impl<'py> Capture<'py> {
             Overlay::Deleted => return self.refuse_deleted(source, &key),
             Overlay::Untouched => self.refuse_changed_attributes(module)?,
         }
+        if let Some(namespace) = instance_dict(module) {
+            self.import_now(namespace.as_any(), name)?;
+        }
         let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
             instance_dict(module).map(|dict| dict.get_item(name)).transpose().map(Option::flatten)
         };

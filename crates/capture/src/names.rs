@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use dynamlir_cpython_abi::{kind, shown};
+use dynamlir_cpython_abi::{kind, lazy, shown};
 use dynamlir_guards::{Guard, Source, SourceId};
 use dynamlir_interpreter::{Activation, Value, semantics};
 use pyo3::{
@@ -29,6 +29,7 @@ impl<'py> Capture<'py> {
         }
         self.refuse_changed(&frame.globals())?;
         self.refuse_changed(&frame.builtins())?;
+        self.import_now(&frame.globals(), name)?;
         let object = match semantics::load_global(frame, name) {
             Ok(object) => object,
             Err(error) => return self.missing_name(frame, name, error),
@@ -36,6 +37,21 @@ impl<'py> Capture<'py> {
         match self.global_source(frame, name)? {
             Some(source) => self.wrap(object, source),
             None => self.wrap_untracked(object),
+        }
+    }
+
+    /// Makes the import that a name in a namespace stands for, if it was left for later (CPython 3.15), as the load of the name would: in
+    /// the namespace is then what was imported, which is what guards see.
+    pub(crate) fn import_now(&self, namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
+        let found = if lazy::is_possible(self.py) { semantics::lookup(namespace, name)? } else { None };
+        let Some(found) = found.filter(lazy::is_placeholder) else { return Ok(()) };
+        match self.outside(|| lazy::resolved(found, name, namespace)) {
+            Ok(_) => Ok(()),
+            // Finders ask the file system, which no guard does.
+            Err(error) if error.is_instance_of::<PyImportError>(self.py) => {
+                self.break_graph(reason::UNGUARDABLE, format!("a lazy import that fails: {name}"))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -19,6 +19,7 @@ use std::{
     sync::Arc,
 };
 
+use dynamlir_cpython_abi::lazy;
 use dynamlir_frame::Floats;
 use dynamlir_graph::Graph;
 use dynamlir_guards::{Facet, GuardBuilder, SourceId};
@@ -28,7 +29,15 @@ use pyo3::{
 };
 
 use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
-use crate::{effects::Effects, entered, graph_break::GraphBreak, patched::Facts, places::Places, sizes::Varying, torch::Torch};
+use crate::{
+    effects::Effects,
+    entered,
+    graph_break::{GraphBreak, reason},
+    patched::Facts,
+    places::Places,
+    sizes::Varying,
+    torch::Torch,
+};
 
 pub(crate) use lines::{defined_at, raised_at};
 pub(crate) use standing::Entry;
@@ -236,6 +245,10 @@ impl<'py> Capture<'py> {
             self.pin_type(&object, source)?;
             self.guards.length(source, 0);
             return Ok(Tracked::new(object));
+        }
+        if lazy::is_placeholder(&object) {
+            // Read from a namespace as an object, not loaded by its name: the next load of that changes what is there.
+            return self.break_graph(reason::UNGUARDABLE, "the placeholder of a lazy import");
         }
         self.refuse_far(&object, source)?;
         self.guards.looked_up(source);

@@ -3,12 +3,12 @@
 use std::ffi::{c_int, c_void};
 
 use pyo3::{
-    ffi::{PyObject, PyThreadState, PyTypeObject},
+    ffi::{self, PyObject, PyThreadState, PyTypeObject},
     prelude::*,
     types::PyString,
 };
 
-use crate::{Abi, Frame, Refusal, symbols::address};
+use crate::{Frame, Refusal, abi, symbols::address};
 
 /// `_PyLazyImport_Reify(tstate, placeholder, name, namespace)`: borrows all; returns a new reference.
 type Reify = unsafe extern "C" fn(*mut PyThreadState, *mut PyObject, *mut PyObject, *mut PyObject) -> *mut PyObject;
@@ -53,9 +53,19 @@ impl Lazy {
     }
 }
 
+/// The functions, where this version has lazy imports.
+fn functions(py: Python<'_>) -> Option<&'static Lazy> {
+    abi(py).ok()?.lazy.as_ref()
+}
+
+/// Returns true if namespaces may hold placeholders.
+pub fn is_possible(py: Python<'_>) -> bool {
+    functions(py).is_some()
+}
+
 /// Returns true for the placeholder of an import that has not been made yet.
-pub fn is_placeholder(abi: &'static Abi, object: &Bound<'_, PyAny>) -> bool {
-    abi.lazy.as_ref().is_some_and(|lazy| object.get_type_ptr() == lazy.class as *mut PyTypeObject)
+pub fn is_placeholder(object: &Bound<'_, PyAny>) -> bool {
+    functions(object.py()).is_some_and(|lazy| object.get_type_ptr() == lazy.class as *mut PyTypeObject)
 }
 
 /// What a namespace was found to hold under a name; where that is a placeholder, what it imports, which the namespace then holds in its
@@ -63,22 +73,13 @@ pub fn is_placeholder(abi: &'static Abi, object: &Bound<'_, PyAny>) -> bool {
 ///
 /// # Errors
 /// What the import raised.
-pub fn resolved<'py>(
-    abi: &'static Abi,
-    found: Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-    namespace: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub fn resolved<'py>(found: Bound<'py, PyAny>, name: &Bound<'py, PyString>, namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = found.py();
-    match &abi.lazy {
-        Some(lazy) if is_placeholder(abi, &found) => {
-            // SAFETY: the lock is held, so there is a thread state; all objects are alive, and what is returned is a new reference.
-            unsafe {
-                let thread = pyo3::ffi::PyThreadState_Get();
-                Bound::from_owned_ptr_or_err(py, (lazy.reify)(thread, found.as_ptr(), name.as_ptr(), namespace.as_ptr()))
-            }
-        }
-        _ => Ok(found),
+    let Some(lazy) = functions(py).filter(|_| is_placeholder(&found)) else { return Ok(found) };
+    // SAFETY: the lock is held, so there is a thread state; all objects are alive, and what is returned is a new reference.
+    unsafe {
+        let thread = ffi::PyThreadState_Get();
+        Bound::from_owned_ptr_or_err(py, (lazy.reify)(thread, found.as_ptr(), name.as_ptr(), namespace.as_ptr()))
     }
 }
 
@@ -97,44 +98,36 @@ pub struct Statement<'a, 'py> {
 ///
 /// # Errors
 /// What the import raised.
-pub fn import_name<'py>(
-    frame: &Frame<'py>,
-    abi: &'static Abi,
-    statement: &Statement<'_, 'py>,
-    lazy: bool,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn import_name<'py>(frame: &Frame<'py>, statement: &Statement<'_, 'py>, lazy: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = frame.py();
-    let Some(functions) = &abi.lazy else { return Ok(None) };
-    let (Some(builtins), Some(globals)) = (frame.builtins(), frame.globals()) else { return Ok(None) };
+    let (Some(functions), Some(builtins), Some(globals)) = (functions(py), frame.builtins(), frame.globals()) else { return Ok(None) };
     let locals = frame.namespace().unwrap_or_else(|| py.None().into_bound(py));
     let Statement { name, fromlist, level } = statement;
+    let [builtins, globals, locals] = [&builtins, &globals, &locals].map(Bound::as_ptr);
     // SAFETY: as in `resolved`.
     let imported = unsafe {
-        let thread = pyo3::ffi::PyThreadState_Get();
-        let [builtins, globals, locals] = [&builtins, &globals, &locals].map(Bound::as_ptr);
+        let thread = ffi::PyThreadState_Get();
         let (name, fromlist, level) = (name.as_ptr(), fromlist.as_ptr(), level.as_ptr());
-        let imported = (functions.import_name)(thread, builtins, globals, locals, name, fromlist, level, lazy.into());
-        Bound::from_owned_ptr_or_err(py, imported)
+        Bound::from_owned_ptr_or_err(py, (functions.import_name)(thread, builtins, globals, locals, name, fromlist, level, lazy.into()))
     };
     imported.map(Some)
 }
 
-/// `from placeholder import name`: a placeholder for what the module will have under the name.
+/// `from placeholder import name`: a placeholder for what the module will have under the name. None of a module that is there.
 ///
 /// # Errors
 /// What CPython raised.
 pub fn import_from<'py>(
     frame: &Frame<'py>,
-    abi: &'static Abi,
-    placeholder: &Bound<'py, PyAny>,
+    module: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = frame.py();
-    let Some(functions) = abi.lazy.as_ref().filter(|_| is_placeholder(abi, placeholder)) else { return Ok(None) };
+    let Some(functions) = functions(py).filter(|_| is_placeholder(module)) else { return Ok(None) };
     // SAFETY: as in `resolved`; the frame is alive and is the one that runs.
     let imported = unsafe {
-        let thread = pyo3::ffi::PyThreadState_Get();
-        Bound::from_owned_ptr_or_err(py, (functions.import_from)(thread, frame.as_ptr(), placeholder.as_ptr(), name.as_ptr()))
+        let thread = ffi::PyThreadState_Get();
+        Bound::from_owned_ptr_or_err(py, (functions.import_from)(thread, frame.as_ptr(), module.as_ptr(), name.as_ptr()))
     };
     imported.map(Some)
 }

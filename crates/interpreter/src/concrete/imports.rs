@@ -37,7 +37,7 @@ pub fn import_lazily<'py>(
     lazy: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let statement = lazy::Statement { name, fromlist, level };
-    match lazy::import_name(&frame.frame, abi(frame.py()), &statement, lazy)? {
+    match lazy::import_name(&frame.frame, &statement, lazy)? {
         Some(imported) => Ok(imported),
         None => import_name(frame, name, fromlist, level),
     }
@@ -49,7 +49,7 @@ pub fn import_from_placeholder<'py>(
     module: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    lazy::import_from(&frame.frame, abi(frame.py()), module, name)
+    lazy::import_from(&frame.frame, module, name)
 }
 
 /// `from module import name`

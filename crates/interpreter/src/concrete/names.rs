@@ -25,7 +25,7 @@ pub fn lookup<'py>(mapping: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> 
 /// What a namespace has under a name, if anything: an import that was left for later is made now.
 pub fn loaded<'py>(namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     match lookup(namespace, name)? {
-        Some(found) => lazy::resolved(super::abi(name.py()), found, name, namespace).map(Some),
+        Some(found) => lazy::resolved(found, name, namespace).map(Some),
         None => Ok(None),
     }
 }
@@ -71,7 +71,7 @@ pub fn load_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) -> P
     // Unlike functions, past any `__getitem__` of a subclass.
     let globals = frame.globals();
     if let Some(found) = globals.cast::<PyDict>()?.get_item(name)? {
-        return lazy::resolved(super::abi(name.py()), found, name, &globals);
+        return lazy::resolved(found, name, &globals);
     }
     loaded(&frame.builtins(), name)?.ok_or_else(|| undefined(name))
 }
