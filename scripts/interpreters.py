@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Those whose bytecode and frames are known, from the oldest on.
 KNOWN = ("3.11", "3.12", "3.13", "3.14", "3.15")
 # Those of them that both front doors are tested on, and that the package names.
-SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+SUPPORTED = KNOWN
 # Those that Debian's testing suite has; older ones come from the system or pyenv.
 FETCHABLE = ("3.14", "3.15")
 # Where scripts/pythons puts those.
