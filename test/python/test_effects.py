@@ -412,7 +412,8 @@ def test_the_table_names_what_there_is() -> None:
     assert absent <= ABSENT, absent - ABSENT
 
 
-ABSENT = {"torch._C._functorch.unwrap_if_dead"} | ({"itertools.batched"} if sys.version_info < (3, 12) else set())
+SINCE = {"itertools.batched": (3, 12), "builtins.frozendict": (3, 15)}
+ABSENT = {"torch._C._functorch.unwrap_if_dead", *(name for name, since in SINCE.items() if sys.version_info < since)}
 """Other versions have these."""
 
 

@@ -1,6 +1,6 @@
 //! Items, membership, truth, identity and iteration.
 
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::mapping;
 use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
     exceptions::PyKeyError,
@@ -48,7 +48,7 @@ impl<'py> Capture<'py> {
         self.guard_value(key)?;
         self.guard_value(container)?;
         self.refuse_nan(&container.object, &key.object)?;
-        if let Some(dict) = self.keys_viewed(&container.object)?.filter(|_| kind::is_mapping_proxy(&container.object)) {
+        if let Some(dict) = self.keys_viewed(&container.object)?.filter(|_| mapping::shows_items(&container.object)) {
             return self.get_item(&dict, key);
         }
         match self.changed_item(&container.object, key)? {

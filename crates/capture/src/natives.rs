@@ -1,6 +1,6 @@
 //! Calls of C functions, by what the effect table says that they do.
 
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::{kind, mapping};
 use dynamlir_guards::Facet;
 use pyo3::{
     prelude::*,
@@ -307,9 +307,13 @@ impl<'py> Capture<'py> {
         }
         if kwargs.is_empty()
             && OF_MAPPINGS.contains(&name.as_str())
-            && let Some(target) = receiver(object).filter(kind::is_mapping_proxy)
+            && let Some(target) = receiver(object).filter(mapping::shows_items)
             && let Some(dict) = self.viewed(&target)?
         {
+            if name == "copy" && mapping::is_frozen(&target) {
+                // Nothing can tell a copy from it.
+                return Ok(Tracked { source: self.source_of(&target), object: target });
+            }
             return self.call(&self.load_attr(&dict, &PyString::new(self.py, &name))?, args, kwargs);
         }
         self.refuse_lookups_in_fields(object, &name, args)?;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use dynamlir_cpython_abi::loop_iterator;
 use dynamlir_guards::Facet;
 use dynamlir_interpreter::{
     Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Opcode, Outcome as Run, Policy, Standing, UnaryOp,
@@ -17,7 +18,7 @@ use crate::{
     calls::Keywords,
     consulted,
     graph_break::{GraphBreak, reason},
-    state::{Capture, Halt, State, Tracked},
+    state::{Capture, Halt, State, Tracked, type_name},
 };
 
 /// Interprets frames on fakes.
@@ -345,6 +346,15 @@ impl Policy for CapturePolicy {
         let capture = self.at(value.get().py());
         let facet = if capture.torch.is_container(value.get()) { Facet::Shape } else { Facet::Value };
         capture.give(capture.using(value, facet, |value| capture.iter(value)))
+    }
+
+    fn iter_from<'py>(&self, object: &Value<'py>, above: &Value<'py>) -> Run<Option<Value<'py>>> {
+        if loop_iterator(object.get(), above.get())?.is_none() {
+            return Ok(None);
+        }
+        let capture = self.at(object.get().py());
+        let message = format!("goes on with a loop over a {} that was begun before", type_name(object.get()));
+        capture.run(capture.break_graph(reason::RESUMED, message))
     }
 
     fn next<'py>(&self, iterator: &Value<'py>) -> Run<Option<Value<'py>>> {

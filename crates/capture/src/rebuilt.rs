@@ -69,7 +69,7 @@ impl<'py> Capture<'py> {
             let items = self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?;
             return Ok(Some(made(vec![factory, Recipe::Dict(items)]).into()));
         }
-        if let Some(shown) = mapping::viewed(object).filter(|_| kind::is_mapping_proxy(object)) {
+        if let Some(shown) = mapping::viewed(object).filter(|_| mapping::shows_items(object)) {
             return Ok(Some(made(vec![self.recipe(&self.wrap_untracked(shown)?, outputs)?]).into()));
         }
         // `*list[int]` is made by iterating over one.

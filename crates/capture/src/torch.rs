@@ -1,6 +1,6 @@
 //! What the policy asks of torch: its types, and which values are tensors.
 
-use dynamlir_cpython_abi::function;
+use dynamlir_cpython_abi::{function, mapping};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple, PyType},
@@ -340,6 +340,8 @@ pub(crate) fn find<'py>(value: &Bound<'py, PyAny>, wanted: impl Fn(&Bound<'py, P
             if seen.insert(value.as_ptr() as usize) {
                 waiting.extend(items.values().iter());
             }
+        } else if mapping::is_frozen(&value) {
+            waiting.extend(mapping::viewed(&value));
         } else if let Ok(slice) = value.cast_exact::<pyo3::types::PySlice>() {
             waiting.extend(["start", "stop", "step"].iter().filter_map(|part| slice.getattr(*part).ok()));
         }

@@ -1,9 +1,9 @@
-//! Views of dicts and read-only proxies that existed before the frame: what they show is looked at in their place.
+//! Views of dicts, read-only proxies and frozen dicts that existed before the frame: what they show is looked at in their place.
 //!
-//! `L['keys']`, `type(x).__dict__` and the `parameters` of a signature hold nothing themselves. The dict that they show is an existing
+//! A frozen dict shows a copy of itself, which is a dict. `L['keys']`, `type(x).__dict__` and the `parameters` of a signature hold nothing themselves. The dict that they show is an existing
 //! object, which they lead to ([`Source::Viewed`]), so what is read through one is guarded as what is read of the dict.
 
-use dynamlir_cpython_abi::{kind, mapping};
+use dynamlir_cpython_abi::mapping;
 use dynamlir_guards::Source;
 use pyo3::{intern, prelude::*, types::PyType};
 
@@ -15,8 +15,8 @@ use crate::{
 impl<'py> Capture<'py> {
     /// What an existing view or proxy shows, where that is one of Python's own containers; None for anything else.
     pub(crate) fn viewed(&self, view: &Bound<'py, PyAny>) -> Outcome<Option<Tracked<'py>>> {
-        let Some(shown) = mapping::viewed(view).filter(|shown| self.torch.is_container(shown)) else { return Ok(None) };
         let Some(source) = self.source_of(view) else { return Ok(None) };
+        let Some(shown) = self.shown(view).filter(|shown| self.torch.is_container(shown)) else { return Ok(None) };
         // What is written to a class is noted by the class, and may be shown here.
         if self.writes.find_map(|entry| entry.owner.bind(self.py).is_instance_of::<PyType>().then_some(())).is_some() {
             return self.break_graph(reason::SIDE_EFFECT, "looks into a view after writing to a class");
@@ -25,9 +25,22 @@ impl<'py> Capture<'py> {
         self.wrap(shown, self.guards.source(Source::Viewed(source))).map(Some)
     }
 
+    /// What a view shows: the same object each time.
+    fn shown(&self, view: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        if !mapping::is_frozen(view) {
+            return mapping::viewed(view);
+        }
+        if let Some([_, copy]) = self.existing.thawed.borrow().get(&(view.as_ptr() as usize)) {
+            return Some(copy.bind(self.py).clone());
+        }
+        let copy = mapping::viewed(view)?;
+        self.existing.thawed.borrow_mut().insert(view.as_ptr() as usize, [view, &copy].map(|object| object.clone().unbind()));
+        Some(copy)
+    }
+
     /// As [`Self::viewed`], where looks for a key and steps come to the same for the view as for the dict.
     pub(crate) fn keys_viewed(&self, view: &Bound<'py, PyAny>) -> Outcome<Option<Tracked<'py>>> {
-        if mapping::is_keys(view) || kind::is_mapping_proxy(view) { self.viewed(view) } else { Ok(None) }
+        if mapping::is_keys(view) || mapping::shows_items(view) { self.viewed(view) } else { Ok(None) }
     }
 
     /// A view for C code: of the guarded copy of what it shows, if that is one. None for anything else.
@@ -42,7 +55,12 @@ impl<'py> Capture<'py> {
             () if mapping::is_values(view) => copy.call_method0(intern!(self.py, "values")),
             () if mapping::is_items(view) => copy.call_method0(intern!(self.py, "items")),
             () => view.get_type().call1((copy,)),
-        };
-        Ok(Some(made?))
+        }?;
+        if let Some(source) = self.source_of(view).filter(|_| mapping::is_frozen(view)) {
+            // C code may give back what it was given: then that is the existing one.
+            self.existing.originals.borrow_mut().insert(made.as_ptr() as usize, (view.clone().unbind(), source));
+            self.existing.frozen_copies.borrow_mut().push(made.clone().unbind());
+        }
+        Ok(Some(made))
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{
     ffi::c_int,
-    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use pyo3::{
@@ -12,7 +15,11 @@ use pyo3::{
     types::{PyDict, PySet, PyString, PyTuple},
 };
 
-use crate::{Abi, Table, kind, offsets, symbols::Merge, types};
+use crate::{
+    Abi, Table, kind, offsets,
+    symbols::{self, Merge},
+    types,
+};
 
 fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status < 0 { Err(PyErr::fetch(py)) } else { Ok(()) }
@@ -77,8 +84,26 @@ pub fn is_items(object: &Bound<'_, PyAny>) -> bool {
     kind::is_items_view(object) || kind::is_ordered_items_view(object)
 }
 
-/// What a view of a dict, or a `types.MappingProxyType`, shows; None for another object.
+/// Returns true for a `frozendict`, which CPython has from 3.15 on.
+pub fn is_frozen(object: &Bound<'_, PyAny>) -> bool {
+    // `PyFrozenDict_Type`, which is never dereferenced; 0 where there is none.
+    static CLASS: OnceLock<usize> = OnceLock::new();
+    let class = *CLASS.get_or_init(|| symbols::address("PyFrozenDict_Type").map_or(0, |class| class as usize));
+    class != 0 && object.get_type_ptr() as usize == class
+}
+
+/// Returns true if an object answers as the dict that [`viewed`] gives, and cannot be changed itself.
+pub fn shows_items(object: &Bound<'_, PyAny>) -> bool {
+    kind::is_mapping_proxy(object) || is_frozen(object)
+}
+
+/// The dict that a view of a dict, or a `types.MappingProxyType`, shows, and a copy of a `frozendict` as a dict; None for another object, and
+/// without memory for a copy.
 pub fn viewed<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    if is_frozen(object) {
+        let copy = PyDict::new(object.py());
+        return update(&copy, object).ok().map(|()| copy.into_any());
+    }
     if !is_keys(object) && !is_values(object) && !is_items(object) && !kind::is_mapping_proxy(object) {
         return None;
     }

@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use dynamlir_bytecode::Instruction;
-use dynamlir_cpython_abi::{Frame, Thread, loop_iterator};
+use dynamlir_cpython_abi::{Frame, Thread};
 use pyo3::{
     prelude::*,
     types::{PyString, PyTuple},
@@ -69,27 +69,29 @@ pub struct Activation<'py> {
     sources: Vec<Option<LocalSource>>,
 }
 
-/// Gives each loop that CPython's own evaluation goes through by index an iterator that goes on there, as loops have here.
-fn restore_iterators(stack: &mut [Value<'_>]) {
-    for at in 1..stack.len() {
-        let (Some(object), Some(above)) = (&stack[at - 1].object, &stack[at].object) else { continue };
-        // Without memory for so small an object nothing goes on.
-        if let Ok(Some(iterator)) = loop_iterator(object, above) {
-            (stack[at - 1], stack[at]) = (iterator.into(), Value::NULL);
-        }
-    }
-}
-
 impl<'py> Activation<'py> {
     pub(crate) fn new(frame: Frame<'py>, code: &Bound<'py, PyAny>, preparation: Arc<Preparation>, evaluator: Rc<Evaluator>) -> Self {
         let place =
             Rc::new(Site { preparation, code: code.clone().unbind(), unit: Cell::new(frame.next_unit()), outer: evaluator.place() });
         let mut stack = Vec::with_capacity(place.prepared().stack_size);
         stack.extend(frame.take_stack().map(|object| Value { object, source: SourceId::NONE }));
-        if evaluator.abi.loops_by_index() {
-            restore_iterators(&mut stack);
-        }
         Self { thread: frame.thread(), frame, place, evaluator, stack, keywords: None, sources: Vec::new() }
+    }
+
+    /// Gives each loop that CPython's own evaluation goes through by index an iterator that goes on there, as loops have here.
+    pub(crate) fn restore_iterators(&mut self) -> Outcome<()> {
+        if !self.evaluator.abi.loops_by_index() {
+            return Ok(());
+        }
+        for at in 1..self.stack.len() {
+            if !self.stack[at - 1].is_null()
+                && !self.stack[at].is_null()
+                && let Some(iterator) = self.policy().iter_from(&self.stack[at - 1], &self.stack[at])?
+            {
+                (self.stack[at - 1], self.stack[at]) = (iterator, Value::NULL);
+            }
+        }
+        Ok(())
     }
 
     /// The token of the lock.

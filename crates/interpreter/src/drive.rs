@@ -109,7 +109,9 @@ pub fn drive<'py>(frame: Frame<'py>, driver: &mut dyn Driver<'py>) -> Evaluated<
     if preparation.is_err() || makes_object || !frame.thread().may_enter(from_c) || !frame.thread().has_room(from_c) {
         return frame.evaluate(false);
     }
-    let activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
+    let mut activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
+    // Fails only without memory for an object; then the loop does.
+    drop(activation.restore_iterators());
     drop(code);
     stack::with_room(activation.thread, || activate(activation, driver, from_c))
 }

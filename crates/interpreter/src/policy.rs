@@ -1,7 +1,10 @@
 //! What an instruction does: the seam where capture intercepts.
 
 use dynamlir_bytecode::Instruction;
-use dynamlir_cpython_abi::number::{BinaryOp, UnaryOp};
+use dynamlir_cpython_abi::{
+    loop_iterator,
+    number::{BinaryOp, UnaryOp},
+};
 use pyo3::{
     prelude::*,
     types::{PyString, PyTuple},
@@ -325,6 +328,12 @@ pub trait Policy {
     #[expect(clippy::iter_not_returning_iterator, reason = "it is Python's iter")]
     fn iter<'py>(&self, value: &Value<'py>) -> Outcome<Value<'py>> {
         Ok(value.get().try_iter()?.into_any().into())
+    }
+
+    /// The iterator that goes on where a loop stands that CPython's own evaluation has gone through by index until now (3.15): `above` is what
+    /// stands on the value stack above the object. `None` where these two are not such a loop.
+    fn iter_from<'py>(&self, object: &Value<'py>, above: &Value<'py>) -> Outcome<Option<Value<'py>>> {
+        Ok(loop_iterator(object.get(), above.get())?.map(Value::new))
     }
 
     /// The next item of an iterator; `None` at its end

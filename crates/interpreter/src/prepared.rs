@@ -39,6 +39,8 @@ pub struct Prepared {
     pub(crate) flags: u32,
     /// `co_stacksize`
     pub(crate) stack_size: usize,
+    /// True if what a generator goes through is asked for its iterator where the generator is made, as generator expressions do in 3.15.
+    pub(crate) iterates_first: bool,
 }
 
 impl Prepared {
@@ -97,7 +99,10 @@ fn make(abi: &'static Abi, table: &VersionTable, code: &Bound<'_, PyAny>) -> Pre
         .enumerate()
         .map(|(index, instruction)| op(table, &decoded, index, instruction))
         .collect::<Result<_, _>>()?;
+    let preamble = decoded.instructions.iter().take_while(|instruction| instruction.opcode != Opcode::ReturnGenerator);
+    let iterates_first = parts.flags & GENERATOR != 0 && preamble.into_iter().any(|instruction| instruction.opcode == Opcode::GetIter);
     Ok(Prepared {
+        iterates_first,
         code: decoded,
         ops,
         consts: parts.consts,

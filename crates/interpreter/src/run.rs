@@ -152,7 +152,7 @@ fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result
     let preparation = prepared::prepare(evaluator.abi, evaluator.table, &code);
     match preparation.as_ref() {
         Err(reason) => return Err(Some(reason.clone().into())),
-        Ok(prepared) if prepared.makes_generator() && frame.owner() == Owner::Thread => {
+        Ok(prepared) if prepared.makes_generator() && !prepared.iterates_first && frame.owner() == Owner::Thread => {
             counts::made_generator();
             return Err(None);
         }
@@ -206,7 +206,8 @@ impl<'py> Activation<'py> {
         let evaluator: Rc<Evaluator> = self.evaluator.clone();
         let place = self.place.clone();
         let prepared = place.prepared();
-        let mut pending = match (evaluator.policy.enter(self), thrown) {
+        let entered = evaluator.policy.enter(self).and_then(|()| self.restore_iterators());
+        let mut pending = match (entered, thrown) {
             (Err(Unwind::Abort), _) => Some((Unwind::Abort, self.standing())),
             (_, Some(error)) | (Err(Unwind::Raise(error) | Unwind::Reraise(error)), None) => Some((Unwind::Raise(error), self.standing())),
             (Ok(()), None) => None,
@@ -266,7 +267,10 @@ impl<'py> Activation<'py> {
 
     fn suspend(&self) -> Outcome<()> {
         self.escape_all()?;
-        self.policy().leave(self, Ok(self.peek(0)));
+        // Where a generator is made there is nothing, or the empty place above its iterator.
+        let none = Value::new(self.py().None().into_bound(self.py()));
+        let yielded = self.stack.last().filter(|value| !value.is_null()).unwrap_or(&none);
+        self.policy().leave(self, Ok(yielded));
         Ok(())
     }
 

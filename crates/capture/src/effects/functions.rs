@@ -96,7 +96,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
         effect: Effect::Pure,
         claim: WALKS,
         names: &[
-            ("builtins", &["all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "tuple"]),
+            ("builtins", &["all", "any", "dict", "frozendict", "frozenset", "list", "max", "min", "set", "sorted", "tuple"]),
             ("collections", &["OrderedDict", "deque", "defaultdict"]),
             ("functools", &["reduce"]),
             ("torch._C", &["_fx_map_aggregate", "_fx_map_arg"]),

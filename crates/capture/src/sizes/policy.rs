@@ -51,7 +51,7 @@ const KEEPING: &[(&str, &[&str])] = &[
 
 /// Classes whose instances keep what they are made of.
 const KEEPING_CLASSES: &[(&str, &[&str])] = &[
-    ("builtins", &["tuple", "list", "dict", "set", "frozenset", "zip", "enumerate", "map", "filter", "reversed", "slice"]),
+    ("builtins", &["tuple", "list", "dict", "set", "frozenset", "frozendict", "zip", "enumerate", "map", "filter", "reversed", "slice"]),
     ("torch", &["Size"]),
     ("collections", &["OrderedDict", "defaultdict", "deque"]),
 ];

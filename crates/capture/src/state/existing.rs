@@ -38,6 +38,10 @@ pub struct Existing {
     pub(crate) cells: RefCell<Journal<SourceId, usize>>,
     /// Where each `nan` that existed was reached, by address, kept alive.
     pub(crate) nans: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
+    /// Frozen dicts, kept alive, and copies of them as dicts, by the address of the first.
+    pub(crate) thawed: RefCell<FxHashMap<usize, [Py<PyAny>; 2]>>,
+    /// Copies of frozen dicts with fakes for tensors, kept alive: see `originals`.
+    pub(crate) frozen_copies: RefCell<Vec<Py<PyAny>>>,
     /// Classes whose special methods are all seen, by address, kept alive.
     pub(crate) seen_classes: RefCell<FxHashMap<usize, Py<PyType>>>,
     /// The globals of the captured function, once one of them was looked up.
