@@ -28,6 +28,8 @@ pub(crate) enum Expr<'a> {
     Dict(Vec<(Option<Self>, Self)>),
     Starred(Box<Self>),
     Format(Vec<Piece<'a>>),
+    /// A template string.
+    Template(Vec<Piece<'a>>),
     Comprehension(Box<Comprehension<'a>>),
     Yield(Box<Self>),
     YieldFrom(Box<Self>),
@@ -59,6 +61,8 @@ pub(crate) enum Expr<'a> {
     Imported(&'a str, Option<(&'a str, bool)>),
     /// What `GET_ITER` gives.
     Iterated(Box<Self>),
+    /// A part of a template string.
+    Interpolation(Box<Piece<'a>>),
     TypeParameter(Box<TypeParameter<'a>>),
     Alias(Box<Alias<'a>>),
     /// A value with its conversion, before 3.13 formats it.
@@ -112,12 +116,14 @@ pub(crate) enum Arg<'a> {
     DoubleStar(Expr<'a>),
 }
 
-/// A part of an f-string.
+/// A part of an f-string or template string.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Piece<'a> {
     Text(&'a Const),
     /// Value, conversion (`s`, `r`, `a` or none), format.
     Value(Expr<'a>, Option<char>, Option<Vec<Self>>),
+    /// The same in a template string, which keeps the value's own text, too.
+    Source(Expr<'a>, &'a str, Option<char>, Option<Vec<Self>>),
 }
 
 /// What a comprehension makes.

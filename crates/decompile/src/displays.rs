@@ -88,6 +88,35 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Proble
             };
             state.push(Expr::Format(vec![Piece::Value(value, conversion, format)]));
         }
+        Op::Interpolation(conversion, with_format) => {
+            let format = if *with_format { Some(pieces(state.value()?.expr)?) } else { None };
+            let (value, text) = state.pair()?;
+            let Expr::Const(Const::Str(text)) = text else { return Err(Problem::Malformed) };
+            state.push(Expr::Interpolation(Box::new(Piece::Source(value, text, *conversion, format))));
+        }
+        Op::Template => {
+            let (strings, parts) = state.pair()?;
+            let Expr::Const(Const::Tuple(strings)) = strings else { return Err(Problem::Malformed) };
+            let parts = match parts {
+                Expr::Tuple(parts) => parts,
+                Expr::Const(Const::Tuple(none)) if none.is_empty() => Vec::new(),
+                _ => return Err(Problem::Malformed),
+            };
+            if strings.len() != parts.len() + 1 {
+                return Err(Problem::Malformed);
+            }
+            let mut all = Vec::new();
+            let mut parts = parts.into_iter();
+            for text in strings {
+                all.push(Piece::Text(text));
+                match parts.next() {
+                    Some(Expr::Interpolation(part)) => all.push(*part),
+                    None => {}
+                    Some(_) => return Err(Problem::Malformed),
+                }
+            }
+            state.push(Expr::Template(all));
+        }
         Op::BuildString(count) => {
             let mut all = Vec::new();
             for slot in state.values(*count)? {

@@ -436,6 +436,7 @@ pub(crate) fn printable(expr: &Expr<'_>) -> Result<(), Problem> {
             | Expr::Imported(..)
             | Expr::Iterated(_)
             | Expr::Converted(..)
+            | Expr::Interpolation(_)
             | Expr::TypeParameter(_)
             | Expr::Alias(_)
             | Expr::Function(_)

@@ -73,6 +73,9 @@ pub(crate) enum Op<'a> {
     FunctionAttribute(u32),
     Format(Option<char>, bool),
     Convert(char),
+    /// A part of a template string; true with a format.
+    Interpolation(Option<char>, bool),
+    Template,
     Iter,
     /// A module; true if the import is lazy.
     Import(&'a str, bool),
@@ -187,6 +190,7 @@ impl Op<'_> {
             | Self::Subscript
             | Self::Chain(..)
             | Self::FunctionAttribute(_)
+            | Self::Template
             | Self::Generic(Generic::Bound { .. } | Generic::Default | Generic::Give)
             | Self::Import(..) => (2, 1),
             Self::SliceSubscript => (3, 1),
@@ -203,6 +207,7 @@ impl Op<'_> {
             Self::CallKeywords(n) => (n + 3, 1),
             Self::CallEx(keywords) => (3 + usize::from(*keywords), 1),
             Self::Function(flags) => (1 + (flags & 15).count_ones() as usize, 1),
+            Self::Interpolation(_, spec) => (2 + usize::from(*spec), 1),
             Self::Format(_, spec) => (1 + usize::from(*spec), 1),
             Self::Method(..) | Self::ImportFrom(_) | Self::EnterWith(_) | Self::PushException => (1, 2),
             Self::Unpack(n) => (1, *n),

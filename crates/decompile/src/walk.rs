@@ -48,7 +48,8 @@ pub(crate) fn children<'t, 'a>(expr: &'t Expr<'a>, visit: &mut dyn FnMut(&'t Exp
                 visit(value);
             }
         }
-        Expr::Format(pieces) => self::pieces(pieces, visit),
+        Expr::Format(pieces) | Expr::Template(pieces) => self::pieces(pieces, visit),
+        Expr::Interpolation(piece) => self::pieces(std::slice::from_ref(&**piece), visit),
         Expr::Lambda(parameters, body) => {
             let all = parameters.positional.iter().chain(&parameters.keyword_only);
             all.filter_map(|parameter| parameter.default.as_ref()).for_each(&mut *visit);
@@ -103,7 +104,7 @@ fn type_parameter<'t, 'a>(parameter: &'t TypeParameter<'a>, visit: &mut dyn FnMu
 
 fn pieces<'t, 'a>(pieces: &'t [Piece<'a>], visit: &mut dyn FnMut(&'t Expr<'a>)) {
     for piece in pieces {
-        if let Piece::Value(expr, _, format) = piece {
+        if let Piece::Value(expr, _, format) | Piece::Source(expr, _, _, format) = piece {
             visit(expr);
             if let Some(format) = format {
                 self::pieces(format, visit);

@@ -41,6 +41,11 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
                 _ => Op::Unsupported("LOAD_COMMON_CONSTANT"),
             });
         }
+        Opcode::BuildInterpolation => {
+            let conversion = *[None, Some('s'), Some('r'), Some('a')].get(arg as usize >> 2).ok_or(Problem::Malformed)?;
+            out.push(Op::Interpolation(conversion, arg & 1 == 1));
+        }
+        Opcode::BuildTemplate => out.push(Op::Template),
         Opcode::BinaryOp if arg as usize == SUBSCRIPT => out.push(Op::Subscript),
         // There is always a place for keywords, which holds NULL where there are none.
         Opcode::CallFunctionEx => out.push(Op::CallEx(true)),

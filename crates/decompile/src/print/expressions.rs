@@ -133,6 +133,7 @@ impl Printer {
             }
             Expr::Starred(value) => (Level::NoYield, format!("*{}", self.expression(value, Level::BitOr))),
             Expr::Format(pieces) => (Level::Atom, strings::format(self, pieces)),
+            Expr::Template(pieces) => (Level::Atom, strings::template(self, pieces)),
             Expr::Comprehension(made) => (Level::Atom, self.comprehension(made, true)),
             Expr::Yield(value) if matches!(**value, Expr::Const(Const::None)) => (Level::Any, "yield".to_owned()),
             Expr::Yield(value) => (Level::Any, format!("yield {}", self.expression(value, Level::NoYield))),

@@ -1,4 +1,4 @@
-//! f-strings: quotes that nothing inside uses, and no backslashes inside before 3.12.
+//! f-strings and template strings: quotes that nothing inside uses, and no backslashes inside before 3.12.
 
 use dynamlir_bytecode::{
     Const,
@@ -21,6 +21,15 @@ pub(super) fn format(printer: &mut Printer, pieces: &[Piece<'_>]) -> String {
     }
     printer.problem = Some("an f-string that this version's grammar cannot write".to_owned());
     String::new()
+}
+
+/// A template string.
+pub(super) fn template(printer: &mut Printer, pieces: &[Piece<'_>]) -> String {
+    let mut text = String::new();
+    if !parts(printer, pieces, "'", '\'', false, &mut text) {
+        printer.problem = Some("a template string that no source has".to_owned());
+    }
+    format!("t'{text}'")
 }
 
 /// A constant as an f-string without values.
@@ -62,28 +71,46 @@ fn parts(printer: &mut Printer, pieces: &[Piece<'_>], delimiter: &str, quote: ch
                 if nested && (!printer.version.facts().nests_quotes || text.contains(delimiter)) || text.contains('\n') {
                     return false;
                 }
-                out.push('{');
-                if text.starts_with('{') {
-                    out.push(' ');
+                let before = if text.starts_with('{') { " " } else { "" };
+                let behind = if text.ends_with('}') { " " } else { "" };
+                let text = format!("{before}{text}{behind}");
+                if !replaced(printer, &text, *conversion, format.as_deref(), (delimiter, quote), out) {
+                    return false;
                 }
-                out.push_str(&text);
-                if text.ends_with('}') {
-                    out.push(' ');
+            }
+            // The text is a part of what the template knows.
+            Piece::Source(_, text, conversion, format) => {
+                if !replaced(printer, text, *conversion, format.as_deref(), (delimiter, quote), out) {
+                    return false;
                 }
-                if let Some(conversion) = conversion {
-                    out.push('!');
-                    out.push(*conversion);
-                }
-                if let Some(format) = format {
-                    out.push(':');
-                    if !parts(printer, format, delimiter, quote, true, out) {
-                        return false;
-                    }
-                }
-                out.push('}');
             }
         }
     }
+    true
+}
+
+/// Writes what stands in braces; false if the delimiter does not do.
+fn replaced(
+    printer: &mut Printer,
+    text: &str,
+    conversion: Option<char>,
+    format: Option<&[Piece<'_>]>,
+    (delimiter, quote): (&str, char),
+    out: &mut String,
+) -> bool {
+    out.push('{');
+    out.push_str(text);
+    if let Some(conversion) = conversion {
+        out.push('!');
+        out.push(conversion);
+    }
+    if let Some(format) = format {
+        out.push(':');
+        if !parts(printer, format, delimiter, quote, true, out) {
+            return false;
+        }
+    }
+    out.push('}');
     true
 }
 
@@ -105,7 +132,7 @@ fn percent(printer: &mut Printer, pieces: &[Piece<'_>]) -> Option<String> {
                 text.extend([u32::from('%'), u32::from(*conversion)]);
                 values.push(printer.expression(value, Level::Test));
             }
-            Piece::Value(..) => return None,
+            Piece::Value(..) | Piece::Source(..) => return None,
         }
     }
     Some(format!("({} % ({},))", quoted(text.iter().copied()), values.join(", ")))
