@@ -8,7 +8,12 @@ use std::collections::HashSet;
 
 use thiserror::Error;
 
-use crate::{Code, CodeObject, Const, DecodeError, Opcode, Operand, Version, disassemble::meaning, ends_flow, flags, repr::repr};
+use crate::{
+    Code, CodeObject, Const, DecodeError, Opcode, Operand, Version,
+    disassemble::{SUBSCRIPT, meaning},
+    ends_flow, flags,
+    repr::repr,
+};
 
 /// Where two code objects part.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -150,10 +155,30 @@ impl<'a> Side<'a> {
             at = match instruction.opcode {
                 Opcode::Nop | Opcode::NotTaken | Opcode::Resume | Opcode::Precall | Opcode::MakeCell | Opcode::CopyFreeVars => at.after(),
                 Opcode::JumpForward | Opcode::JumpBackward | Opcode::JumpBackwardNoInterrupt => self.target(at),
+                // A constant that is dropped at once.
+                Opcode::LoadConst | Opcode::LoadSmallInt if !at.second && self.follows(at, Opcode::PopTop) => at.after().after(),
                 _ => return at,
             };
         }
         Place { instruction: usize::MAX, second: false }
+    }
+
+    /// Returns true if an instruction with this opcode comes next.
+    fn follows(&self, place: Place, opcode: Opcode) -> bool {
+        self.code.instructions.get(place.instruction + 1).is_some_and(|next| next.opcode == opcode)
+    }
+
+    /// A bound of the constant slice with which the next instruction subscripts, and where control goes on: where there is
+    /// a bound that is no literal the two are loaded one after the other.
+    fn bound(&self, place: Place) -> Option<(&Const, Place)> {
+        let [load, user] = self.code.instructions.get(place.instruction..place.instruction + 2)? else { return None };
+        let Some(Const::Slice(bounds)) = self.object.consts.get(load.arg as usize).filter(|_| load.opcode == Opcode::LoadConst) else {
+            return None;
+        };
+        let subscripts = (user.opcode, user.arg as usize) == (Opcode::BinaryOp, SUBSCRIPT) || user.opcode == Opcode::StoreSubscr;
+        let next = if place.second { place.instruction + 1 } else { place.instruction };
+        let bound = &bounds[usize::from(place.second)];
+        (subscripts && bounds[2] == Const::None).then_some((bound, Place { instruction: next, second: true }))
     }
 
     fn target(&self, place: Place) -> Place {
@@ -197,7 +222,13 @@ impl<'a> Side<'a> {
             Step { what, ways: vec![next], raises: false }
         };
         let (high, low) = (self.slot(arg >> 4), self.slot(arg & 15));
+        if let Some((bound, next)) = self.bound(at) {
+            return Step { what: format!("LOAD_CONST {}", text(bound)), ways: vec![next], raises: false };
+        }
         match opcode {
+            // A constant slice is two bounds.
+            Opcode::BinaryOp if at.second => return Step { what: "BINARY_SLICE".to_owned(), ways: vec![at.after()], raises: true },
+            Opcode::StoreSubscr if at.second => return Step { what: "STORE_SLICE".to_owned(), ways: vec![at.after()], raises: true },
             Opcode::LoadFastLoadFast | Opcode::LoadFastBorrowLoadFastBorrow => {
                 return pair(format!("LOAD_FAST {high}"), format!("LOAD_FAST {low}"));
             }
@@ -225,8 +256,12 @@ impl<'a> Side<'a> {
             Opcode::LoadConst | Opcode::LoadSmallInt if version.facts().class_notes_its_place => {
                 // Where a class stands, and what its methods set in no fixed order, is not what it does.
                 let next = self.settle(at.after());
-                let stored = self.code.instructions.get(next.instruction).filter(|next| next.opcode == Opcode::StoreName);
-                let name = stored.and_then(|next| self.object.names.get(next.arg as usize)).map_or("", String::as_str);
+                let stored = self.code.instructions.get(next.instruction);
+                let name = stored.map_or("", |next| match next.opcode {
+                    Opcode::StoreName | Opcode::StoreGlobal => self.object.names.get(next.arg as usize).map_or("", String::as_str),
+                    Opcode::StoreDeref => self.slot(next.arg),
+                    _ => "",
+                });
                 if let "__firstlineno__" | "__static_attributes__" = name {
                     return Step { what: format!("LOAD_CONST {name}"), ways: vec![at.after()], raises: false };
                 }
@@ -259,6 +294,13 @@ impl<'a> Side<'a> {
             return Step { what: test.to_owned(), ways, raises: version.facts().jump_asks_for_truth };
         }
         let what = match opcode.operand(version) {
+            _ if opcode == Opcode::LoadSmallInt => format!("LOAD_CONST {arg}"),
+            _ if opcode == Opcode::LoadCommonConstant => match version.facts().common_constants.get(arg as usize) {
+                Some(&value @ ("None" | "True" | "False" | "''" | "-1")) => format!("LOAD_CONST {value}"),
+                value => format!("{name} {}", value.unwrap_or(&"?")),
+            },
+            // The number is no jump, though it looks like one.
+            _ if opcode == Opcode::EndAsyncFor => name.to_owned(),
             Some(Operand::Const) => format!("{name} {}", self.constant(arg)),
             // Whether a local is known to be set depends on what is around it.
             _ if matches!(opcode, Opcode::LoadFastCheck | Opcode::LoadFastBorrow) => format!("LOAD_FAST {}", self.slot(arg)),
@@ -278,21 +320,24 @@ impl<'a> Side<'a> {
         Step { what, ways, raises: may_raise(version, opcode) }
     }
 
-    /// A constant; what differs in kind differs in text.
     fn constant(&self, arg: u32) -> String {
-        match self.object.consts.get(arg as usize) {
-            Some(Const::Code(code)) => format!("code {}", code.name),
-            // The order of a set's elements may depend on how it was built.
-            Some(Const::FrozenSet(items)) => {
-                let mut items: Vec<String> = items.iter().map(repr).collect();
-                items.sort();
-                format!("frozenset {items:?}")
-            }
-            Some(value @ Const::Float(float)) => format!("{} {:x}", repr(value), float.to_bits()),
-            Some(value @ Const::Complex(a, b)) => format!("{} {:x} {:x}", repr(value), a.to_bits(), b.to_bits()),
-            Some(value) => repr(value),
-            None => "?".to_owned(),
+        self.object.consts.get(arg as usize).map_or_else(|| "?".to_owned(), text)
+    }
+}
+
+/// A constant; what differs in kind differs in text.
+fn text(value: &Const) -> String {
+    match value {
+        Const::Code(code) => format!("code {}", code.name),
+        // The order of a set's elements may depend on how it was built.
+        Const::FrozenSet(items) => {
+            let mut items: Vec<String> = items.iter().map(repr).collect();
+            items.sort();
+            format!("frozenset {items:?}")
         }
+        Const::Float(float) => format!("{} {:x}", repr(value), float.to_bits()),
+        Const::Complex(a, b) => format!("{} {:x} {:x}", repr(value), a.to_bits(), b.to_bits()),
+        _ => repr(value),
     }
 }
 

@@ -31,6 +31,11 @@ pub(crate) fn are_in(code: &CodeObject) -> bool {
     code.name == "__annotate__" && has_format(code)
 }
 
+/// Returns true for a module or class that makes a dict for annotations at its start.
+pub(crate) fn are_set_up(code: &CodeObject) -> bool {
+    code.decode().is_ok_and(|decoded| decoded.instructions.iter().any(|instruction| instruction.opcode == Opcode::SetupAnnotations))
+}
+
 /// Returns true for a function that is called with a format: it raises a constant that no source names.
 fn has_format(code: &CodeObject) -> bool {
     let known = code.version.facts().common_constants;

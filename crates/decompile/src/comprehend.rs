@@ -48,11 +48,13 @@ pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a
     // What it stores is its own, but for `:=`.
     declared.hidden.append(&mut inner.locals);
     declared.globals.append(&mut inner.globals);
-    declared.nonlocals.append(&mut inner.nonlocals);
     declared.through.append(&mut inner.through);
     let made = from_loops(found.makes, statement)?;
     let ops = &blocks.all[found.before].ops[found.kept..];
     let cleared: Vec<&str> = ops.iter().filter_map(|op| if let Op::LoadAndClear(name) = op { Some(*name) } else { None }).collect();
+    // Its own variable may hide one of a function around this one.
+    declared.hidden.extend(&cleared);
+    declared.nonlocals.extend(inner.nonlocals.into_iter().filter(|name| !cleared.contains(name)));
 
     put_back(&mut blocks.all[exit.to].ops, &cleared)?;
     let before = &mut blocks.all[found.before];

@@ -43,8 +43,12 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Proble
                 return Err(Problem::Stack("an extension of something else than a display"));
             };
             match more {
-                // `[1, 2, 3]` is a list extended by a constant.
-                Expr::Const(Const::Tuple(constants) | Const::FrozenSet(constants)) if items.is_empty() && !constants.is_empty() => {
+                // `[1, 2, 3]` is a list extended by a constant; of fewer than three items it would not be one.
+                Expr::Const(Const::FrozenSet(constants)) if items.is_empty() && !constants.is_empty() => {
+                    let same = constants.last().into_iter().cycle().take(3_usize.saturating_sub(constants.len()));
+                    items.extend(constants.iter().chain(same).map(Expr::Const));
+                }
+                Expr::Const(Const::Tuple(constants)) if items.is_empty() && constants.len() > 2 => {
                     items.extend(constants.iter().map(Expr::Const));
                 }
                 more => items.push(Expr::Starred(Box::new(more))),

@@ -252,7 +252,7 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::Branch);
             or_pop(code, at).ok_or(Problem::Malformed)?
         }
-        (Opcode::Copy, _) if let Some(call) = called_as_ever(code, at) => Control::To(call),
+        (Opcode::Copy, _) if let Some(call) = called_as_ever(source, code, at) => Control::To(call),
         (Opcode::Copy, _) if let Some((is_async, next)) = entered(code, at) => {
             ops.push(Op::EnterWith(is_async));
             Control::To(next)
@@ -338,10 +338,12 @@ fn entered(code: &Code, at: usize) -> Option<(bool, usize)> {
 
 /// `COPY 1; LOAD_COMMON_CONSTANT any; IS_OP; POP_JUMP_IF_FALSE` is in front of a loop that does what `any` does with a generator: where the
 /// call stands that is made if the name means something else.
-fn called_as_ever(code: &Code, at: usize) -> Option<usize> {
+fn called_as_ever(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
     let [_, load, is, jump] = code.instructions.get(at..at + 4)? else { return None };
     let opcodes = [load, is, jump].map(|instruction| instruction.opcode);
-    let fits = opcodes == [Opcode::LoadCommonConstant, Opcode::IsOp, Opcode::PopJumpIfFalse] && is.arg == 0;
+    // The others are values, with which a `match` compares.
+    let is_callable = matches!(source.common_constant(load.arg), Some("any" | "all" | "tuple" | "list" | "set"));
+    let fits = opcodes == [Opcode::LoadCommonConstant, Opcode::IsOp, Opcode::PopJumpIfFalse] && is.arg == 0 && is_callable;
     Some(*code.index.get(jump.target.filter(|_| fits)? as usize)? as usize)
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn store<'a>(state: &mut State<'a>, target: &Expr<'a>, value: &Expr<'
         // `import a.b as c`: only the last part is stored; the first may still be there, to be dropped.
         Expr::Imported(name, Some((path, lazy))) if path.rsplit('.').next() == Some(name) => {
             if let Some(slot) = state.stack.last_mut()
-                && matches!(slot.expr, Expr::Module(_, 0, None, _))
+                && matches!(slot.expr, Expr::Module(_, 0, None, _) | Expr::Imported(_, Some(_)))
             {
                 slot.expr = Expr::Marker(Marker::Sent);
             }

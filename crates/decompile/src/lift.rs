@@ -43,11 +43,16 @@ impl<'a> Source<'a> {
         self.object.consts.get(arg as usize).ok_or(Problem::Malformed)
     }
 
+    /// Returns what `LOAD_COMMON_CONSTANT` loads.
+    pub fn common_constant(&self, arg: u32) -> Option<&'static str> {
+        self.object.version.facts().common_constants.get(arg as usize).copied()
+    }
+
     /// Returns true for an instruction that loads None.
     pub fn is_none(&self, load: &Instruction) -> bool {
         match load.opcode {
             Opcode::LoadConst => self.constant(load.arg).is_ok_and(|value| *value == Const::None),
-            Opcode::LoadCommonConstant => self.object.version.facts().common_constants.get(load.arg as usize) == Some(&"None"),
+            Opcode::LoadCommonConstant => self.common_constant(load.arg) == Some("None"),
             _ => false,
         }
     }

@@ -4,9 +4,10 @@ use dynamlir_bytecode::{CodeObject, Const, flags};
 
 use crate::{
     Problem, annotations,
-    ast::{Expr, Piece, Stmt, Try},
+    ast::{Expr, Parameters, Piece, Stmt, Try},
     body::Scoped,
     machine::Declared,
+    names::is_identifier,
     structure::{leaves, negate_test},
     walk,
 };
@@ -22,10 +23,19 @@ pub(crate) fn body<'a>(
     declared: &Declared<'a>,
 ) -> Result<Vec<Stmt<'a>>, Problem> {
     if scoped == Scoped::Class {
+        // Methods want it as well as annotations.
+        let kept = code.cellvars.iter().any(|name| name == "__classdict__");
+        if kept && !code.consts.iter().any(|value| matches!(value, Const::Code(_))) {
+            // `(x): int` and `x.y: int` leave nothing else behind.
+            return Err(Problem::Stack("annotations that have left nothing behind"));
+        }
         class_parts(&mut statements);
     }
     if matches!(scoped, Scoped::Module | Scoped::Class) {
         annotations::place(&mut statements)?;
+        if annotations::are_set_up(code) && !statements.iter().any(has_annotation) {
+            return Err(Problem::Stack("annotations that have left nothing behind"));
+        }
         annotations::join(&mut statements);
     }
     if scoped != Scoped::Lambda {
@@ -107,9 +117,15 @@ fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<
         let stored = declared.locals.contains(&name.as_str());
         let hidden = declared.hidden.contains(&name.as_str()) && !declared.checked.contains(&name.as_str());
         let known = stored || hidden || declared.through.contains(&name.as_str());
-        if !known && !parameters.contains(&name) && name != "__class__" && name != "__classdict__" {
+        if !known && !parameters.contains(&name) && name != "__classdict__" {
             dead.push(Stmt::Assign(vec![Expr::Name(name)], Expr::Const(&NONE)));
         }
+    }
+    // What made a cell of it is not there any more.
+    let captured = |name: &String| code.consts.iter().any(|value| matches!(value, Const::Code(inner) if inner.freevars.contains(name)));
+    for name in code.cellvars.iter().filter(|name| is_identifier(name) && !captured(name)) {
+        let none = Parameters { positional_only: 0, positional: Vec::new(), rest: None, keyword_only: Vec::new(), options: None };
+        dead.push(Stmt::Expr(Expr::Lambda(Box::new(none), Box::new(Expr::Name(name)))));
     }
     let yields = code.has(flags::GENERATOR | flags::ASYNC_GENERATOR);
     if yields && !statements.iter().any(has_yield) {
@@ -260,6 +276,11 @@ pub(crate) fn bodies_mut<'t, 'a>(statement: &'t mut Stmt<'a>) -> Vec<&'t mut Vec
         }
         _ => Vec::new(),
     }
+}
+
+/// Returns true for a statement that annotates a variable, or has one inside.
+fn has_annotation(statement: &Stmt<'_>) -> bool {
+    matches!(statement, Stmt::Annotate(..)) || bodies(statement).into_iter().flatten().any(has_annotation)
 }
 
 /// Whether a statement yields.

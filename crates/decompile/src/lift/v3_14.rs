@@ -28,8 +28,7 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
         Opcode::LoadFastBorrowLoadFastBorrow => out.extend([load(arg >> 4)?, load(arg & 15)?]),
         Opcode::LoadSmallInt => out.push(Op::Push(Expr::Const(SMALL_INTS.get(arg as usize).ok_or(Problem::Malformed)?))),
         Opcode::LoadCommonConstant => {
-            let known = source.object.version.facts().common_constants;
-            out.push(match *known.get(arg as usize).ok_or(Problem::Malformed)? {
+            out.push(match source.common_constant(arg).ok_or(Problem::Malformed)? {
                 "AssertionError" => Op::Push(Expr::AssertionError),
                 // Functions that give annotations raise it for formats that they do not know.
                 "NotImplementedError" => Op::Push(Expr::Name("NotImplementedError")),
