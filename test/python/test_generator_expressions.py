@@ -1,5 +1,5 @@
-"""What a generator expression goes through is looked at and guarded, wherever CPython asks for its iterator: in front of
-the generator until 3.14, in the generator's own code since.
+"""What a generator expression goes through is looked at and guarded, wherever CPython asks for its iterator: before the
+generator is made until 3.14, in the generator's own code since.
 """
 
 from __future__ import annotations

@@ -215,6 +215,23 @@ impl Writer<'_> {
     }
 
     fn load(&mut self, value: Const) {
+        // In 3.15 these are in no function's constants, except that the first of them stays there.
+        let common = match &value {
+            Const::None => Some("None"),
+            Const::Bool(true) => Some("True"),
+            Const::Bool(false) => Some("False"),
+            Const::Str(text) if text.is_empty() => Some("''"),
+            Const::Int(text) if text == "-1" => Some("-1"),
+            _ => None,
+        };
+        let known = self.version.facts().common_constants;
+        if let Some(at) = common.and_then(|name| known.iter().position(|known| *known == name)) {
+            if self.consts.is_empty() {
+                self.constant(value);
+            }
+            self.emit(Opcode::LoadCommonConstant, at, 1);
+            return;
+        }
         // From 3.14 on small ints stand in the instruction.
         if let Const::Int(text) = &value
             && let Ok(small) = text.parse::<u8>()

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use dynamlir_cpython_abi::loop_iterator;
 use dynamlir_guards::Facet;
 use dynamlir_interpreter::{
-    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Opcode, Outcome as Run, Policy, Standing, UnaryOp,
-    Unwind, Value, abort, comparison_name, escape_each, operator_name, semantics,
+    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Standing, UnaryOp, Unwind,
+    Value, abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -112,7 +112,7 @@ impl Policy for CapturePolicy {
                 self.at(py).next_step(frame, instruction)?;
             }
         }
-        if progress.is_idling(self.state.graph.borrow().nodes().len(), effort(instruction.opcode)) {
+        if progress.is_idling(self.state.graph.borrow().nodes().len(), instruction) {
             let message = "Python computes for long without an operation on tensors".to_owned();
             let location = self.at(py).location();
             return Err(self.at(py).unwind(Halt::Break(GraphBreak { reason: reason::LONG_LOOP, message, location })));
@@ -582,24 +582,5 @@ impl Policy for CapturePolicy {
         capture.note_made(&function, owner);
         capture.run(capture.note_cells(frame, code.get()))?;
         Ok(function.into())
-    }
-}
-
-/// The cost of capturing an instruction, in units of an instruction that only moves or adds values.
-fn effort(opcode: Opcode) -> usize {
-    use Opcode as Op;
-    match opcode {
-        Op::LoadAttr
-        | Op::LoadMethod
-        | Op::StoreAttr
-        | Op::LoadGlobal
-        | Op::Call
-        | Op::CallKw
-        | Op::CallFunctionEx
-        | Op::BinarySubscr
-        | Op::StoreSubscr
-        | Op::CompareOp
-        | Op::ContainsOp => 20,
-        _ => 1,
     }
 }

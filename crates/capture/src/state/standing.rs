@@ -7,7 +7,7 @@ use std::{
 
 use dynamlir_graph::Line;
 use dynamlir_guards::SourceId;
-use dynamlir_interpreter::Site;
+use dynamlir_interpreter::{Instruction, Opcode, Site};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -177,11 +177,11 @@ impl Progress {
         Some(asked.map_or(step, |asked| asked.min(step))).filter(|step| *step > 0)
     }
 
-    /// Counts an instruction that takes a capture so long, and before which there are so many nodes. Returns true if too many in a row have
-    /// recorded nothing: what only Python computes takes it far less time than a capture.
-    pub(crate) fn is_idling(&self, nodes: usize, effort: usize) -> bool {
+    /// Counts an instruction before which there are so many nodes. Returns true if too many in a row have recorded nothing: what only Python
+    /// computes takes it far less time than a capture.
+    pub(crate) fn is_idling(&self, nodes: usize, instruction: &Instruction) -> bool {
         let (before, done) = self.idle.get();
-        let done = if before == nodes { done + effort } else { 0 };
+        let done = if before == nodes { done + effort(instruction) } else { 0 };
         self.idle.set((nodes, done));
         done > self.patience
     }
@@ -219,5 +219,27 @@ impl Progress {
     /// Which of the frames that go on this is.
     pub(crate) fn entered(&self, place: &Rc<Site>) -> Option<usize> {
         self.entered.borrow().iter().position(|entered| Rc::ptr_eq(entered, place))
+    }
+}
+
+/// The cost of capturing an instruction, in units of an instruction that only moves or adds values.
+fn effort(instruction: &Instruction) -> usize {
+    use Opcode as Op;
+    /// What `BINARY_OP` is told where it looks an item up, from CPython 3.14 on.
+    const ITEM: u32 = 26;
+    match instruction.opcode {
+        Op::LoadAttr
+        | Op::LoadMethod
+        | Op::StoreAttr
+        | Op::LoadGlobal
+        | Op::Call
+        | Op::CallKw
+        | Op::CallFunctionEx
+        | Op::BinarySubscr
+        | Op::StoreSubscr
+        | Op::CompareOp
+        | Op::ContainsOp => 20,
+        Op::BinaryOp if instruction.arg == ITEM => 20,
+        _ => 1,
     }
 }
