@@ -111,7 +111,12 @@ pub(crate) fn place<'a>(statements: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     let Some(at) = statements.iter().position(|statement| matches!(statement, Stmt::Annotations(_))) else { return Ok(()) };
     let Stmt::Annotations(annotate) = statements.remove(at) else { return Err(ODD) };
     let variables = of_variables(annotate)?;
-    let mut from = 0;
+    // The docstring comes first, and imports from `__future__`.
+    let leads = |statement: &Stmt<'_>| match statement {
+        Stmt::Assign(targets, _) => targets[..] == [Expr::Name("__doc__")],
+        statement => matches!(statement, Stmt::ImportFrom("__future__", 0, ..)),
+    };
+    let mut from = statements.iter().take_while(|statement| leads(statement)).count();
     for (at, variable) in variables.iter().enumerate() {
         if let Some(number) = variable.met {
             let Some(met) = statements.iter().position(|statement| meets(statement, number)) else {
@@ -120,12 +125,12 @@ pub(crate) fn place<'a>(statements: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
                 from += 1;
                 continue;
             };
-            if met < from {
+            // Others may stand in the same statement.
+            if met + 1 < from {
                 return Err(ODD);
             }
             put(statements, number, variable);
-            // Others may stand in the same statement.
-            from = met;
+            from = met + 1;
         } else {
             // No further than the next that has a place; behind the value that the variable is given, if it is given one.
             let next = variables[at..].iter().filter_map(|variable| variable.met);

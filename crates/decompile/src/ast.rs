@@ -27,6 +27,8 @@ pub(crate) enum Expr<'a> {
     /// Pairs; without a key it is `**value`.
     Dict(Vec<(Option<Self>, Self)>),
     Starred(Box<Self>),
+    /// `**value`, which a comprehension adds to a dict.
+    DoubleStarred(Box<Self>),
     Format(Vec<Piece<'a>>),
     /// A template string.
     Template(Vec<Piece<'a>>),

@@ -4,7 +4,7 @@ use dynamlir_bytecode::Const;
 
 use crate::{
     Problem,
-    ast::{Expr, Piece},
+    ast::{Expr, Marker, Piece},
     machine::{State, boxed},
     op::{Display, Op},
     stores::sliced,
@@ -13,6 +13,10 @@ use crate::{
 /// Runs a step that builds a value; false if it does something else.
 pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Problem> {
     match op {
+        // What a comprehension unpacks is a statement in it.
+        Op::Extend(_, below) | Op::Update(below, _) if state.peek(*below + 1)?.expr == Expr::Marker(Marker::Accumulator) => {
+            return Ok(false);
+        }
         Op::Build(display, count) => {
             let items = state.values(*count)?.into_iter().map(|slot| slot.expr).collect();
             state.push(match display {

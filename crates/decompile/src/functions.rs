@@ -333,7 +333,7 @@ pub(crate) fn from_loops(makes: Makes, statement: Stmt<'_>) -> Result<Comprehens
                 clauses.push(Clause::If(test));
                 then
             }
-            Stmt::Append(element, value) if makes != Makes::Generator => {
+            Stmt::Append(element, value) if makes != Makes::Generator || matches!(element, Expr::Starred(_)) => {
                 return Ok(Comprehension { makes, element, value, clauses, awaited: false });
             }
             Stmt::Expr(Expr::Yield(value)) if makes == Makes::Generator => {

@@ -127,6 +127,10 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
     let mut lasts: Vec<(NodeId, usize)> = Vec::new();
     for (at, instruction) in code.instructions.iter().enumerate() {
         let Some(mut depth) = depths.before[at] else { continue };
+        // The namespace that it looks into first has been pushed by a step that is none here.
+        if matches!(instruction.opcode, Opcode::LoadFromDictOrGlobals | Opcode::LoadFromDictOrDeref) {
+            depth = depth.saturating_sub(1);
+        }
         let mut ops = Vec::new();
         controls[at] = control(source, code, at, &mut ops)?;
         // Of jumps that were turned around, what they test tells where they are.

@@ -162,6 +162,10 @@ impl<'a> Structurer<'a, '_> {
         }
         inside.push(Expr::Marker(Marker::Item));
         let mut body = self.sequence(body.to, inside, within(looped, context))?;
+        if body == [Stmt::Append(Expr::Marker(Marker::Item), None)] && looped.end.get().is_none() && !is_async {
+            out.push(Stmt::Append(Expr::Starred(Box::new(iter)), None));
+            return Ok(Some((exit.to, state)));
+        }
         let Some(target) = take_target(&mut body, &Marker::Item) else {
             return self.unstructured("a loop without a target", looped.header);
         };

@@ -252,6 +252,12 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
         Op::CallEx(keywords) => functions::call_ex(state, *keywords)?,
         Op::Function(flags) => functions::make(state, *flags)?,
         Op::FunctionAttribute(flag) => functions::set_attribute(state, *flag)?,
+        // A generator expression that unpacks gives what it has, without storing it.
+        Op::Yield if state.peek(1)?.expr == Expr::Marker(Marker::Item) => {
+            state.slot()?;
+            state.push(Expr::Marker(Marker::Sent));
+            state.emit(Stmt::Append(Expr::Marker(Marker::Item), None), out)?;
+        }
         Op::Yield => wrap(state, Expr::Yield)?,
         Op::YieldFrom => wrap(state, Expr::YieldFrom)?,
         Op::Await => {

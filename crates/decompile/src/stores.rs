@@ -101,6 +101,12 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declare
         }
         Op::Unpack(count) => unpack(state, *count, None),
         Op::UnpackEx(before, after) => unpack(state, before + 1 + after, Some(*before)),
+        Op::Extend(..) | Op::Update(..) => {
+            let value = Box::new(state.value()?.expr);
+            printable(&value)?;
+            let unpacked = if matches!(op, Op::Update(..)) { Expr::DoubleStarred(value) } else { Expr::Starred(value) };
+            state.emit(Stmt::Append(unpacked, None), out)
+        }
         Op::Add(makes, below) => add(state, *makes, *below, out),
         _ => Err(Problem::Stack("a step out of its place")),
     }

@@ -8,6 +8,7 @@ pub(crate) fn children<'t, 'a>(expr: &'t Expr<'a>, visit: &mut dyn FnMut(&'t Exp
         Expr::Attribute(value, _)
         | Expr::Unary(_, value)
         | Expr::Starred(value)
+        | Expr::DoubleStarred(value)
         | Expr::Yield(value)
         | Expr::YieldFrom(value)
         | Expr::Await(value)

@@ -1,5 +1,4 @@
-//! What 3.14 and 3.15 do in their own way. Annotations of variables, which are functions, and template strings are not known yet: code
-//! that has them is left as disassembly.
+//! What 3.14 and 3.15 do in their own way.
 
 use std::sync::LazyLock;
 

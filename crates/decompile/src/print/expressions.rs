@@ -132,6 +132,7 @@ impl Printer {
                 (Level::Atom, format!("{{{}}}", pairs.join(", ")))
             }
             Expr::Starred(value) => (Level::NoYield, format!("*{}", self.expression(value, Level::BitOr))),
+            Expr::DoubleStarred(value) => (Level::NoYield, format!("**{}", self.expression(value, Level::BitOr))),
             Expr::Format(pieces) => (Level::Atom, strings::format(self, pieces)),
             Expr::Template(pieces) => (Level::Atom, strings::template(self, pieces)),
             Expr::Comprehension(made) => (Level::Atom, self.comprehension(made, true)),
@@ -230,7 +231,10 @@ impl Printer {
     }
 
     fn comprehension(&mut self, made: &Comprehension<'_>, parentheses: bool) -> String {
-        let mut text = self.expression(&made.element, Level::Test);
+        let mut text = match &made.element {
+            unpacked @ (Expr::Starred(_) | Expr::DoubleStarred(_)) => self.expression(unpacked, Level::Any),
+            element => self.expression(element, Level::Test),
+        };
         if let Some(value) = &made.value {
             text = format!("{text}: {}", self.expression(value, Level::Test));
         }
