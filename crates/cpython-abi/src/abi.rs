@@ -62,6 +62,22 @@ impl Abi {
     }
 }
 
+/// True if there is a global interpreter lock. Without it heads of objects are longer, and other threads write what is being read: all
+/// that knows where something lies in an object asks this, or has an [`Abi`], and else leaves the reading to CPython's own functions.
+pub(crate) fn has_lock() -> bool {
+    static LOCK: OnceLock<bool> = OnceLock::new();
+    *LOCK.get_or_init(|| !Python::version_str().contains("free-threading"))
+}
+
+/// Where things lie in the running interpreter, unless it is one that is not known.
+pub(crate) fn known_layout(py: Python<'_>) -> Result<&'static Layout, Refusal> {
+    if !has_lock() {
+        return Err(Refusal::FreeThreaded);
+    }
+    let version = py.version_info();
+    layout((version.major, version.minor)).ok_or_else(|| Refusal::Version(Python::version_str().to_owned()))
+}
+
 /// The running interpreter, unless it is one that is not known.
 pub fn abi(py: Python<'_>) -> Result<&'static Abi, Refusal> {
     static FOUND: OnceLock<Result<Abi, Refusal>> = OnceLock::new();
@@ -69,14 +85,10 @@ pub fn abi(py: Python<'_>) -> Result<&'static Abi, Refusal> {
 }
 
 fn find(py: Python<'_>) -> Result<Abi, Refusal> {
-    let version = py.version_info();
     if std::env::var_os("DYNAMLIR_CAPTURE").is_some_and(|value| value == "0") {
         return Err(Refusal::Off);
     }
-    if Python::version_str().contains("free-threading") {
-        return Err(Refusal::FreeThreaded);
-    }
-    let layout = layout((version.major, version.minor)).ok_or_else(|| Refusal::Version(Python::version_str().to_owned()))?;
+    let layout = known_layout(py)?;
     let clear_and_pop = match layout.leaving {
         Leaving::Call => Some(clear_and_pop()?),
         Leaving::Caller | Leaving::Default => None,

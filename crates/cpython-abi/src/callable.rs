@@ -9,6 +9,7 @@ use std::{
     ffi::{c_char, c_int, c_uint, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use pyo3::{
@@ -116,15 +117,27 @@ impl<'a, 'py> Arguments<'a, 'py> {
     }
 }
 
-/// The object: `PyObject_HEAD` and what the type's members point to.
+/// What lies behind the head of an object of the type, and what the type's members point to.
 #[repr(C)]
-struct Object {
-    head: ffi::PyObject,
+struct Content {
     vectorcall: Option<Vectorcall>,
     dict: *mut ffi::PyObject,
     weak: *mut ffi::PyObject,
     /// None after the garbage collector has cleared it.
     callee: Option<Box<dyn Callee>>,
+}
+
+/// The size of a head in bytes, which no version promises: 16, and 32 without the lock. Known before there is an object.
+static HEAD: AtomicUsize = AtomicUsize::new(0);
+
+/// What lies behind the head of an object of our type.
+///
+/// # Safety
+/// It is one.
+#[inline]
+unsafe fn content(object: *mut ffi::PyObject) -> *mut Content {
+    // SAFETY: by the condition above, the memory is that of a head and of the content behind it.
+    unsafe { object.byte_add(HEAD.load(Ordering::Relaxed)).cast() }
 }
 
 type Vectorcall = unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, usize, *mut ffi::PyObject) -> *mut ffi::PyObject;
@@ -142,11 +155,11 @@ const METHOD_DESCRIPTOR: u64 = 1 << 17;
 /// When Python is out of memory.
 pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, PyAny>> {
     let class = callable_type(py)?.as_type_ptr();
-    // SAFETY: the type is ours, so its allocator gives memory of the size of `Object`, zeroed but for the head.
+    // SAFETY: the type is ours, so its allocator gives memory for a head and `Content`, zeroed but for the head.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
-        let raw = object.as_ptr().cast::<Object>();
+        let raw = content(object.as_ptr());
         (&raw mut (*raw).vectorcall).write(Some(vectorcall));
         (&raw mut (*raw).callee).write(Some(callee));
         Ok(object)
@@ -160,7 +173,7 @@ pub fn callee_of<'a, T: Callee>(object: &'a Bound<'_, PyAny>) -> Option<&'a T> {
     }
     // SAFETY: the type is ours; the callee lives as long as the object, but for one that the garbage collector has cleared,
     // which nobody can refer to any more.
-    let callee = unsafe { (*object.as_ptr().cast::<Object>()).callee.as_deref() };
+    let callee = unsafe { (*content(object.as_ptr())).callee.as_deref() };
     let callee: &dyn Any = callee?;
     callee.downcast_ref()
 }
@@ -184,7 +197,7 @@ unsafe extern "C" fn vectorcall(
         let names = (!names.is_null()).then_some(&names).map(|names| &*ptr::from_ref(names).cast::<Bound<'_, PyTuple>>());
         let total = (count & !ARGUMENTS_OFFSET) + names.map_or(0, PyTupleMethods::len);
         let values = if total == 0 { &[] } else { std::slice::from_raw_parts(values.cast::<Bound<'_, PyAny>>(), total) };
-        let Some(callee) = &(*this.cast::<Object>()).callee else {
+        let Some(callee) = &(*content(this)).callee else {
             PyReferenceError::new_err("the callable was cleared").restore(py);
             return ptr::null_mut();
         };
@@ -207,7 +220,7 @@ unsafe extern "C" fn vectorcall(
 unsafe extern "C" fn traverse(this: *mut ffi::PyObject, visit: ffi::visitproc, context: *mut c_void) -> c_int {
     // SAFETY: the garbage collector passes an object of our type; visiting only counts.
     unsafe {
-        let object = &*this.cast::<Object>();
+        let object = &*content(this);
         let mut result = 0;
         let mut see = |referent: *mut ffi::PyObject| {
             if result == 0 && !referent.is_null() {
@@ -227,7 +240,7 @@ unsafe extern "C" fn traverse(this: *mut ffi::PyObject, visit: ffi::visitproc, c
 unsafe extern "C" fn clear(this: *mut ffi::PyObject) -> c_int {
     // SAFETY: as for `traverse`; each reference is taken out before it is dropped, since dropping runs code.
     unsafe {
-        let object = this.cast::<Object>();
+        let object = content(this);
         let callee = (*object).callee.take();
         let dict = ptr::replace(&raw mut (*object).dict, ptr::null_mut());
         ffi::Py_XDECREF(dict);
@@ -242,7 +255,7 @@ unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
     unsafe {
         let class = ffi::Py_TYPE(this);
         ffi::PyObject_GC_UnTrack(this.cast());
-        if !(*this.cast::<Object>()).weak.is_null() {
+        if !(*content(this)).weak.is_null() {
             ffi::PyObject_ClearWeakRefs(this);
         }
         clear(this);
@@ -275,7 +288,7 @@ unsafe extern "C" fn class_of(this: *mut ffi::PyObject, _closure: *mut c_void) -
     // SAFETY: CPython passes an object of our type, with the lock held; types are alive while their objects are.
     unsafe {
         let py = Python::assume_attached();
-        let callee = (*this.cast::<Object>()).callee.as_deref();
+        let callee = (*content(this)).callee.as_deref();
         let function = catch_unwind(AssertUnwindSafe(|| callee.is_some_and(|callee| callee.is_function(py)))).unwrap_or(false);
         if function {
             return py.get_type::<PyFunction>().into_ptr();
@@ -286,7 +299,7 @@ unsafe extern "C" fn class_of(this: *mut ffi::PyObject, _closure: *mut c_void) -
 
 unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: CPython passes an object of our type, with the lock held.
-    let (py, callee) = unsafe { (Python::assume_attached(), (*this.cast::<Object>()).callee.as_deref()) };
+    let (py, callee) = unsafe { (Python::assume_attached(), (*content(this)).callee.as_deref()) };
     let describe = || callee.map_or_else(|| Ok("<a cleared callable>".to_owned()), |callee| callee.describe(py));
     let text = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     match text {
@@ -323,10 +336,12 @@ const fn member(name: *const c_char, offset: usize) -> ffi::PyMemberDef {
 pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = CLASS.get_or_try_init(py, || {
+        let head: usize = py.get_type::<PyAny>().getattr("__basicsize__")?.extract()?;
+        HEAD.store(head, Ordering::Relaxed);
         let offsets = [
-            member(c"__vectorcalloffset__".as_ptr(), std::mem::offset_of!(Object, vectorcall)),
-            member(c"__dictoffset__".as_ptr(), std::mem::offset_of!(Object, dict)),
-            member(c"__weaklistoffset__".as_ptr(), std::mem::offset_of!(Object, weak)),
+            member(c"__vectorcalloffset__".as_ptr(), head + std::mem::offset_of!(Content, vectorcall)),
+            member(c"__dictoffset__".as_ptr(), head + std::mem::offset_of!(Content, dict)),
+            member(c"__weaklistoffset__".as_ptr(), head + std::mem::offset_of!(Content, weak)),
             ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
         ];
         let attributes = [
@@ -359,12 +374,12 @@ pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | HAVE_VECTORCALL | METHOD_DESCRIPTOR;
         let mut spec = ffi::PyType_Spec {
             name: c"dynamlir.CompiledFunction".as_ptr(),
-            basicsize: size_of::<Object>() as c_int,
+            basicsize: (head + size_of::<Content>()) as c_int,
             itemsize: 0,
             flags: flags as c_uint,
             slots: slots.as_mut_ptr(),
         };
-        // SAFETY: the spec describes `Object`, and all it points to is alive or copied; the result is a new reference.
+        // SAFETY: the spec describes a head and `Content`, and all it points to is alive or copied; the result is a new reference.
         unsafe { Ok::<_, PyErr>(Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))?.cast_into::<PyType>()?.unbind()) }
     })?;
     Ok(class.bind(py))

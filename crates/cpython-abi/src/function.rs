@@ -8,7 +8,7 @@ use pyo3::{
     types::{PyCFunction, PyDict, PyTuple},
 };
 
-use crate::{Abi, kind, offsets};
+use crate::{Abi, abi::has_lock, kind, offsets};
 
 // Exported by every CPython that we support, though it is not in the stable ABI.
 unsafe extern "C" {
@@ -73,6 +73,10 @@ impl<'py> NewFunction<'py> {
 pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
     if !kind::is_function(function) {
         return None;
+    }
+    if !has_lock() {
+        // The function keeps it alive.
+        return function.getattr(pyo3::intern!(function.py(), "__code__")).ok().map(|code| code.as_ptr() as usize);
     }
     // SAFETY: all functions have their code there, in every supported version.
     Some(unsafe { function.as_ptr().byte_add(offsets::FUNCTION_CODE).cast::<usize>().read() })

@@ -16,7 +16,9 @@ use pyo3::{
 };
 
 use crate::{
-    Abi, Table, kind, offsets,
+    Abi, Table,
+    abi::has_lock,
+    kind, offsets,
     symbols::{self, Merge},
     types,
 };
@@ -104,7 +106,8 @@ pub fn viewed<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let copy = PyDict::new(object.py());
         return update(&copy, object).ok().map(|()| copy.into_any());
     }
-    if !is_keys(object) && !is_values(object) && !is_items(object) && !kind::is_mapping_proxy(object) {
+    let is_view = is_keys(object) || is_values(object) || is_items(object) || kind::is_mapping_proxy(object);
+    if !is_view || !has_lock() {
         return None;
     }
     // SAFETY: the object is alive and of one of the classes that have this as their only field, which is an object or, before it is

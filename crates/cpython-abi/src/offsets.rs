@@ -1,4 +1,5 @@
-//! Where things lie in objects, in bytes: what is the same in all supported versions. The rest is in the tables of `layout`.
+//! Where things lie in objects, in bytes: what is the same in all supported versions. The rest is in the tables of `layout`. None of it
+//! holds without the global interpreter lock: who has no [`crate::Abi`] asks whether there is one.
 
 /// `PyFunctionObject.func_globals`
 pub const FUNCTION_GLOBALS: usize = 16;

@@ -7,8 +7,9 @@ use pyo3::{
 };
 
 use crate::{
+    abi::known_layout,
     inline::INLINE_VALUES,
-    layout::{InlineValues, ManagedStorage, layout},
+    layout::{InlineValues, ManagedStorage},
     offsets, types,
 };
 
@@ -50,8 +51,7 @@ unsafe fn word(object: &Bound<'_, PyAny>, offset: isize) -> usize {
 impl InstanceStorage {
     /// Where instances of a class keep attributes.
     pub fn of(class: &Bound<'_, PyType>) -> Self {
-        let version = class.py().version_info();
-        let Some(layout) = layout((version.major, version.minor)).filter(|_| types::has_managed_dict(class)) else { return Self(None) };
+        let Some(layout) = known_layout(class.py()).ok().filter(|_| types::has_managed_dict(class)) else { return Self(None) };
         let has_values = types::flags(class) & INLINE_VALUES != 0;
         let inline = layout.inline_values.filter(|_| has_values && layout.managed_storage == ManagedStorage::Dict).map(|inline| {
             // SAFETY: the class is alive, and all classes have the size of their instances there.

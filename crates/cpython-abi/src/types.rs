@@ -9,7 +9,7 @@ use pyo3::{
     types::{PyModule, PyString, PyTuple, PyType},
 };
 
-use crate::{Abi, kind, offsets};
+use crate::{Abi, abi::has_lock, kind, offsets};
 
 /// `Py_TPFLAGS_SEQUENCE`: `match` takes instances for sequences.
 pub const SEQUENCE: c_ulong = 1 << 5;
@@ -32,6 +32,9 @@ pub fn name(object: &Bound<'_, PyAny>) -> String {
 
 /// The name of a class, as `tp_name` has it.
 pub fn name_of(class: &Bound<'_, PyType>) -> String {
+    if !has_lock() {
+        return class.name().map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned());
+    }
     // SAFETY: the type is alive and its name is a NUL-terminated string that lives as long as the type.
     let name = unsafe { CStr::from_ptr(class.as_ptr().byte_add(offsets::TYPE_NAME).cast::<*const c_char>().read()) };
     name.to_string_lossy().into_owned()
@@ -79,6 +82,11 @@ pub fn has_managed_dict(class: &Bound<'_, PyType>) -> bool {
 
 /// `tp_dictoffset`: where instances keep their dict, if it is not managed; 0 if they have none.
 pub fn dict_offset(class: &Bound<'_, PyType>) -> isize {
+    static GETTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !has_lock() {
+        let offset = of_type(class, intern!(class.py(), "__dictoffset__"), &GETTER).and_then(|offset| offset.extract());
+        return offset.unwrap_or(0);
+    }
     // SAFETY: a type is longer than that, and the field is there in all supported versions.
     unsafe { class.as_ptr().byte_add(offsets::TYPE_DICT_OFFSET).cast::<ffi::Py_ssize_t>().read() }
 }

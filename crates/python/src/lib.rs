@@ -142,7 +142,8 @@ fn forked(py: Python<'_>) {
     dynamlir_cpython_abi::forked(py);
 }
 
-#[pymodule]
+// Nothing here was ever run without the lock: a CPython built to go without it takes it back when the module is imported, and says so.
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("NativeError", py.get_type::<NativeError>())?;
