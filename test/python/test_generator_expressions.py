@@ -113,3 +113,18 @@ def test_one_that_was_begun_before_goes_on() -> None:
         world.items.append(9)
         assert torch.equal(compiled(X, found), program(X, expected))
     assert list(found) == list(expected) == []
+
+
+def test_an_error_before_the_generator_is_made_shows_the_frames_that_plain_python_shows() -> None:
+    """Which are not those of code that has not come to its beginning."""
+
+    def program(x: torch.Tensor, given: Any) -> Any:
+        return x * sum(k for k in given)
+
+    def shown(function: Any) -> list[str]:
+        with pytest.raises(TypeError) as raised:
+            function(X, 3)
+        names = [entry.name for entry in raised.traceback]
+        return names[names.index("program") :]
+
+    assert shown(dynamlir.compile(program)) == shown(program)

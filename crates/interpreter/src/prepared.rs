@@ -41,6 +41,8 @@ pub struct Prepared {
     pub(crate) stack_size: usize,
     /// True if what a generator goes through is asked for its iterator where the generator is made, as generator expressions do in 3.15.
     pub(crate) iterates_first: bool,
+    /// The unit from which on tracebacks show the frame (`_co_firsttraceable`): what a generator's code does first is not shown.
+    pub(crate) first_shown: u32,
 }
 
 impl Prepared {
@@ -101,8 +103,11 @@ fn make(abi: &'static Abi, table: &VersionTable, code: &Bound<'_, PyAny>) -> Pre
         .collect::<Result<_, _>>()?;
     let preamble = decoded.instructions.iter().take_while(|instruction| instruction.opcode != Opcode::ReturnGenerator);
     let iterates_first = parts.flags & GENERATOR != 0 && preamble.into_iter().any(|instruction| instruction.opcode == Opcode::GetIter);
+    let starts = |instruction: &&Instruction| instruction.opcode == Opcode::Resume && instruction.arg == 0;
+    let first_shown = decoded.instructions.iter().find(starts).map_or(0, |instruction| instruction.start);
     Ok(Prepared {
         iterates_first,
+        first_shown,
         code: decoded,
         ops,
         consts: parts.consts,

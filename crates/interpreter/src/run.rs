@@ -183,10 +183,10 @@ fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool)
     activation.evaluator.set_place(outer);
     activation.thread.leave(from_c);
     drop(linked);
-    let Activation { frame, .. } = activation;
+    let Activation { frame, place, .. } = activation;
     match end {
         End::Replay(unit, stack) => frame.resume_at(unit, stack.into_iter().map(|value| value.object)),
-        End::Raise(error, unit) => frame.raise(error, unit, true),
+        End::Raise(error, unit) => frame.raise(error, unit, unit >= place.prepared().first_shown),
         End::Abort => give_up(frame, closing),
     }
 }
