@@ -86,7 +86,9 @@ def fixtures(python, version, effects):
     yield f"effects-{version}.json", "{" + ",\n".join(lines) + "}\n"
     for path in sorted((ROOT / "tests/corpus").glob("*.py")):
         # Some syntax is newer than others.
-        if path.stem.startswith("since_") and tuple(map(int, path.stem.split("_")[1:])) > tuple(map(int, version.split("."))):
+        if path.stem.startswith("since_") and tuple(map(int, path.stem.split("_")[1:])) > tuple(
+            map(int, version.split("."))
+        ):
             continue
         facts = ["--facts"] if path.stem == "facts" else []
         command = [python, SCRIPTS / "bytecode_dump.py", *facts, path]
