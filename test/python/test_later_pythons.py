@@ -7,6 +7,8 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import os
+import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -299,3 +301,46 @@ def test_deep_recursion_goes_on_on_stacks_that_the_thread_knows() -> None:
     finished = forked.python(DEEP)
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert finished.stdout == "done\n"
+
+
+COMPILED_BY_CPYTHON = """
+import sys
+import dynamlir, torch
+if not (hasattr(sys, "_jit") and sys._jit.is_enabled()):
+    print("off")
+    raise SystemExit
+
+def hot(items, x):
+    total = 0
+    for item in items:
+        total += item if item % 3 else 1
+    return x * total
+
+def within(x):
+    made = [hot(part, x) for part in ([1, 2, 3], (4, 5))]
+    print(end="")
+    return sum(made) + hot(range(3), x)
+
+x, many = torch.ones(2), list(range(5_000))
+compiled, sometimes = dynamlir.compile(within), dynamlir.compile(hot)
+dynamlir.config.on_plain = "ignore"
+for step in range(6):
+    # CPython has compiled the loop before a hook is there, after it has gone, and while there is one.
+    for _ in range(10):
+        expected = hot(many, x)
+    assert torch.equal(compiled(x), within(x))
+    assert torch.equal(sometimes([step, 2], x), hot([step, 2], x))
+    assert torch.equal(expected, hot(many, x))
+print("on")
+"""
+
+
+def test_cpython_may_compile_loops_itself() -> None:
+    """A frame hook drops what CPython has compiled; frames that it had begun go on."""
+    environment = {**os.environ, "PYTHON_JIT": "1"}
+    finished = subprocess.run(
+        [sys.executable, "-c", COMPILED_BY_CPYTHON], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert finished.returncode == 0, finished.stderr
+    if finished.stdout.strip() == "off":
+        pytest.skip("this CPython cannot compile")
