@@ -4,7 +4,7 @@
 //! What an attribute is depends on much that may change between two calls: whether the class has a `__getattr__`, whether its
 //! metaclass answers for it, whether what it holds has become a descriptor. Each of these is guarded where it decides.
 
-use dynamlir_cpython_abi::{kind, types};
+use dynamlir_cpython_abi::{kind, lazy, types};
 use dynamlir_guards::{Source, SourceId};
 use pyo3::{
     exceptions::PyAttributeError,
@@ -171,7 +171,9 @@ impl<'py> Capture<'py> {
             Overlay::Deleted => return self.refuse_deleted(source, &key),
             Overlay::Untouched => self.refuse_changed_attributes(module)?,
         }
-        if let Some(namespace) = instance_dict(module) {
+        if lazy::is_possible(self.py)
+            && let Some(namespace) = instance_dict(module)
+        {
             self.import_now(namespace.as_any(), name)?;
         }
         let stored = || -> PyResult<Option<Bound<'py, PyAny>>> {
