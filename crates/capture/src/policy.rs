@@ -567,11 +567,16 @@ impl Policy for CapturePolicy {
     }
 
     fn set_function_part<'py>(&self, function: &Value<'py>, parts: FunctionParts<'py>) -> Run<()> {
+        self.complete(function)?;
         let capture = self.at(function.get().py());
-        capture.run(capture.refuse_filling(function.get(), "completes"))?;
         self.take_parts(&capture, &parts)?;
         semantics::set_function_parts(capture.py, function.get(), &parts)?;
         Ok(capture.note_annotations(function.get(), &parts)?)
+    }
+
+    fn complete(&self, object: &Value<'_>) -> Run<()> {
+        let capture = self.at(object.get().py());
+        capture.run(capture.refuse_filling(object.get(), "completes"))
     }
 
     fn make_function<'py>(&self, frame: &Activation<'py>, code: &Value<'py>, parts: FunctionParts<'py>) -> Run<Value<'py>> {

@@ -498,6 +498,11 @@ pub trait Policy {
         Ok(concrete::set_function_parts(function.get().py(), function.get(), &parts)?)
     }
 
+    /// An instruction is about to complete an object that those before it have made: a function or a type parameter
+    fn complete(&self, object: &Value<'_>) -> Outcome<()> {
+        Ok(())
+    }
+
     /// `raise exception from cause`
     fn raise<'py>(&self, exception: &Value<'py>, cause: Option<&Value<'py>>) -> Unwind {
         concrete::raise(exception.get(), cause.map(Value::get)).into()

@@ -63,6 +63,9 @@ pub(crate) fn native<'py>(frame: &mut Activation<'py>, instruction: &Instruction
         Opcode::BuildInterpolation => 2 + (instruction.arg & 1) as usize,
         _ => 2,
     };
+    if matches!(name(instruction), Some("set_function_type_params" | "set_typeparam_default")) {
+        frame.policy().complete(frame.peek(1))?;
+    }
     crate::escape_each(frame.policy(), frame.top(count))?;
     let result = native::run(frame.py(), frame.evaluator.table.version, instruction, frame.top(count))?;
     frame.replace_top(count, result);
