@@ -177,6 +177,35 @@ def test_recursion_does_not_count_as_calls_of_c(deep_stack, depth):
     assert result.tolist() == (X + depth).tolist()
 
 
+def test_recursion_that_breaks_at_each_level_does_not_either(deep_stack):
+    def adds(n, x):
+        if n == 0:
+            return x
+        print(end="")
+        return adds(n - 1, x) + 1
+
+    dynamlir.reset()
+    adds = dynamlir.compile(adds, backend="python")
+    with torch.no_grad():
+        assert adds(6000, X).tolist() == (X + 6000).tolist()
+
+
+def test_recursion_between_graphs_is_as_deep_as_in_plain_python(deep_stack):
+    """The frames that a hook is given lie on the stack of C, where plain Python would not need it."""
+
+    def deep(n):
+        print(end="")
+        return deep(n - 1) + 1 if n else 0
+
+    def adds(x):
+        print(end="")
+        return x + deep(20_000)
+
+    dynamlir.reset()
+    with torch.no_grad():
+        assert dynamlir.compile(adds)(X).tolist() == (X + 20_000).tolist()
+
+
 def deepest(n):
     try:
         return deepest(n + 1)

@@ -16,7 +16,7 @@ use std::{
 
 use pyo3::{exceptions::PySystemError, ffi, prelude::*, sync::OnceLockExt};
 
-use crate::{Abi, Evaluated, Frame, Refusal, Thread, abi, probe::probe, symbols::EvalFunction};
+use crate::{Abi, Evaluated, Frame, Refusal, Thread, abi, probe::probe, stack, symbols::EvalFunction};
 
 /// Evaluates a frame, or lets CPython do it. `throw` says that an exception is set, to be raised where the frame stands.
 pub type Handler = for<'py> fn(frame: Frame<'py>, throw: bool) -> Evaluated<'py>;
@@ -55,21 +55,33 @@ unsafe fn hand_on(abi: &'static Abi, thread: *mut ffi::PyThreadState, raw: *mut 
     result
 }
 
-/// What CPython calls for each frame.
+/// What CPython calls for each frame. It takes the stack of C, where bytecode that calls a function would not without a hook.
 unsafe extern "C" fn hook(thread: *mut ffi::PyThreadState, raw: *mut c_void, throw: c_int) -> *mut ffi::PyObject {
     let Some(&abi) = INSTALLED.get() else { std::process::abort() };
-    let (Some(handler), Some(frame), Some(state)) = (HANDLER.get(), NonNull::new(raw), NonNull::new(thread)) else {
+    let (Some(frame), Some(state)) = (NonNull::new(raw), NonNull::new(thread)) else {
         // SAFETY: the arguments are CPython's own.
         return unsafe { hand_on(abi, thread, raw, throw) };
     };
     // SAFETY: CPython evaluates frames with the lock held.
     let py = unsafe { Python::assume_attached() };
-    let ended = Cell::new(false);
     let thread = Thread::of(state.cast(), abi, py);
+    let evaluate = || match HANDLER.get() {
+        Some(handler) => handle(handler, thread, abi, frame, throw),
+        // SAFETY: the arguments are CPython's own.
+        None => unsafe { hand_on(abi, state.as_ptr(), raw, throw) },
+    };
+    // Where C is as deep as it may be, CPython is to find the end of the stack.
+    if thread.has_room(true) { stack::with_room(thread, evaluate) } else { evaluate() }
+}
+
+/// Gives a frame to this thread's handler.
+fn handle(handler: Handler, thread: Thread<'_>, abi: &'static Abi, frame: NonNull<c_void>, throw: c_int) -> *mut ffi::PyObject {
+    let (py, raw) = (thread.py(), frame.as_ptr());
+    let ended = Cell::new(false);
     if thread.is_in_tool() {
         // Nobody's program has called it: an audit hook runs wherever C code does something that is audited.
         // SAFETY: the arguments are CPython's own.
-        return unsafe { hand_on(abi, state.as_ptr().cast(), raw.cast(), throw) };
+        return unsafe { hand_on(abi, thread.as_ptr(), raw, throw) };
     }
     // SAFETY: CPython hands the frame over for evaluation, and the hook was installed for this version.
     let frame = unsafe { Frame::new(frame, thread, abi, &ended) };

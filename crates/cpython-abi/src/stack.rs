@@ -12,6 +12,9 @@ use crate::{Abi, Refusal, Thread, symbols};
 /// Below this much of a stack, what runs next runs on a new one.
 const RED_ZONE: usize = 256 * 1024;
 
+/// The same for a compilation, in which torch's Python and C++ call each other.
+const RED_ZONE_OF_COMPILERS: usize = 4 * 1024 * 1024;
+
 /// The size of a new stack.
 const SIZE: usize = 8 * 1024 * 1024;
 
@@ -69,7 +72,25 @@ pub(crate) fn is_deep() -> bool {
 
 /// Runs a closure, on a new stack where little is left of this one.
 pub fn with_room<R>(thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
-    if stacker::remaining_stack().is_some_and(|left| left >= RED_ZONE) {
+    with_room_of(RED_ZONE, thread, closure)
+}
+
+/// Runs a closure by which CPython evaluates a frame that bytecode has called: bytecode needs no stack of C for that, and does not count
+/// as a call of C.
+pub fn in_place_of_bytecode<R>(thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
+    let _uncounted = thread.uncounted();
+    with_room(thread, closure)
+}
+
+/// Runs a closure that compiles, on a new stack where this one could turn out too small.
+pub fn with_room_to_compile<R>(thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
+    with_room_of(RED_ZONE_OF_COMPILERS, thread, closure)
+}
+
+fn with_room_of<R>(needed: usize, thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
+    let abi = thread.abi();
+    let is_to_be_told = abi.layout.knows_stack && abi.told_of_stack.is_none();
+    if is_to_be_told || stacker::remaining_stack().is_some_and(|left| left >= needed) {
         return closure();
     }
     stacker::grow(SIZE, || {

@@ -143,6 +143,13 @@ impl<'py> Thread<'py> {
         }
     }
 
+    /// Makes up for the frame that is evaluated next, which CPython takes for one that C calls.
+    pub(crate) fn uncounted(self) -> Uncounted<'py> {
+        let uncounted = Uncounted(self);
+        uncounted.change(1);
+        uncounted
+    }
+
     /// Runs a closure with room for a few calls more, for questions of ours about a `RecursionError` where it is raised. They may
     /// not call code of the user's, which might come here again and again.
     pub fn with_room<R>(self, closure: impl FnOnce() -> R) -> R {
@@ -245,6 +252,23 @@ impl<'py> Thread<'py> {
             idle.call0().map_err(|error| exception::without_first_entry(self.py, error))?;
         }
         Ok(())
+    }
+}
+
+/// What an evaluation takes of the depth of C, given back for the time of one.
+pub(crate) struct Uncounted<'py>(Thread<'py>);
+
+impl Uncounted<'_> {
+    fn change(&self, evaluations: c_int) {
+        if let Some(c) = self.0.abi.layout.thread.c_recursion {
+            self.0.count(c.remaining, evaluations * c.units);
+        }
+    }
+}
+
+impl Drop for Uncounted<'_> {
+    fn drop(&mut self) {
+        self.change(-1);
     }
 }
 

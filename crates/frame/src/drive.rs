@@ -11,10 +11,10 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
-use dynamlir_cpython_abi::{Evaluated, Frame, Listening, Thread, install, types};
-use dynamlir_interpreter::{Activation, Driver, Instruction, Opcode, Standing, Turn, called_by_bytecode, drive};
+use dynamlir_cpython_abi::{Evaluated, Frame, Listening, Thread, install, stack, types};
+use dynamlir_interpreter::{Activation, Drive, Driver, Instruction, Opcode, Standing, Turn, called_by_bytecode, directly};
 use pyo3::{
-    exceptions::PyRuntimeError,
+    exceptions::{PyRecursionError, PyRuntimeError},
     prelude::*,
     types::{PyDict, PyList, PyRange, PyTuple},
 };
@@ -68,7 +68,8 @@ pub(crate) fn go_on<'py>(callable: &Arc<Callable>, function: &Bound<'py, PyAny>,
     let Given { args, kwargs } = callable.signature().placeholders(function.py())?;
     listening(function.py(), callable, || {
         Pending { callable: callable.clone(), frames, outer: None }.wait();
-        let result = function.call(args, Some(&kwargs).filter(|kwargs| !kwargs.is_empty()));
+        // The frame is that of the call that the program has made; there would be no C between.
+        let result = directly(true, || function.call(args, Some(&kwargs).filter(|kwargs| !kwargs.is_empty())));
         // It is still there where CPython has made no frame.
         Pending::give_up(None);
         result
@@ -81,6 +82,10 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
         return frame.evaluate(true);
     }
     if let Some(Pending { callable, frames, outer }) = Pending::take(&frame) {
+        // It has no arguments by which CPython could evaluate it.
+        let Some(drive) = Drive::of(&frame) else {
+            return raise(frame, PyRecursionError::new_err("maximum recursion depth exceeded"));
+        };
         let (callable, outer) = match outer {
             Some(outer) if outer.is_full() => match begin_chain(&frame, callable, outer) {
                 Ok(begun) => begun,
@@ -88,7 +93,7 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
             },
             outer => (callable, outer),
         };
-        return ride(frame, callable, outer, Mode::Goto(frames));
+        return ride(drive, frame, callable, outer, Mode::Goto(frames));
     }
     if Pending::is_any() {
         // On the way to it.
@@ -103,14 +108,19 @@ fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
         Ok(Called::This(callable)) => begin(frame, callable),
         Ok(Called::Alone) => {
             let _away = Listening::new(None);
-            frame.evaluate(false)
+            plainly(frame)
         }
         Ok(Called::Plain) => {
             let _c = called_by_bytecode();
-            frame.evaluate(false)
+            plainly(frame)
         }
         Err(error) => raise(frame, error),
     }
+}
+
+/// CPython evaluates the frame, which might as well be called by C; that it most likely is not counts more.
+fn plainly(frame: Frame<'_>) -> Evaluated<'_> {
+    stack::in_place_of_bytecode(frame.thread(), || frame.evaluate(false))
 }
 
 fn raise(frame: Frame<'_>, error: PyErr) -> Evaluated<'_> {
@@ -135,6 +145,7 @@ fn begin_chain(frame: &Frame<'_>, callable: Arc<Callable>, outer: Rc<Link>) -> P
 fn begin(frame: Frame<'_>, callable: Arc<Callable>) -> Evaluated<'_> {
     let py = frame.py();
     let Some(function) = frame.function() else { return frame.evaluate(false) };
+    let Some(drive) = Drive::of(&frame) else { return plainly(frame) };
     // What is looked at is let go before the frame runs.
     let resolved = {
         let _away = Listening::new(None);
@@ -144,16 +155,16 @@ fn begin(frame: Frame<'_>, callable: Arc<Callable>) -> Evaluated<'_> {
     };
     drop(function);
     match resolved {
-        Ok(Resolved::Done(value)) => ride(frame, callable, None, Mode::Give(value)),
-        Ok(Resolved::Suspended(suspended)) => ride(frame, callable, None, Mode::Goto(suspended.frames)),
-        Ok(Resolved::Walk(_) | Resolved::Plain(_) | Resolved::Now | Resolved::Failed) => frame.evaluate(false),
+        Ok(Resolved::Done(value)) => ride(drive, frame, callable, None, Mode::Give(value)),
+        Ok(Resolved::Suspended(suspended)) => ride(drive, frame, callable, None, Mode::Goto(suspended.frames)),
+        Ok(Resolved::Walk(_) | Resolved::Plain(_) | Resolved::Now | Resolved::Failed) => plainly(frame),
         Err(error) => raise(frame, error),
     }
 }
 
-fn ride<'py>(frame: Frame<'py>, callable: Arc<Callable>, outer: Option<Rc<Link>>, mode: Mode<'py>) -> Evaluated<'py> {
+fn ride<'py>(drive: Drive, frame: Frame<'py>, callable: Arc<Callable>, outer: Option<Rc<Link>>, mode: Mode<'py>) -> Evaluated<'py> {
     let function = if outer.is_none() { frame.function().map(Bound::unbind) } else { None };
-    drive(frame, &mut Ride { callable, mode, link: Link::new(outer, function) })
+    drive.run(frame, &mut Ride { callable, mode, link: Link::new(outer, function) })
 }
 
 /// What a frame does next.

@@ -1,6 +1,6 @@
 //! Calls that run as plain Python, and what the user is told of them.
 
-use dynamlir_cpython_abi::callable::Arguments;
+use dynamlir_cpython_abi::{Thread, callable::Arguments, stack};
 use pyo3::prelude::*;
 
 use crate::{
@@ -27,7 +27,11 @@ impl Callable {
     }
 
     pub(crate) fn call_plain<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        arguments.forward(self.wrapped().bind(arguments.py()))
+        let call = || arguments.forward(self.wrapped().bind(arguments.py()));
+        match Thread::current(arguments.py()) {
+            Ok(thread) => stack::in_place_of_bytecode(thread, call),
+            Err(_) => call(),
+        }
     }
 
     /// As an entry has it, unless the user does not want that.

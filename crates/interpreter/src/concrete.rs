@@ -14,7 +14,7 @@ mod text;
 mod unpack;
 
 pub use asynchronous::{aiter, anext, awaitable, is_yielded_from_itself};
-pub use calls::{argument_tuple, call, call_ex, keyword_dict, load_method, load_special, next, send, take_direct};
+pub use calls::{argument_tuple, call, call_ex, directly, keyword_dict, load_method, load_special, next, send, take_direct};
 pub use containers::{
     build_const_key_map, build_map, build_set, build_slice, dict_merge, dict_update, list_append, list_extend, list_to_tuple, map_add,
     set_add, set_update,

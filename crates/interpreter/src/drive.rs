@@ -3,7 +3,7 @@
 //! A driver may have the instruction run, put the frame elsewhere – at another unit, with other locals and another stack – or end it.
 //! Calls that the instructions make go where all of this thread's frames go; nothing beneath is driven because the frame is.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use dynamlir_bytecode::{Instruction, Opcode};
 use dynamlir_cpython_abi::{Evaluated, Frame, Owner, abi, stack};
@@ -16,7 +16,7 @@ use crate::{
     evaluator::{Evaluator, suspended},
     ops::Flow,
     policy::{Concrete, Unwind},
-    prepared,
+    prepared::{self, Preparation},
     run::Raised,
 };
 
@@ -97,23 +97,37 @@ enum End<'py> {
     Raise(PyErr, u32),
 }
 
-/// Evaluates a frame from where it stands to its end. CPython does where its code is not known, or where it would raise a
-/// `RecursionError`.
-pub fn drive<'py>(frame: Frame<'py>, driver: &mut dyn Driver<'py>) -> Evaluated<'py> {
-    let from_c = !concrete::take_direct();
-    let (Ok(abi), Some(code)) = (abi(frame.py()), frame.code()) else { return frame.evaluate(false) };
-    let made = suspended(|| Evaluator::of(frame.py(), abi, Rc::new(Concrete)));
-    let Ok(evaluator) = made else { return frame.evaluate(false) };
-    let preparation = prepared::prepare(abi, evaluator.table, &code);
-    let makes_object = preparation.as_ref().as_ref().is_ok_and(|prepared| prepared.makes_generator() && frame.owner() == Owner::Thread);
-    if preparation.is_err() || makes_object || !frame.thread().may_enter(from_c) || !frame.thread().has_room(from_c) {
-        return frame.evaluate(false);
+/// What it takes to drive a frame.
+pub struct Drive {
+    from_c: bool,
+    evaluator: Evaluator,
+    preparation: Arc<Preparation>,
+}
+
+impl Drive {
+    /// What it takes to drive this frame. None where its code is not known, where CPython would raise a `RecursionError`, or where this
+    /// stack is used up and the thread can be told of no other. To be asked once for each frame.
+    pub fn of(frame: &Frame<'_>) -> Option<Self> {
+        let from_c = !concrete::take_direct();
+        let (abi, code) = (abi(frame.py()).ok()?, frame.code()?);
+        let evaluator = suspended(|| Evaluator::of(frame.py(), abi, Rc::new(Concrete))).ok()?;
+        let preparation = prepared::prepare(abi, evaluator.table, &code);
+        let makes_object = preparation.as_ref().as_ref().ok()?.makes_generator() && frame.owner() == Owner::Thread;
+        let thread = frame.thread();
+        let can = !makes_object && thread.may_enter(from_c) && thread.has_room(from_c);
+        can.then_some(Self { from_c, evaluator, preparation })
     }
-    let mut activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
-    // Fails only without memory for an object; then the loop does.
-    drop(activation.restore_iterators());
-    drop(code);
-    stack::with_room(activation.thread, || activate(activation, driver, from_c))
+
+    /// Evaluates the frame from where it stands to its end.
+    pub fn run<'py>(self, frame: Frame<'py>, driver: &mut dyn Driver<'py>) -> Evaluated<'py> {
+        let Self { from_c, evaluator, preparation } = self;
+        let Some(code) = frame.code() else { return frame.evaluate(false) };
+        let mut activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
+        // Fails only without memory for an object; then the loop does.
+        drop(activation.restore_iterators());
+        drop(code);
+        stack::with_room(activation.thread, || activate(activation, driver, from_c))
+    }
 }
 
 fn activate<'py>(mut activation: Activation<'py>, driver: &mut dyn Driver<'py>, from_c: bool) -> Evaluated<'py> {

@@ -29,9 +29,9 @@ mod value;
 mod versions;
 
 pub use activation::{Activation, Site};
-pub use concrete::take_direct as called_by_bytecode;
+pub use concrete::{directly, take_direct as called_by_bytecode};
 pub use counts::{Counts, counts, reset_counts};
-pub use drive::{Driver, Standing, Turn, drive};
+pub use drive::{Drive, Driver, Standing, Turn};
 pub use dynamlir_bytecode::{Instruction, Opcode, flags};
 pub use dynamlir_cpython_abi::number::{BinaryOp, UnaryOp};
 pub use evaluator::{Finished, abort, here, is_abort, is_listening, suspended, with_policy};

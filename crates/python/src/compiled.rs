@@ -13,9 +13,9 @@ use dynamlir_capture::{
     specialize,
 };
 use dynamlir_cpython_abi::{
-    abi,
+    Thread, abi,
     callable::{callable, callable_type, callee_of},
-    types,
+    stack, types,
 };
 use dynamlir_frame::{
     Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share, Unforeseen,
@@ -82,8 +82,15 @@ impl PythonCompiler {
         miss.failures().iter().map(ToString::to_string).collect()
     }
 
-    /// What to do with a call that fits no entry.
+    /// What to do with a call that fits no entry. It may be deep in a recursion that has left little of the stack.
     fn answer<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
+        match Thread::current(miss.function.py()) {
+            Ok(thread) => stack::with_room_to_compile(thread, || self.answer_here(miss)),
+            Err(_) => self.answer_here(miss),
+        }
+    }
+
+    fn answer_here<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
         // Before torch is looked at.
         if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
             return Ok(Next::Plain);

@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use dynamlir_cpython_abi::{Evaluated, Frame, Listening, install};
-use dynamlir_interpreter::{Activation, Concrete, Driver, Instruction, Standing, Turn, counts, drive, reset_counts, with_policy};
+use dynamlir_interpreter::{Activation, Concrete, Drive, Driver, Instruction, Standing, Turn, counts, reset_counts, with_policy};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -58,7 +58,8 @@ fn refill(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     if throw || frame.thread().is_watched() {
         return frame.evaluate(throw);
     }
-    drive(frame, &mut Refilled { every: EVERY.get(), steps: 0, is_filled: false })
+    let Some(drive) = Drive::of(&frame) else { return frame.evaluate(false) };
+    drive.run(frame, &mut Refilled { every: EVERY.get(), steps: 0, is_filled: false })
 }
 
 /// Calls `callable`; each frame beneath is emptied and filled again at each `every`-th instruction, and left to CPython after a while,

@@ -23,7 +23,7 @@ pub fn take_direct() -> bool {
 }
 
 /// Runs a call that CPython makes without C, if `direct`.
-fn directly<R>(direct: bool, call: impl FnOnce() -> R) -> R {
+pub fn directly<R>(direct: bool, call: impl FnOnce() -> R) -> R {
     DIRECT.set(direct);
     let result = call();
     DIRECT.set(false);
