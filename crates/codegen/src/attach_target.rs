@@ -34,9 +34,9 @@ pass_options! {
     pub struct AttachTargetOptions {
         /// LLVM's name of the processor, or `host` for this one (x86-64)
         cpu: String = Target::default().cpu,
-        /// LLVM's triple (x86_64-unknown-linux-gnu; this machine's with cpu=host)
+        /// LLVM's triple (this machine's with cpu=host, aarch64-unknown-linux-gnu with cpu=neoverse-…, else x86_64-unknown-linux-gnu)
         triple: Option<String> = None,
-        /// features as LLVM writes them, separated by semicolons: +avx2;+fma (those of the level for x86-64-v3 and x86-64-v4)
+        /// features as LLVM writes them, separated by semicolons: +avx2;+fma (known of x86-64-v3 and -v4, neoverse-n1, -v1 and -v2)
         features: Option<String> = None,
         /// bits of the vectors that generated code uses (as the features tell)
         vector_bits: Option<i64> = None,
@@ -47,11 +47,18 @@ pass_options! {
     }
 }
 
-/// The levels of Intel's architecture that have vectors, with the features that make them.
+/// The levels of Intel's architecture that have vectors, and Arm's processors for servers, with the features that make them: of those
+/// that vectors are for.
 const LEVELS: &[(&str, &str)] = &[
     ("x86-64-v3", "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"),
     ("x86-64-v4", "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"),
+    ("neoverse-n1", "+neon"),
+    ("neoverse-v1", "+neon,+sve"),
+    ("neoverse-v2", "+neon,+sve,+sve2"),
 ];
+
+/// What the names of Arm's processors for servers begin with.
+const ARM: &str = "neoverse-";
 
 fn run(module: Op, pass: &Run) -> PassResult {
     let options: AttachTargetOptions = pass.options()?;
@@ -59,6 +66,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let mut target = if is_host { host() } else { Target { cpu: options.cpu, ..Target::default() } };
     if let Some(triple) = options.triple {
         target.triple = triple;
+    } else if target.cpu.starts_with(ARM) && !is_host {
+        target.triple = "aarch64-unknown-linux-gnu".into();
     }
     let of_level = || LEVELS.iter().find(|(level, _)| *level == target.cpu).map(|(_, features)| (*features).to_owned());
     if let Some(features) = options.features.map(|features| features.replace(';', ",")).or_else(of_level) {

@@ -7,6 +7,7 @@ use dynamlir_dialect::{
     llvm::data_layout,
 };
 use inkwell::{
+    attributes::{Attribute, AttributeLoc},
     context::Context,
     module::{Linkage, Module},
     passes::PassBuilderOptions,
@@ -17,7 +18,7 @@ use crate::{
     bridge::{Diagnostics, set_data_layout, translate},
     error::Error,
     packed::add_wrappers,
-    target::{SimdLevel, code_generator, simd_level},
+    target::{SimdLevel, code_generator, simd_level, vector_scale},
     vectorize_math::{annotate, release},
 };
 
@@ -91,6 +92,14 @@ fn prepare<'ctx>(context: &'ctx Context, llvm: &Module<'ctx>, target: &Target, o
     let level = if options.vector_math { simd_level(target) } else { SimdLevel::Baseline };
     // Kernels are inlined into their entries, and the loops there are vectorized by what is said of the entries.
     add_wrappers(context, llvm, &options.kernels)?;
+    if let Some(scale) = vector_scale(target) {
+        let kind = Attribute::get_named_enum_kind_id("vscale_range");
+        // At least and at most.
+        let range = context.create_enum_attribute(kind, scale << 32 | scale);
+        for function in llvm.get_functions().filter(|function| function.count_basic_blocks() > 0) {
+            function.add_attribute(AttributeLoc::Function, range);
+        }
+    }
     Ok(annotate(context, llvm, level))
 }
 

@@ -33,13 +33,24 @@ pub fn simd_level(machine: &Machine) -> SimdLevel {
 }
 
 /// Bits of the vectors that generated code should use there; 0 if it has none that are worth it.
+///
+/// Arm's 64-bit processors have NEON, also where nobody has listed it, unless it is taken from them. SVE's vectors have at least as
+/// many bits, and how many is known when code runs: schedules name a number, and take the one that holds for all of them.
 pub fn vector_bits(machine: &Machine) -> i64 {
+    let lacks_neon = || machine.features.split(',').any(|feature| feature == "-neon");
     match simd_level(machine) {
         SimdLevel::Avx512 => 512,
         SimdLevel::Avx2 => 256,
-        SimdLevel::Baseline if machine.has("neon") => 128,
+        SimdLevel::Baseline if machine.is_aarch64() && !lacks_neon() => 128,
         SimdLevel::Baseline => 0,
     }
+}
+
+/// By how many times SVE's vectors are longer than the shortest there are, where a machine is said to have such: who names more bits
+/// than all processors have, as `dynamo-attach-target` can, says that this one has exactly so many.
+pub(crate) fn vector_scale(machine: &Machine) -> Option<u64> {
+    let scale = machine.vector_bits / 128;
+    (machine.is_aarch64() && machine.has("sve") && scale > 1).then_some(scale as u64)
 }
 
 /// The machine this process runs on. It is asked once: a virtual machine's answers about its processor take longer than small kernels.
@@ -104,7 +115,9 @@ fn tuned(machine: &Machine) -> String {
 pub(crate) fn code_generator(machine: &Machine) -> Result<TargetMachine, Error> {
     static INITIALIZED: Once = Once::new();
     INITIALIZED.call_once(|| {
+        // Both on every machine: what is made for the other can be looked at, down to its instructions.
         Target::initialize_x86(&InitializationConfig::default());
+        Target::initialize_aarch64(&InitializationConfig::default());
         // An LLVM without the switch takes more time, and that is all.
         let _ = set_loop_strength_reduction(false);
     });
@@ -134,8 +147,24 @@ mod tests {
     #[test]
     fn vectors_are_the_architectures() {
         assert_eq!([vector_bits(&with("")), vector_bits(&with("+avx2,+fma"))], [0, 256]);
-        let arm = Machine { triple: "aarch64-unknown-linux-gnu".into(), ..with("+neon") };
-        assert_eq!((vector_bits(&arm), simd_level(&arm)), (128, SimdLevel::Baseline));
+        let arm = |features| Machine { triple: "aarch64-unknown-linux-gnu".into(), ..with(features) };
+        assert_eq!((vector_bits(&arm("+neon")), simd_level(&arm("+neon"))), (128, SimdLevel::Baseline));
+        assert_eq!(["", "+neon,+sve,+sve2", "-neon"].map(|features| vector_bits(&arm(features))), [128, 128, 0]);
+    }
+
+    #[test]
+    fn vectors_of_sve_are_as_long_as_they_are_said_to_be() {
+        let arm = |features: &str, vector_bits| Machine { triple: "aarch64-unknown-linux-gnu".into(), vector_bits, ..with(features) };
+        assert_eq!([128, 256, 512].map(|bits| vector_scale(&arm("+neon,+sve", bits))), [None, Some(2), Some(4)]);
+        assert_eq!([vector_scale(&arm("+neon", 256)), vector_scale(&Machine { vector_bits: 256, ..with("+sve") })], [None, None]);
+    }
+
+    #[test]
+    fn there_is_a_code_generator_for_each_architecture() {
+        for triple in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
+            let machine = Machine { triple: triple.into(), cpu: "generic".into(), ..with("") };
+            assert!(code_generator(&machine).is_ok(), "{triple}");
+        }
     }
 
     #[test]
@@ -143,7 +172,8 @@ mod tests {
         assert_eq!(runs_here(&host()), Ok(()));
         let stranger = Machine { features: "+warp-drive".into(), ..host() };
         assert!(runs_here(&stranger).is_err_and(|what| what.ends_with("lacks warp-drive")));
-        let arm = Machine { triple: "aarch64-unknown-linux-gnu".into(), ..with("") };
-        assert!(runs_here(&arm).is_err_and(|what| what.starts_with("it is for aarch64")));
+        let other = if cfg!(target_arch = "aarch64") { "x86_64" } else { "aarch64" };
+        let machine = Machine { triple: format!("{other}-unknown-linux-gnu"), ..with("") };
+        assert!(runs_here(&machine).is_err_and(|what| what.starts_with(&format!("it is for {other}"))));
     }
 }

@@ -68,6 +68,11 @@ impl Target {
     pub fn is_x86_64(&self) -> bool {
         self.triple.starts_with("x86_64-")
     }
+
+    /// Whether it is a processor of Arm's 64-bit architecture.
+    pub fn is_aarch64(&self) -> bool {
+        self.triple.starts_with("aarch64-")
+    }
 }
 
 impl AttrValue for Target {
@@ -125,7 +130,7 @@ mod tests {
         let inner = module_op(&module).body().map(Block::ops).expect("a body")[0];
         let target = Target::of(inner.body().map(Block::ops).expect("a body")[0]);
         assert_eq!((target.cpu.as_str(), target.vector_bits, target.library_vector_bits), ("generic", 128, 0));
-        assert!(target.has("neon") && !target.has("avx2") && !target.is_x86_64() && !target.is_gpu());
+        assert!(target.has("neon") && !target.has("avx2") && !target.is_x86_64() && target.is_aarch64() && !target.is_gpu());
         ops::TARGET.set(module_op(&module), &target);
         assert_eq!(module_op(&module).text(), session.parse(text).map(|again| module_op(&again).text()).expect("parses"));
         assert_eq!(Target::of(session.parse("module {}").map(|plain| module_op(&plain)).expect("parses")), Target::default());

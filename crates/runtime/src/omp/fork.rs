@@ -10,11 +10,11 @@ use super::{TEAM, run_region};
 /// Arguments a microtask may have beyond the two thread numbers. Code from MLIR has one: a pointer to a struct.
 const MAX_ARGS: usize = 12;
 
-/// The System V argument registers left after location, count and microtask.
-const REGISTER_ARGS: usize = 3;
+/// The argument registers left after location, count and microtask: of the System V convention, and of Arm's procedure call standard.
+const REGISTER_ARGS: usize = if cfg!(target_arch = "aarch64") { 5 } else { 3 };
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("the OpenMP fork shim is written for x86-64; another architecture needs its own `fork_call`");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the OpenMP fork shim is written for x86-64 and aarch64; another architecture needs its own `fork_call`");
 
 /// `void __kmpc_fork_call(ident_t *location, int32_t count, kmpc_micro microtask, ...)`; everything is borrowed.
 #[cfg(target_arch = "x86_64")]
@@ -41,6 +41,36 @@ pub(super) unsafe extern "C" fn fork_call() {
     )
 }
 
+/// The same.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn fork_call() {
+    core::arch::naked_asm!(
+        // On entry: x0 location, w1 count, x2 microtask, x3 to x7 the first five arguments, the others where the stack pointer is.
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-64]!",
+        ".cfi_def_cfa_offset 64",
+        ".cfi_offset x29, -64",
+        ".cfi_offset x30, -56",
+        "mov x29, sp",
+        "stp x3, x4, [sp, #16]",
+        "stp x5, x6, [sp, #32]",
+        "str x7, [sp, #48]",
+        "mov w0, w1",
+        "mov x1, x2",
+        "add x2, sp, #16",
+        "add x3, sp, #64",
+        "bl {fork}",
+        "ldp x29, x30, [sp], #64",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "ret",
+        ".cfi_endproc",
+        fork = sym fork,
+    )
+}
+
 /// Runs the microtask with `count` pointers, taken from the saved registers and then from the caller's stack.
 ///
 /// # Safety
@@ -53,7 +83,7 @@ unsafe extern "C" fn fork(count: i32, microtask: *const c_void, registers: *cons
     }
     let mut args = [0_usize; MAX_ARGS];
     for (i, arg) in args.iter_mut().enumerate().take(count) {
-        // SAFETY: the caller passed `count` arguments; three are in registers, the rest on its stack.
+        // SAFETY: the caller passed `count` arguments; the first are in registers, the rest on its stack.
         *arg = unsafe { if i < REGISTER_ARGS { registers.add(i).read() } else { stack.add(i - REGISTER_ARGS).read() } };
     }
     let microtask = microtask as usize;
@@ -94,7 +124,7 @@ unsafe fn call(microtask: usize, count: usize, a: &[usize; MAX_ARGS]) {
     macro_rules! with {
         ($($i:literal)*) => {{
             type Task = unsafe extern "C" fn(*const i32, *const i32 $(, with!(@ $i))*);
-            // SAFETY: surplus arguments are ignored by the System V convention, so one type serves several counts.
+            // SAFETY: both conventions ignore surplus arguments, so one type serves several counts.
             unsafe { std::mem::transmute::<usize, Task>(microtask)(ids.0, ids.1 $(, a[$i])*) }
         }};
         (@ $i:literal) => { usize };
