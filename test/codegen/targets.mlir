@@ -1,10 +1,13 @@
 // What passes know of a machine stands in the text, as dynamo.target of the module: one text gives the same code everywhere,
-// also for machines that are not this one. Here a kernel of stage 05 goes down to LLVM IR for three processors.
+// also for machines that are not this one. Here a kernel of stage 05 goes down to LLVM IR for four processors, for those of Arm's to
+// instructions.
 
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v3 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=AVX2
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=AVX512
 // RUN: dynamlir-opt %s --dynamo-attach-target="cpu=generic triple=aarch64-unknown-linux-gnu features=+neon" \
 // RUN:   --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=ARM
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-n1 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=NEON
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v2 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=SVE
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=UNKNOWN --implicit-check-not=vector
 
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v3 --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized \
@@ -14,6 +17,13 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target="cpu=generic triple=aarch64-unknown-linux-gnu features=+neon" \
 // RUN:   --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized --dynamlir-bufferized-to-llvm \
 // RUN:   --dynamo-print-llvm-ir -o /dev/null | FileCheck %s --check-prefixes=IR,IR-ARM --implicit-check-not=Sleef
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-n1 --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized \
+// RUN:   --dynamlir-bufferized-to-llvm --dynamo-print-llvm-ir -o /dev/null | llc -mcpu=neoverse-n1 | FileCheck %s --check-prefixes=ASM
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v2 --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized \
+// RUN:   --dynamlir-bufferized-to-llvm --dynamo-print-llvm-ir -o /dev/null | llc -mcpu=neoverse-v2 | FileCheck %s --check-prefixes=ASM
+// RUN: dynamlir-opt %s --dynamo-attach-target="cpu=neoverse-v1 vector-bits=256" --dynamlir-linalg-to-scheduled \
+// RUN:   --dynamlir-scheduled-to-bufferized --dynamlir-bufferized-to-llvm --dynamo-print-llvm-ir -o /dev/null \
+// RUN:   | llc -mcpu=neoverse-v1 | FileCheck %s --check-prefixes=LONG
 
 // Two vectors of the processor at a time: of 256, 512 and 128 bits.
 // AVX2: module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,{{.*}}+movbe", vector_bits = 256, library_vector_bits = 256>}
@@ -22,6 +32,12 @@
 // AVX512: vector<32xf32>
 // ARM: #dynamo.target<"aarch64-unknown-linux-gnu", "generic", "+neon", vector_bits = 128, library_vector_bits = 128>
 // ARM: vector<8xf32>
+// Names of Arm's processors are known, as the levels of Intel's architecture are. How many bits SVE's vectors have is known when code
+// runs, and 128 in all of them: such a processor gets what one with NEON gets.
+// NEON: #dynamo.target<"aarch64-unknown-linux-gnu", "neoverse-n1", "+neon", vector_bits = 128, library_vector_bits = 128>
+// NEON: vector<8xf32>
+// SVE: #dynamo.target<"aarch64-unknown-linux-gnu", "neoverse-v2", "+neon,+sve,+sve2", vector_bits = 128, library_vector_bits = 128>
+// SVE: vector<8xf32>
 // Of a machine that nobody has named nothing is taken for granted.
 // UNKNOWN: linalg.generic
 
@@ -33,6 +49,19 @@
 // IR-AVX2: fadd <16 x float>
 // IR-AVX512: fadd <32 x float>
 // IR-ARM: fadd <8 x float>
+// ASM-LABEL: add:
+// ASM: ldp q{{[0-9]+}}, q{{[0-9]+}}, [x
+// ASM: fadd v{{[0-9]+}}.4s
+// ASM: fadd v{{[0-9]+}}.4s
+// ASM: stp q
+// ASM-LABEL: wave:
+// Who says how many bits they have gets SVE's instructions, in code for processors with exactly so many.
+// LONG-LABEL: add:
+// LONG: ldr z{{[0-9]+}}, [x{{[0-9]+}}, #1, mul vl]
+// LONG: fadd z{{[0-9]+}}.s
+// LONG: fadd z{{[0-9]+}}.s
+// LONG: str z
+// LONG-LABEL: wave:
 // IR: define void @wave(
 // The library's vector variants are those of the target, and so is how wide vectors are, which is said of the entries that kernels are
 // inlined into as well.

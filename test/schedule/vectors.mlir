@@ -1,9 +1,11 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=512 --dynamo-schedule | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=256 --dynamo-schedule | FileCheck %s --check-prefix=HALF
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-n1 --dynamo-schedule | FileCheck %s --check-prefix=ARM
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v1 --dynamo-schedule | FileCheck %s --check-prefix=ARM
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=0 --dynamo-schedule | FileCheck %s --check-prefix=NONE --implicit-check-not=vector
 
 // A phase that reduces nothing is cut into vectors: two of the processor's at a time. Without `vector-bits` these are as
-// wide as this processor's; 0 leaves all loops to LLVM.
+// wide as this processor's; 0 leaves all loops to LLVM. Arm's processors have vectors of 128 bits.
 
 #line = affine_map<(d0) -> (d0)>
 #full = affine_map<(d0, d1) -> (d0, d1)>
@@ -22,6 +24,9 @@
 // CHECK-NOT: linalg
 // HALF-LABEL: func.func @whole
 // HALF: vector<16xf32>
+// ARM-LABEL: func.func @whole
+// ARM: scf.for {{.*}} to %c4096 step %c8
+// ARM: math.exp {{.*}} : vector<8xf32>
 // NONE-LABEL: func.func @whole
 // NONE: linalg.generic
 func.func @whole(%x: memref<65536xf32>, %o: memref<65536xf32>) attributes {dynamo.kernel} {
@@ -47,6 +52,10 @@ func.func @whole(%x: memref<65536xf32>, %o: memref<65536xf32>) attributes {dynam
 // CHECK: } {dynamo.prefetch}
 // CHECK-NOT: vector
 // CHECK: linalg.generic {{.*}} tensor<7xi8>
+// ARM-LABEL: func.func @rest
+// ARM: scf.for {{.*}} to %c1536 step %c8
+// ARM: arith.addi {{.*}} : vector<8xi8>
+// ARM: linalg.generic {{.*}} tensor<7xi8>
 func.func @rest(%x: memref<1543xi8>, %o: memref<1543xi8>) attributes {dynamo.kernel} {
   %t = bufferization.to_tensor %x restrict : memref<1543xi8> to tensor<1543xi8>
   %e = tensor.empty() : tensor<1543xi8>
@@ -69,6 +78,8 @@ func.func @rest(%x: memref<1543xi8>, %o: memref<1543xi8>) attributes {dynamo.ker
 // CHECK-DAG: vector.transfer_read {{.*}} vector<16xf64>
 // CHECK: arith.cmpf ogt, {{.*}} : vector<16xf64>
 // CHECK: arith.extui {{.*}} : vector<16xi1> to vector<16xi8>
+// ARM-LABEL: func.func @rows
+// ARM: arith.cmpf ogt, {{.*}} : vector<4xf64>
 func.func @rows(%x: memref<8x512xf64>, %b: memref<512xf64>, %o: memref<8x512xi8>) attributes {dynamo.kernel} {
   %t = bufferization.to_tensor %x restrict : memref<8x512xf64> to tensor<8x512xf64>
   %u = bufferization.to_tensor %b restrict : memref<512xf64> to tensor<512xf64>
@@ -161,6 +172,9 @@ func.func @steps(%x: memref<4096xf32>, %o: memref<4096xf32, strided<[2]>>) attri
 // CHECK-LABEL: func.func @odd_rows
 // CHECK-NOT: vector
 // CHECK: linalg.generic
+// Of 1000 numbers nothing is left where vectors are short.
+// ARM-LABEL: func.func @odd_rows
+// ARM: arith.negf {{.*}} : vector<8xf32>
 func.func @odd_rows(%x: memref<8x1000xf32, strided<[1024, 1]>>, %o: memref<8x1000xf32>) attributes {dynamo.kernel} {
   %t = bufferization.to_tensor %x restrict : memref<8x1000xf32, strided<[1024, 1]>> to tensor<8x1000xf32>
   %e = tensor.empty() : tensor<8x1000xf32>

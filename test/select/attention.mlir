@@ -1,5 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=0 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.attention
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v1 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.attention
 
 // Attention becomes a primitive where the library's call is slower. The scale is written out, a mask is there for each score.
 

@@ -1,5 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=0 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.matmul
+// RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v1 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.matmul
 // RUN: dynamlir-opt %s --dynamo-attach-target="vector-bits=512 library-vector-bits=256" --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=HALF
 
 // Products become primitives where generated code is expected to be faster than the library, or as fast with something
