@@ -412,3 +412,41 @@ def test_cpython_may_compile_loops_itself() -> None:
     assert finished.returncode == 0, finished.stderr
     if finished.stdout.strip() == "off":
         pytest.skip("this CPython cannot compile")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, d: (x + 1, list(d.items())),
+        lambda x, d: (x + 1, [pair for pair in d.items()]),
+        lambda x, d: (x + 1, {"k": list(d.items()), (len(d), 2): 1}),
+        lambda x, d: (x + 1, [(len(d), 2)], {(len(d), 3)}),
+        lambda x, d: (x + 1, list(zip([1, 2], d, strict=True)), list(enumerate(d))),
+    ],
+)
+def test_tuples_of_plain_values_are_made_at_each_call(function: Callable[..., Any], x: torch.Tensor) -> None:
+    """The collector does not learn of them; what is made in a call is another object at the next."""
+    compiled, items = dynamlir.compile(function, fullgraph=True), {"a": 1, "b": 2}
+    first, second = compiled(x, items), compiled(x, items)
+    assert str(first) == str(second) == str(function(x, items))
+
+    def within(value: Any) -> set[int]:
+        if isinstance(value, dict):
+            return within(list(value)) | within(list(value.values()))
+        inner = set().union(*map(within, value)) if isinstance(value, (list, tuple, set)) else set()
+        return inner | ({id(value)} if isinstance(value, (list, tuple, set)) else set())
+
+    assert not within(first[1:]) & within(second[1:])
+
+
+def test_tuples_that_exist_stay_the_same(x: torch.Tensor) -> None:
+    def function(x: torch.Tensor, items: list[Any]) -> Any:
+        return x + 1, list(items), items[0], (1, 2, "constant")
+
+    compiled, items = dynamlir.compile(function, fullgraph=True), [tuple([5, 6]), tuple([7])]
+    results = [compiled(x, items) for _ in range(2)]
+    for result in results:
+        assert all(
+            found is expected for found, expected in zip([*result[1], result[2]], [*items, items[0]], strict=True)
+        )
+    assert results[0][3] is results[1][3] is function(x, items)[3]

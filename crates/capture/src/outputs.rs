@@ -1,6 +1,6 @@
 //! What a frame returns, as a recipe: how to make it again from the graph's outputs and from what exists.
 
-use dynamlir_cpython_abi::kind;
+use dynamlir_cpython_abi::{kind, object};
 use dynamlir_frame::{Instance, Recipe, SetKind};
 use pyo3::{
     prelude::*,
@@ -178,11 +178,26 @@ impl<'py> Capture<'py> {
     }
 
     fn items(&self, items: impl Iterator<Item = Bound<'py, PyAny>>, outputs: &mut Outputs<'py>) -> Outcome<Vec<Recipe>> {
-        items.map(|item| self.recipe(&Tracked::new(item), outputs)).collect()
+        let item = |item: Bound<'py, PyAny>| {
+            self.note_held_once(&item);
+            self.recipe(&Tracked::new(item), outputs)
+        };
+        items.map(item).collect()
+    }
+
+    /// Notes that an item is new, of which the collector does not tell: a tuple of plain values (from CPython 3.14 on) that nothing holds but
+    /// the container of the frame's that it was just taken from.
+    fn note_held_once(&self, item: &Bound<'py, PyAny>) {
+        if item.is_exact_instance_of::<PyTuple>() && object::references(item) == 2 {
+            self.note_new(item);
+        }
     }
 
     pub(crate) fn pairs(&self, dict: &Bound<'py, PyDict>, outputs: &mut Outputs<'py>) -> Outcome<Vec<(Recipe, Recipe)>> {
-        let pair = |(key, value)| Ok((self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?));
+        let pair = |(key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>)| {
+            [&key, &value].into_iter().for_each(|item| self.note_held_once(item));
+            Ok((self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?))
+        };
         dict.iter().map(pair).collect()
     }
 
