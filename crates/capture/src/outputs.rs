@@ -195,7 +195,8 @@ impl<'py> Capture<'py> {
 
     pub(crate) fn pairs(&self, dict: &Bound<'py, PyDict>, outputs: &mut Outputs<'py>) -> Outcome<Vec<(Recipe, Recipe)>> {
         let pair = |(key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>)| {
-            [&key, &value].into_iter().for_each(|item| self.note_held_once(item));
+            self.note_held_once(&key);
+            self.note_held_once(&value);
             Ok((self.recipe(&Tracked::new(key), outputs)?, self.recipe(&Tracked::new(value), outputs)?))
         };
         dict.iter().map(pair).collect()
