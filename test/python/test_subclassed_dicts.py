@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from worlds import X, alike
@@ -165,3 +167,32 @@ def test_a_default_that_looking_puts_in_is_left_to_python() -> None:
         return [(compiled(held), list(held)) for _ in range(2)]
 
     alike(world, "side-effect")
+
+
+class Names(dict):
+    """Globals that know each name, and count how often they are asked."""
+
+    asked = 0
+
+    def __missing__(self, name: str) -> int:
+        Names.asked += 1
+        return len(name)
+
+
+def test_globals_for_which_code_answers() -> None:
+    """What `__missing__` gives is in no namespace, so no guard holds what a builtin of that name would be."""
+    used = (lambda x: x * unknown + len).__code__  # type: ignore[name-defined]  # noqa: F821
+
+    def function(x: Any) -> Any:
+        return types.FunctionType(used, Names())(x + 1) - 1
+
+    def world(compile_: Any) -> Any:
+        compiled, Names.asked = compile_(function), 0
+        return [(compiled(X), Names.asked) for _ in range(3)]
+
+    alike(world, "unguardable")
+    compiled, counts = dynamlir.compile(function), []
+    for _ in range(3):
+        compiled(X)
+        counts.append(dynamlir.counters()["graphs_compiled"])
+    assert counts[0] == counts[-1]

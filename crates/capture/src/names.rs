@@ -16,8 +16,9 @@ use pyo3::{
 };
 
 use crate::{
+    attributes::lookup,
     graph_break::reason,
-    state::{Capture, Halt, Outcome, Tracked},
+    state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
 };
 
@@ -29,6 +30,7 @@ impl<'py> Capture<'py> {
         }
         self.refuse_changed(&frame.globals())?;
         self.refuse_changed(&frame.builtins())?;
+        self.refuse_answering(&frame.globals())?;
         self.import_now(&frame.globals(), name)?;
         let object = match semantics::load_global(frame, name) {
             Ok(object) => object,
@@ -38,6 +40,20 @@ impl<'py> Capture<'py> {
             Some(source) => self.wrap(object, source),
             None => self.wrap_untracked(object),
         }
+    }
+
+    /// Ends the capture where code answers for the globals, `__missing__` for example: what it gives is not found in them, nor in the
+    /// builtins.
+    fn refuse_answering(&self, globals: &Bound<'py, PyAny>) -> Outcome<()> {
+        if globals.is_exact_instance_of::<PyDict>() {
+            return Ok(());
+        }
+        let (class, of_dicts) = (globals.get_type(), self.py.get_type::<PyDict>());
+        let found = |class, name| lookup(class, name).map(|found| found.map_or(0, |found| found.as_ptr() as usize));
+        if found(&class, "__missing__")? == 0 && found(&class, "__getitem__")? == found(&of_dicts, "__getitem__")? {
+            return Ok(());
+        }
+        self.break_graph(reason::UNGUARDABLE, format!("a global name, for which a {} answers", type_name(globals)))
     }
 
     /// Makes the import that a name in a namespace stands for, if it was left for later (CPython 3.15), as the load of the name would: in
