@@ -104,7 +104,7 @@ fn variable(statement: Stmt<'_>) -> Result<Variable<'_>, Problem> {
 }
 
 /// Puts the annotations of a module's or class's variables where they stood.
-pub(crate) fn place<'a>(statements: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
+pub(crate) fn place(statements: &mut Vec<Stmt<'_>>) -> Result<(), Problem> {
     statements.retain(
         |statement| !matches!(statement, Stmt::Assign(targets, Expr::Set(items)) if targets[..] == [Expr::Name(MET)] && items.is_empty()),
     );
@@ -133,8 +133,8 @@ pub(crate) fn place<'a>(statements: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
             from = met + 1;
         } else {
             // No further than the next that has a place; behind the value that the variable is given, if it is given one.
-            let next = variables[at..].iter().filter_map(|variable| variable.met);
-            let limit = next.filter_map(|number| statements.iter().position(|statement| meets(statement, number))).next();
+            let mut next = variables[at..].iter().filter_map(|variable| variable.met);
+            let limit = next.find_map(|number| statements.iter().position(|statement| meets(statement, number)));
             let limit = limit.unwrap_or(statements.len()).max(from);
             let given = |statement: &Stmt<'_>| matches!(statement, Stmt::Assign(targets, _) if targets[..] == [Expr::Name(variable.name)]);
             from = statements[from..limit].iter().position(given).map_or(from, |given| from + given + 1);
@@ -155,7 +155,9 @@ fn put<'a>(statements: &mut [Stmt<'a>], number: &Const, variable: &Variable<'a>)
         if matches!(statement, Stmt::Met(met) if **met == *number) {
             *statement = variable.statement();
         } else {
-            bodies_mut(statement).into_iter().for_each(|body| put(body, number, variable));
+            for body in bodies_mut(statement) {
+                put(body, number, variable);
+            }
         }
     }
 }

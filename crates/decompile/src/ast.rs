@@ -63,6 +63,8 @@ pub(crate) enum Expr<'a> {
     Imported(&'a str, Option<(&'a str, bool)>),
     /// What `GET_ITER` gives.
     Iterated(Box<Self>),
+    /// Whether a case of a `match` holds.
+    Case(Box<Case<'a>>),
     /// A part of a template string.
     Interpolation(Box<Piece<'a>>),
     TypeParameter(Box<TypeParameter<'a>>),
@@ -98,6 +100,8 @@ pub(crate) enum Marker<'a> {
     Sent,
     /// The base that classes with type parameters are given.
     GenericBase,
+    /// The subject of a `match`.
+    Subject,
 }
 
 /// An operator with one operand.
@@ -170,6 +174,43 @@ impl<'a> Function<'a> {
     pub fn new(code: &'a CodeObject) -> Self {
         Self { code, defaults: Vec::new(), keyword_defaults: Vec::new(), annotations: Vec::new(), type_parameters: Vec::new() }
     }
+}
+
+/// What a case asks of the subject.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Pattern<'a> {
+    Value(Expr<'a>),
+    /// A name that takes everything, or `_`.
+    Capture(Option<&'a str>),
+    As(Box<Self>, &'a str),
+    Sequence(Vec<Self>),
+    /// `*name` or `*_`, in a sequence.
+    Star(Option<&'a str>),
+    /// Keys with their values, and what takes the rest.
+    Mapping(Vec<(Expr<'a>, Self)>, Option<&'a str>),
+    /// Class, positional patterns, those of attributes.
+    Class(Expr<'a>, Vec<Self>, Vec<(&'a str, Self)>),
+    Or(Vec<Self>),
+}
+
+/// The test of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Case<'a> {
+    /// The subject, if it is the first case.
+    pub subject: Option<Expr<'a>>,
+    pub pattern: Pattern<'a>,
+    /// Whether the subject is kept for cases that follow.
+    pub keeps: bool,
+    /// Whether the pattern has been joined of several.
+    pub joined: bool,
+}
+
+/// A case of a `match` statement: pattern, guard, body.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MatchCase<'a> {
+    pub pattern: Pattern<'a>,
+    pub guard: Option<Expr<'a>>,
+    pub body: Vec<Stmt<'a>>,
 }
 
 /// How a type parameter is written: `T`, `*T`, `**T`.
@@ -253,6 +294,9 @@ pub(crate) enum Stmt<'a> {
         is_async: bool,
     },
     Try(Box<Try<'a>>),
+    Match(Expr<'a>, Vec<MatchCase<'a>>),
+    /// The last case of a `match`, which takes everything, starts here.
+    Otherwise(Pattern<'a>),
     Def {
         name: &'a str,
         type_parameters: Vec<TypeParameter<'a>>,

@@ -8,7 +8,8 @@ use crate::{
     Problem,
     ast::{Expr, Unary},
     lift::{Source, lift},
-    op::{Op, Scope},
+    op::{Keeps, Op, Scope},
+    patterns,
     regions::{Finder, RegionId, Regions},
 };
 
@@ -112,9 +113,25 @@ pub(crate) struct StepGraph<'a> {
 enum Control {
     End,
     To(usize),
-    Branch { yes: usize, no: usize },
-    OrPop { keep_if: bool, keep: usize, drop: usize },
-    For { body: usize, exit: usize, is_async: bool },
+    Branch {
+        yes: usize,
+        no: usize,
+    },
+    OrPop {
+        keep_if: bool,
+        keep: usize,
+        drop: usize,
+    },
+    For {
+        body: usize,
+        exit: usize,
+        is_async: bool,
+    },
+    /// As a branch. What is left of the last instruction of a case is done where it holds.
+    Case {
+        yes: usize,
+        no: Option<usize>,
+    },
 }
 
 /// Builds the graph.
@@ -125,6 +142,7 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
     let mut firsts: Vec<Option<NodeId>> = vec![None; code.instructions.len()];
     let mut controls = vec![Control::End; code.instructions.len()];
     let mut lasts: Vec<(NodeId, usize)> = Vec::new();
+    let mut cases = Cases::default();
     for (at, instruction) in code.instructions.iter().enumerate() {
         let Some(mut depth) = depths.before[at] else { continue };
         // The namespace that it looks into first has been pushed by a step that is none here.
@@ -132,7 +150,10 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
             depth = depth.saturating_sub(1);
         }
         let mut ops = Vec::new();
-        controls[at] = control(source, code, at, &mut ops)?;
+        controls[at] = match cases.at(source, code, depths, at, &mut ops) {
+            Some(case) => case,
+            None => control(source, code, at, &mut ops)?,
+        };
         // Of jumps that were turned around, what they test tells where they are.
         let turned =
             ops.last() == Some(&Op::Branch) && code.version.facts().turns_jumps && instruction.opcode.name().starts_with("POP_JUMP");
@@ -173,6 +194,13 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
             Control::Branch { yes, no } => Next::Branch { yes: resolver.edge(yes), no: resolver.edge(no) },
             Control::OrPop { keep_if, keep, drop } => Next::OrPop { keep_if, keep: resolver.edge(keep), drop: resolver.edge(drop) },
             Control::For { body, exit, is_async } => Next::For { body: resolver.edge(body), exit: resolver.edge(exit), is_async },
+            Control::Case { yes, no } => {
+                let yes = resolver.case(node, yes);
+                match no {
+                    Some(no) => Next::Branch { yes, no: resolver.edge(no) },
+                    None => Next::One(yes),
+                }
+            }
         };
     }
     let entry = resolver.edge(0).to;
@@ -191,7 +219,67 @@ struct Resolver<'a, 'b> {
     nodes: Vec<Node<'a>>,
 }
 
+/// The cases found so far.
+#[derive(Default)]
+struct Cases {
+    /// Where cases lead that are not the last.
+    next: Vec<usize>,
+}
+
+impl Cases {
+    /// The case that starts at an instruction.
+    fn at<'a>(&mut self, source: &Source<'a>, code: &Code, depths: &StackDepths, at: usize, ops: &mut Vec<Op<'a>>) -> Option<Control> {
+        let follows = self.next.contains(&at);
+        let opcode = |at: usize| code.instructions.get(at).map(|instruction| instruction.opcode);
+        let copies = opcode(at) == Some(Opcode::Copy);
+        // A class stands between the subject and what is asked of it.
+        let asks = || {
+            let path = (at + 1..code.instructions.len()).take_while(|&at| opcode(at) == Some(Opcode::LoadAttr)).count();
+            let loads = matches!(
+                opcode(at),
+                Some(Opcode::LoadGlobal | Opcode::LoadName | Opcode::LoadFast | Opcode::LoadFastBorrow | Opcode::LoadDeref)
+            );
+            loads && opcode(at + path + 1) == Some(Opcode::LoadConst) && opcode(at + path + 2) == Some(Opcode::MatchClass)
+        };
+        if !(follows || copies || matches!(opcode(at), Some(Opcode::MatchSequence | Opcode::MatchMapping)) || asks()) {
+            return None;
+        }
+        if copies && called_as_ever(source, code, at).is_some() {
+            return None;
+        }
+        let find = |last: bool| {
+            let found = patterns::find(source, code, depths, at, last)?;
+            // Without a test it may be something else, unless a case is in front of it.
+            (follows || found.failed.is_some()).then_some((found, last))
+        };
+        let (found, last) = find(false).or_else(|| find(true))?;
+        let (yes, no) = (found.matched, found.failed);
+        let keeps = match (last, no) {
+            (false, _) => Keeps::Subject,
+            (true, Some(_)) => Keeps::Nothing,
+            (true, None) => Keeps::NoResult,
+        };
+        self.next.extend(no.filter(|_| !last));
+        ops.push(Op::Case(Box::new(found), keeps));
+        Some(Control::Case { yes, no })
+    }
+}
+
 impl Resolver<'_, '_> {
+    /// Where a case leads that holds, over what is left of its last instruction.
+    fn case(&mut self, node: NodeId, yes: usize) -> Edge {
+        let mut edge = self.edge(yes);
+        let case = self.nodes[node].clone();
+        let Op::Case(found, _) = case.op else { return edge };
+        for (step, op) in found.rest.into_iter().enumerate().rev() {
+            let to = self.nodes.len();
+            let key = (case.key.0, case.key.1, 64 + step as u8);
+            self.nodes.push(Node { op, key, next: Next::One(edge), ..case });
+            edge = Edge { to, at: edge.at };
+        }
+        edge
+    }
+
     fn edge(&mut self, from: usize) -> Edge {
         let unit = self.code.instructions[from].unit;
         let mut at = from;

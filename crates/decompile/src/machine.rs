@@ -9,8 +9,8 @@ use dynamlir_bytecode::Const;
 use crate::{
     Problem,
     ast::{Arg, Clause, Expr, Marker, Stmt, Unary},
-    displays, functions, generics, imports,
-    op::{NullAt, Op, Scope},
+    cases, displays, functions, generics, imports,
+    op::{Keeps, NullAt, Op, Scope},
     stores,
 };
 
@@ -275,6 +275,8 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             let right = evaluate(rest, None, declared)?;
             state.push(Expr::Bool(true, boxed(left), Box::new(right)));
         }
+        // Cases with one body are one.
+        Op::Or(rest) if let [Op::Case(found, Keeps::Subject)] = &rest[..] => cases::or(found, state, declared)?,
         Op::Or(rest) => {
             let left = state.value()?;
             let right = evaluate(rest, None, declared)?;
@@ -343,6 +345,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             state.emit(Stmt::Raise(value, cause), out)?;
         }
         Op::Import(..) | Op::ImportFrom(_) | Op::ImportStar => imports::run(op, state, out)?,
+        Op::Case(found, keeps) => cases::test(found, *keeps, state, declared, out)?,
         Op::Generic(step) => generics::run(*step, state)?,
         Op::Unsupported(name) => return Err(Problem::Opcode(name)),
         Op::Reraise | Op::WithExceptStart | Op::LoadAndClear(_) | Op::Branch => return Err(Problem::Stack("a step out of its place")),
@@ -443,6 +446,7 @@ pub(crate) fn printable(expr: &Expr<'_>) -> Result<(), Problem> {
             | Expr::Iterated(_)
             | Expr::Converted(..)
             | Expr::Interpolation(_)
+            | Expr::Case(_)
             | Expr::TypeParameter(_)
             | Expr::Alias(_)
             | Expr::Function(_)

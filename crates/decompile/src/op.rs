@@ -2,7 +2,10 @@
 
 use dynamlir_bytecode::Const;
 
-use crate::ast::{Expr, Makes, ParameterKind, Unary};
+use crate::{
+    ast::{Expr, Makes, ParameterKind, Unary},
+    patterns::Found,
+};
 
 /// Where a name lives, as far as stores must declare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +115,8 @@ pub(crate) enum Op<'a> {
     /// Nothing; stands where an endless loop of jumps is.
     Nothing,
     Unsupported(&'static str),
+    /// The test of a case: see `patterns`.
+    Case(Box<Found<'a>>, Keeps),
     /// A part of type parameters: see `generics`.
     Generic(Generic),
 
@@ -128,6 +133,17 @@ pub(crate) enum Op<'a> {
     Chain(&'static str, Vec<Self>),
     /// A comprehension over the iterator at the top.
     Comprehend(Box<crate::ast::Comprehension<'a>>),
+}
+
+/// What a case does with the subject at the top of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// It stays below the result.
+    Subject,
+    /// Only the result stays.
+    Nothing,
+    /// There is no result: the case takes everything.
+    NoResult,
 }
 
 /// What is done for type parameters.
@@ -158,7 +174,7 @@ impl Op<'_> {
     /// How many entries it takes and how many it leaves. For what only statements have, the numbers do not matter.
     pub fn effect(&self) -> (usize, usize) {
         match self {
-            Self::Push(_) | Self::LoadAndClear(_) | Self::WithExceptStart => (0, 1),
+            Self::Push(_) | Self::Case(_, Keeps::Subject) | Self::LoadAndClear(_) | Self::WithExceptStart => (0, 1),
             Self::Store(..)
             | Self::Pop
             | Self::PopException
@@ -166,6 +182,7 @@ impl Op<'_> {
             | Self::Return
             | Self::Raise(1)
             | Self::ImportStar
+            | Self::Case(_, Keeps::NoResult)
             | Self::DeleteAttribute(_) => (1, 0),
             Self::Copy(n) => (*n, n + 1),
             Self::Swap(n) => (*n, *n),
@@ -180,6 +197,7 @@ impl Op<'_> {
             | Self::YieldFrom
             | Self::Await
             | Self::Comprehend(_)
+            | Self::Case(_, Keeps::Nothing)
             | Self::Generic(Generic::Parameter(_) | Generic::Base | Generic::Alias)
             | Self::And(_)
             | Self::Or(_)
@@ -251,6 +269,7 @@ impl Op<'_> {
                 | Self::MatchKeys
                 | Self::MatchClass(_)
                 | Self::Nothing
+                | Self::Case(_, Keeps::Nothing | Keeps::NoResult)
                 | Self::Unsupported(_)
         )
     }

@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod expressions;
+mod patterns;
 mod strings;
 
 use expressions::Level;
@@ -221,6 +222,20 @@ impl Printer {
                 self.block(&head, body);
             }
             Stmt::Try(statement) => self.try_statement(statement),
+            Stmt::Match(subject, cases) => {
+                let head = format!("match {}:", self.expression(subject, Level::NoYield));
+                self.line(&head);
+                self.indent += 1;
+                for case in cases {
+                    let mut head = format!("case {}", self.pattern(&case.pattern));
+                    if let Some(guard) = &case.guard {
+                        let _ = write!(head, " if {}", self.test(guard));
+                    }
+                    head.push(':');
+                    self.block(&head, &case.body);
+                }
+                self.indent -= 1;
+            }
             Stmt::Def { name, type_parameters, parameters, returns, decorators, body, is_async } => {
                 self.decorators(decorators);
                 let generic = self.type_parameters(type_parameters);
@@ -243,6 +258,7 @@ impl Printer {
                 let text = format!("type {}{} = {}", alias.name, self.type_parameters(&alias.parameters), self.test(&alias.value));
                 self.line(&text);
             }
+            Stmt::Otherwise(_) => self.problem = Some("cases that no `match` has".to_owned()),
             Stmt::Annotations(_) | Stmt::Met(_) => self.problem = Some("annotations that no compiler writes".to_owned()),
             Stmt::Append(..) => self.problem = Some("an element outside of a comprehension".to_owned()),
         }

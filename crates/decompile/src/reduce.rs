@@ -7,7 +7,7 @@ use crate::{
     ast::Unary,
     blocks::{BlockId, Blocks},
     graph::{Edge, Next},
-    op::Op,
+    op::{Keeps, Op},
 };
 
 /// Applies all rules until none fits.
@@ -166,6 +166,15 @@ fn join(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, edge: E
 fn branch(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, yes: Edge, no: Edge) -> bool {
     let then = operand(blocks, incoming, block, yes, 0).then(|| blocks.all[yes.to].next.clone());
     let other = operand(blocks, incoming, block, no, 0).then(|| blocks.all[no.to].next.clone());
+    // Only a guard, or another pattern, may be added to a case.
+    let cased = is_case(&blocks.all[block].ops);
+    let pattern = |at: BlockId| matches!(blocks.all[at].ops[..], [Op::Case(_, Keeps::Subject)]);
+    let guards = matches!(&then, Some(Next::Branch { yes: t, no: f }) if f.to == no.to || t.to == no.to) && !pattern(yes.to);
+    let joins = matches!(&other, Some(Next::Branch { yes: t, .. }) if t.to == yes.to) && pattern(no.to);
+    if (cased && !guards && !joins) || (!cased && (pattern(yes.to) || pattern(no.to))) {
+        return false;
+    }
+    let (then, other) = if cased { (then.filter(|_| guards), other.filter(|_| joins)) } else { (then, other) };
     match (then, other) {
         // a → (b → T, F), (c → T, F)  is  b if a else c → T, F
         (Some(Next::Branch { yes: t, no: f }), Some(Next::Branch { yes: t2, no: f2 })) if t.to == t2.to && f.to == f2.to => {
@@ -225,6 +234,12 @@ fn branch(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, yes: 
         }
         _ => false,
     }
+}
+
+/// Whether steps end with the test of a case, perhaps with its guard.
+fn is_case(ops: &[Op<'_>]) -> bool {
+    let added = |op: &&Op<'_>| matches!(op, Op::And(_) | Op::Or(_));
+    matches!(ops.iter().rev().find(|op| !added(op)), Some(Op::Case(..)))
 }
 
 /// Both ways of a test become the values of a conditional expression.

@@ -10,6 +10,7 @@ use crate::{
     Problem,
     ast::{Expr, Marker, Stmt, Unary},
     blocks::{BlockId, Blocks},
+    cases,
     graph::{Edge, Next},
     loops::Loop,
     machine::{Declared, State, negate, printable, run},
@@ -226,7 +227,9 @@ impl<'a, 'd> Structurer<'a, 'd> {
         // Where the iterator is gone there is nothing but the loop's end; where it is not, the loop is not left yet.
         let gone = state.stack.len() < looped.depth;
         let ends = gone && !self.returns_constant(at) && !self.only_unwinds(at);
-        let behind = (gone || !looped.iterates) && self.is_behind(looped, at);
+        // Cases that leave the loop belong to their `match`.
+        let is_case = state.stack.last().is_some_and(|slot| slot.expr == Expr::Marker(Marker::Subject));
+        let behind = (gone || !looped.iterates) && !is_case && self.is_behind(looped, at);
         if looped.end.get().is_none() && (ends || behind) && !self.is_inside(at, looped, context) {
             looped.end.set(Some(at));
             return Some(Arrival::Jump(Stmt::Break));
@@ -303,36 +306,51 @@ impl<'a, 'd> Structurer<'a, 'd> {
         context: Context<'_>,
         out: &mut Vec<Stmt<'a>>,
     ) -> Result<After<'a>, Problem> {
-        let value = state.value()?.expr;
-        printable(&value)?;
+        let mut value = state.value()?.expr;
+        // The guard of a case that asks nothing.
+        if let Some(slot) = state.stack.pop_if(|slot| matches!(slot.expr, Expr::Case(_))) {
+            printable(&value)?;
+            value = Expr::Bool(true, Box::new(slot.expr), Box::new(value));
+        }
+        let case = cases::case(&value);
+        if case.is_none() {
+            printable(&value)?;
+        }
+        // The subject of a case that others follow is there until one holds.
+        let kept = case.is_some_and(|case| case.keeps);
+        let is_case = case.is_some();
         if state.is_pending() {
             return self.unstructured("a branch inside an expression", at);
         }
         // The one that the compiler put first is the one that the source has first.
-        let (first, second, test) = if yes.at <= no.at { (yes, no, value) } else { (no, yes, negate_test(value)) };
-        let join = self.join(at, context).filter(|&join| !(first.to == join && self.returns_constant(join)));
+        let (first, second, test) = if yes.at <= no.at || is_case { (yes, no, value) } else { (no, yes, negate_test(value)) };
+        let join = self.join(at, kept, context).filter(|&join| !(first.to == join && self.returns_constant(join)));
         let inner = Context { next: join.or(context.next), ..context };
         // A branch that goes where the statements lead anyway is not written.
+        let mut behind = state.clone();
+        if kept {
+            behind.stack.pop_if(|slot| slot.expr == Expr::Marker(Marker::Subject));
+        }
         if Some(first.to) == inner.next && (join.is_some() || Some(second.to) != context.next) {
             let statements = self.sequence(second.to, state.clone(), inner)?;
             out.push(Stmt::If(negate_test(test), statements, Vec::new()));
-            return Ok(join.map(|join| (join, state)));
+            return Ok(join.map(|join| (join, behind)));
         }
         let then = self.sequence(first.to, state.clone(), inner)?;
         if join.is_none() && leaves(&then) {
             out.push(Stmt::If(test, then, Vec::new()));
             return Ok(Some((second.to, state)));
         }
-        let other = self.sequence(second.to, state.clone(), inner)?;
+        let other = self.sequence(second.to, state, inner)?;
         out.push(Stmt::If(test, then, other));
-        Ok(join.map(|join| (join, state)))
+        Ok(join.map(|join| (join, behind)))
     }
 
-    /// Where the branches of a block meet.
-    fn join(&self, at: BlockId, context: Context<'_>) -> Option<BlockId> {
+    /// Where the branches of a block meet: without the value at the top if that is what is kept for branches only.
+    fn join(&self, at: BlockId, kept: bool, context: Context<'_>) -> Option<BlockId> {
         // A value on its way to a `return` is not where branches meet.
         let block = &self.blocks.all[at];
-        let depth = block.ops.iter().fold(i64::from(block.depth) - 1, |depth, op| {
+        let depth = block.ops.iter().fold(i64::from(block.depth) - 1 - i64::from(kept), |depth, op| {
             let (pops, pushes) = op.effect();
             // The steps know one value of what a `with` keeps.
             let others = i64::from(self.blocks.with_places) - 1;
@@ -389,6 +407,7 @@ fn breaks(statements: &[Stmt<'_>]) -> bool {
         Stmt::Break => true,
         Stmt::If(_, then, other) => breaks(then) || breaks(other),
         Stmt::With { body, .. } => breaks(body),
+        Stmt::Match(_, cases) => cases.iter().any(|case| breaks(&case.body)),
         Stmt::While(_, _, orelse) | Stmt::For { orelse, .. } => breaks(orelse),
         Stmt::Try(statement) => {
             breaks(&statement.body)

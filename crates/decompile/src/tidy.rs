@@ -4,8 +4,9 @@ use dynamlir_bytecode::{CodeObject, Const, flags};
 
 use crate::{
     Problem, annotations,
-    ast::{Expr, Parameters, Piece, Stmt, Try},
+    ast::{Expr, Parameters, Pattern, Piece, Stmt, Try},
     body::Scoped,
+    cases,
     machine::Declared,
     names::is_identifier,
     structure::{leaves, negate_test},
@@ -22,6 +23,7 @@ pub(crate) fn body<'a>(
     mut statements: Vec<Stmt<'a>>,
     declared: &Declared<'a>,
 ) -> Result<Vec<Stmt<'a>>, Problem> {
+    cases::gather(&mut statements)?;
     if scoped == Scoped::Class {
         // Methods want it as well as annotations.
         let kept = code.cellvars.iter().any(|name| name == "__classdict__");
@@ -171,6 +173,15 @@ fn drop_return(statements: &mut Vec<Stmt<'_>>) {
             drop_return(other);
         }
         Some(Stmt::With { body, .. }) => drop_return(body),
+        Some(Stmt::Match(_, cases)) => {
+            for case in &mut *cases {
+                drop_return(&mut case.body);
+            }
+            // `case _` without a body says nothing either.
+            if cases.len() > 1 {
+                cases.pop_if(|case| case.body.is_empty() && case.guard.is_none() && case.pattern == Pattern::Capture(None));
+            }
+        }
         Some(Stmt::Try(statement)) if statement.finally.is_empty() => {
             if statement.orelse.is_empty() {
                 drop_return(&mut statement.body);
@@ -208,6 +219,7 @@ fn tidy(statement: &mut Stmt<'_>) {
         }
         Stmt::While(_, body, orelse) | Stmt::For { body, orelse, .. } => body.iter_mut().chain(orelse).for_each(tidy),
         Stmt::With { body, .. } => body.iter_mut().for_each(tidy),
+        Stmt::Match(_, cases) => cases.iter_mut().flat_map(|case| &mut case.body).for_each(tidy),
         Stmt::Try(whole) => {
             let Try { body, handlers, orelse, finally } = &mut **whole;
             let all = body.iter_mut().chain(orelse.iter_mut()).chain(finally.iter_mut());
@@ -256,6 +268,7 @@ pub(crate) fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
         Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
         Stmt::For { body, orelse, .. } => vec![body, orelse],
         Stmt::With { body, .. } => vec![body],
+        Stmt::Match(_, cases) => cases.iter().map(|case| &case.body[..]).collect(),
         Stmt::Try(statement) => {
             let own = [&statement.body[..], &statement.orelse, &statement.finally];
             own.into_iter().chain(statement.handlers.iter().map(|handler| &handler.body[..])).collect()
@@ -270,6 +283,7 @@ pub(crate) fn bodies_mut<'t, 'a>(statement: &'t mut Stmt<'a>) -> Vec<&'t mut Vec
         Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
         Stmt::For { body, orelse, .. } => vec![body, orelse],
         Stmt::With { body, .. } => vec![body],
+        Stmt::Match(_, cases) => cases.iter_mut().map(|case| &mut case.body).collect(),
         Stmt::Try(statement) => {
             let Try { body, handlers, orelse, finally } = &mut **statement;
             [body, orelse, finally].into_iter().chain(handlers.iter_mut().map(|handler| &mut handler.body)).collect()
@@ -311,6 +325,7 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
         Stmt::Assert(test, message) => [test].into_iter().chain(message).for_each(&mut *visit),
         Stmt::Append(element, value) => [element].into_iter().chain(value).for_each(&mut *visit),
         Stmt::If(test, ..) | Stmt::While(test, ..) => visit(test),
+        Stmt::Match(subject, cases) => [subject].into_iter().chain(cases.iter().filter_map(|case| case.guard.as_ref())).for_each(&mut *visit),
         Stmt::For { target, iter, .. } => {
             visit(target);
             visit(iter);
@@ -336,6 +351,7 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
         // What is inside yields for itself.
         | Stmt::TypeAlias(_)
         | Stmt::Annotations(_)
+        | Stmt::Otherwise(_)
         | Stmt::Met(_) => {}
     }
     for statement in bodies(statement).into_iter().flatten() {

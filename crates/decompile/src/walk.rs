@@ -74,6 +74,7 @@ pub(crate) fn children<'t, 'a>(expr: &'t Expr<'a>, visit: &mut dyn FnMut(&'t Exp
             self::function(function, visit);
             arguments(args, visit);
         }
+        Expr::Case(case) => case.subject.iter().for_each(visit),
         Expr::Name(_)
         | Expr::Const(_)
         | Expr::Null

@@ -35,6 +35,7 @@ fn source_comes_back() {
     let corpus = [
         ("forms", Version::V3_11),
         ("annotated", Version::V3_11),
+        ("cases", Version::V3_11),
         ("since_3_12", Version::V3_12),
         ("since_3_14", Version::V3_14),
         ("since_3_15", Version::V3_15),
@@ -56,10 +57,10 @@ fn source_comes_back() {
 #[test]
 fn what_is_not_understood_raises_and_is_listed() {
     for version in Version::ALL {
-        let made = decompile(&nested(&module("facts", version), "matches"));
+        let made = decompile(&nested(&module("unknown", version), "groups"));
         assert_eq!(made.unknown.len(), 1, "{version}");
         let lines: Vec<&str> = made.text.lines().collect();
-        assert_eq!(lines[0], "def matches(value):");
+        assert_eq!(lines[0], "def groups(call):");
         assert!(lines[1].starts_with("    # Not decompiled: "), "{}", lines[1]);
         let (last, comments) = lines[1..].split_last().expect("lines");
         assert!(comments.iter().all(|line| line.starts_with("    #")), "nothing but comments before it");

@@ -21,7 +21,7 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
         Opcode::NotTaken => {}
         Opcode::PopIter => out.push(Op::Pop),
         Opcode::GetIter if source.object.version.facts().iterator_places == 2 => {
-            out.extend([Op::Iter, Op::Push(Expr::Marker(Marker::Place))])
+            out.extend([Op::Iter, Op::Push(Expr::Marker(Marker::Place))]);
         }
         Opcode::LoadFastBorrow => out.push(load(arg)?),
         Opcode::LoadFastBorrowLoadFastBorrow => out.extend([load(arg >> 4)?, load(arg & 15)?]),
