@@ -75,6 +75,7 @@ def test_the_twelve_steps():
         ("TensorVar(sum_0)",),
         (),
     ]
+    assert trace.steps[5].instruction in ("LOAD_CONST 2", "LOAD_SMALL_INT 2")
     assert [step.node for step in trace.steps if step.node] == [
         "add_0 = torch.add(x, y)",
         "mul_0 = torch.mul(add_0, 2)",

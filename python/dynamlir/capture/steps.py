@@ -105,5 +105,7 @@ def _show(code: types.CodeType, unit: int, name: str) -> str:
     """``LOAD_FAST x``: the instruction with what its argument means."""
     for instruction in dis.get_instructions(code):
         if instruction.offset == 2 * unit:
-            return f"{name} {instruction.argrepr}".strip()
+            # The argument of this one is the number itself, which `dis` does not repeat.
+            meaning = str(instruction.arg) if name == "LOAD_SMALL_INT" else instruction.argrepr
+            return f"{name} {meaning}".strip()
     return name
