@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ NATIVE = "dynamlir/_native.abi3.so"
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="no DYNAMLIR_WHEEL: scripts/wheel --test builds one and tests it")
 
 # What every glibc system has, and torch needs as well.
-SYSTEM = {"linux-vdso.so.1", "ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libgcc_s.so.1"}
+SYSTEM = {"linux-vdso.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libgcc_s.so.1"}
 SYSTEM |= {"libdl.so.2", "libpthread.so.0", "librt.so.1"}
 
 # Says whether an interpreter has torch, and where from; importing it would take seconds.
@@ -187,7 +188,7 @@ def test_metadata() -> None:
 @needs_wheel
 def test_the_tag_is_no_newer_than_the_symbols() -> None:
     """One extension for all CPythons from 3.11 on, and for the glibc whose symbols it asks for."""
-    found = re.fullmatch(r"cp311-abi3-manylinux_2_(\d+)_x86_64", metadata("WHEEL")["Tag"])
+    found = re.fullmatch(rf"cp311-abi3-manylinux_2_(\d+)_{platform.machine()}", metadata("WHEEL")["Tag"])
     assert found, metadata("WHEEL")["Tag"]
     with zipfile.ZipFile(WHEEL) as wheel:
         symbols = re.findall(rb"GLIBC_2\.(\d+)", wheel.read(NATIVE))
