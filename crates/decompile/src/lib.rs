@@ -1,13 +1,14 @@
 //! From a code object back to Python source.
 //!
 //! ```text
-//! instructions ─ graph: one step per node, regions of the exception table (lift, graph, regions)
+//! instructions ─ graph: one step per node, regions of the exception table, a case of a `match` in one (lift, graph, regions,
+//!                patterns)
 //!              ─ merge: what the compiler copied is one again (merge); ways out of `with` and `finally` are one step (unwind)
 //!              ─ blocks, in which `and`, `or`, conditional expressions, chained comparisons and comprehensions become
 //!                expressions (blocks, reduce)
 //!              ─ statements: dominators say where branches meet, loops and regions nest (structure, loops, tries),
 //!                a stack of expressions says what is computed (machine)
-//!              ─ tidied (tidy) and written (print)
+//!              ─ tidied: cases, annotations, what the compiler adds (cases, annotations, tidy), and written (print)
 //! ```
 //!
 //! Every step keeps the meaning or gives up. What has been given up on is printed as a commented disassembly with the
