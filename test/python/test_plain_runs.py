@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -488,6 +489,29 @@ def test_what_changes_while_it_is_compiled() -> None:
     (warning,) = heard(compiled, X)
     assert "unguardable" in str(warning.message) and "changed while it was compiled" in str(warning.message)
     assert (warning.filename, warning.lineno) == (__file__, function.__code__.co_firstlineno)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_never_holds_is_compiled_ever_less_often() -> None:
+    """Guards of what the call itself has made do not hold for the next one."""
+
+    graphs = []
+
+    def counts(gm: Any, inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    def made(x: Tensor) -> Tensor:
+        print(end="")
+        return x * 2
+
+    def function(x: Tensor) -> Tensor:
+        return types.FunctionType(made.__code__, {"print": print})(x + 1)
+
+    compiled = dynamlir.compile(function, backend=counts)
+    for _ in range(100):
+        assert torch.equal(compiled(X), function(X))
+    assert len(graphs) < 30
 
 
 # ---- what is counted stays counted, and fullgraph as it was

@@ -47,7 +47,19 @@ struct PythonCompiler {
     /// How often in a row there was no room for a call that was looked at, and how many of the next ones are not looked at.
     crowded: AtomicU32,
     unseen: AtomicU32,
+    /// How often in a row the guards of an entry did not hold for the call that it was made for, and for how many of the next calls none
+    /// is made.
+    unsteady: AtomicU32,
+    untried: AtomicU32,
+    /// Whether those of the last one did.
+    steady: AtomicBool,
 }
+
+/// What there is no room or no use for is tried again after twice as many calls, up to so many times.
+const MOST_DOUBLINGS: u32 = 10;
+
+/// So often in a row guards do not hold by chance.
+const STEADY_AGAIN: u32 = 8;
 
 /// Whether nothing was written: a graph has refused, or there is none for these sizes.
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
@@ -57,12 +69,13 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 
 impl PythonCompiler {
     fn new(object: Py<PyAny>) -> Self {
-        Self { object, full: AtomicBool::new(false), crowded: AtomicU32::new(0), unseen: AtomicU32::new(0) }
+        let [crowded, unseen, unsteady, untried] = [(); 4].map(|()| AtomicU32::new(0));
+        let [full, steady] = [(); 2].map(|()| AtomicBool::new(false));
+        Self { object, full, crowded, unseen, unsteady, untried, steady }
     }
 
     /// Whether one more entry is within the limits. The longer there is no room, the fewer calls are looked at.
     fn has_room(&self, miss: &Miss<'_, '_>) -> bool {
-        const MOST_DOUBLINGS: u32 = 10;
         let limits = settings::limits();
         if let Some(known) = miss.surely_has_room(limits) {
             return known;
@@ -75,6 +88,16 @@ impl PythonCompiler {
         self.crowded.store(crowded, Ordering::Relaxed);
         self.unseen.store((1 << crowded.min(MOST_DOUBLINGS)) - 1, Ordering::Relaxed);
         room
+    }
+
+    /// Says why a call runs plain that no entry says it of.
+    fn tell_unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
+        let (reason, message) = match why {
+            Unforeseen::Compiling => (reason::COMPILING, ""),
+            Unforeseen::Observed(by) => (reason::OBSERVED, by),
+            Unforeseen::Unsteady => (reason::UNGUARDABLE, "what the call looks at changed while it was compiled"),
+        };
+        self.object.bind(py).call_method1("unforeseen", (reason, message)).map(drop)
     }
 
     /// Why no entry fits, as text.
@@ -91,6 +114,10 @@ impl PythonCompiler {
     }
 
     fn answer_here<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
+        if self.untried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            self.tell_unforeseen(miss.function.py(), Unforeseen::Unsteady)?;
+            return Ok(Next::Plain);
+        }
         // Before torch is looked at.
         if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
             return Ok(Next::Plain);
@@ -100,6 +127,9 @@ impl PythonCompiler {
         let steps = self.object.bind(py).getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
         specialize(miss, steps.as_ref(), self)?;
+        if self.steady.swap(true, Ordering::Relaxed) {
+            self.unsteady.store(0, Ordering::Relaxed);
+        }
         Ok(Next::Again)
     }
 
@@ -265,12 +295,12 @@ impl Compiler for PythonCompiler {
     }
 
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
-        let (reason, message) = match why {
-            Unforeseen::Compiling => (reason::COMPILING, ""),
-            Unforeseen::Observed(by) => (reason::OBSERVED, by),
-            Unforeseen::Unsteady => (reason::UNGUARDABLE, "what the call looks at changed while it was compiled"),
-        };
-        self.object.bind(py).call_method1("unforeseen", (reason, message)).map(drop)
+        if why == Unforeseen::Unsteady {
+            self.steady.store(false, Ordering::Relaxed);
+            let again = self.unsteady.fetch_add(1, Ordering::Relaxed).saturating_sub(STEADY_AGAIN);
+            self.untried.store((1 << again.min(MOST_DOUBLINGS)) - 1, Ordering::Relaxed);
+        }
+        self.tell_unforeseen(py, why)
     }
 
     fn audit(&self, py: Python<'_>, replay: &dyn Fn() -> PyResult<Verdict>) -> PyResult<Verdict> {
