@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import test_wheel
+from interpreters import found
 from test_wheel import LARGEST, SYSTEM, run
 
 WHEELS = [Path(path) for path in os.environ.get("DYNAMLIR_FREE_THREADED_WHEELS", "").split(":") if path]
@@ -41,9 +42,9 @@ def wheel(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 def kind_of(wheel: Path) -> str:
     """The tags of a wheel's name but for the system."""
-    found = re.fullmatch(r"dynamlir-[^-]+-([^-]+-[^-]+)-manylinux_2_\d+_x86_64\.whl", wheel.name)
-    assert found, wheel.name
-    return found[1]
+    name = re.fullmatch(r"dynamlir-[^-]+-([^-]+-[^-]+)-manylinux_2_\d+_x86_64\.whl", wheel.name)
+    assert name, wheel.name
+    return name[1]
 
 
 def extension(wheel: Path, folder: Path) -> str:
@@ -63,13 +64,13 @@ def test_the_name_says_what_it_is_for(wheel: Path) -> None:
     name, _, _ = KINDS[kind]
     with zipfile.ZipFile(wheel) as archive:
         (about,) = [path for path in archive.namelist() if path.endswith(".dist-info/WHEEL")]
-        found = Parser().parsestr(archive.read(about).decode()).get_all("Tag") or []
+        tags = Parser().parsestr(archive.read(about).decode()).get_all("Tag") or []
         extensions = [path for path in archive.namelist() if path.endswith(".so")]
         glibc = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", archive.read(name))))
     interpreter, abis = kind.split("-")
-    assert {tag.rsplit("-", 1)[0] for tag in found} == {f"{interpreter}-{abi}" for abi in abis.split(".")}
+    assert {tag.rsplit("-", 1)[0] for tag in tags} == {f"{interpreter}-{abi}" for abi in abis.split(".")}
     assert extensions == [name] and wheel.stat().st_size <= LARGEST
-    assert all(int(tag.split("_")[-3]) >= glibc for tag in found), found
+    assert all(int(tag.split("_")[-3]) >= glibc for tag in tags), tags
 
 
 def test_metadata_is_that_of_the_other_wheel(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +85,14 @@ def test_the_extension_is_entered_as_its_name_says(wheel: Path, tmp_path: Path) 
 
 
 def test_the_extension_wants_what_cpython_exports(wheel: Path, tmp_path: Path) -> None:
-    """What such a CPython exports more than one with the lock is not wanted, but for its own forms of counting."""
+    """And nothing of what only one without the lock exports: one with it is asked."""
     _, _, version = KINDS[kind_of(wheel)]
-    python = next((path for path in test_wheel.candidates(version) if version in path and Path(path).exists()), None)
-    if python is None:
-        pytest.skip(f"no CPython {version}: name one in DYNAMLIR_PYTHONS")
+    here = found([version])
+    if not here:
+        pytest.skip(f"no CPython {version}: scripts/pythons fetches one")
     wanted = symbols(extension(wheel, tmp_path), "--undefined-only")
-    exported = symbols(os.path.realpath(python), "--defined-only")
-    assert "PyObject_GetAttr" in wanted and wanted - exported <= {"_Py_MergeZeroLocalRefcount", "_Py_DecRefShared"}
+    exported = symbols(os.path.realpath(here[0].path), "--defined-only")
+    assert "PyObject_GetAttr" in wanted and wanted - exported == set()
 
 
 def test_the_extension_needs_the_system_only(wheel: Path, tmp_path: Path) -> None:
@@ -111,6 +112,6 @@ def test_with_the_lock_both_doors_are_open(wheel: Path, tmp_path: Path) -> None:
     (site / "lent.pth").write_text(f"{torch_folder}\n")
     done = run(tmp_path / "bin" / "python", test_wheel.USE)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["fallbacks"] == [] and all(eager is None and kernels for eager, kernels in found["compiles"])
-    assert max(found["torch.compile"], found["dynamlir.compile"]) < 1e-6
+    said = json.loads(done.stdout)
+    assert said["fallbacks"] == [] and all(eager is None and kernels for eager, kernels in said["compiles"])
+    assert max(said["torch.compile"], said["dynamlir.compile"]) < 1e-6
