@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 # By what an extension begins with in a wheel of this tag: its name, and the function that CPython calls.
 KINDS = {
     "cp314-cp314t": ("dynamlir/_native.cpython-314t-x86_64-linux-gnu.so", "PyInit__native", "3.14"),
-    "cp315-abi3.abi3t": ("dynamlir/_native.abi3t.so", "PyModExport__native", "3.15"),
+    "cp315-abi3.abi3t": ("dynamlir/_native.abi3t-x86_64-linux-gnu.so", "PyModExport__native", "3.15"),
 }
 
 
