@@ -26,7 +26,7 @@ from interpreters import KNOWN, SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL = os.environ.get("DYNAMLIR_WHEEL", "")
-LARGEST = 40_000_000
+LARGEST = 36_000_000
 NATIVE = "dynamlir/_native.abi3.so"
 
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="no DYNAMLIR_WHEEL: scripts/wheel --test builds one and tests it")

@@ -115,8 +115,9 @@ fn tuned(machine: &Machine) -> String {
 pub(crate) fn code_generator(machine: &Machine) -> Result<TargetMachine, Error> {
     static INITIALIZED: Once = Once::new();
     INITIALIZED.call_once(|| {
-        // Both on every machine: what is made for the other can be looked at, down to its instructions.
+        #[cfg(any(target_arch = "x86_64", feature = "strangers"))]
         Target::initialize_x86(&InitializationConfig::default());
+        #[cfg(any(target_arch = "aarch64", feature = "strangers"))]
         Target::initialize_aarch64(&InitializationConfig::default());
         // An LLVM without the switch takes more time, and that is all.
         let _ = set_loop_strength_reduction(false);
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!([vector_scale(&arm("+neon", 256)), vector_scale(&Machine { vector_bits: 256, ..with("+sve") })], [None, None]);
     }
 
+    #[cfg(feature = "strangers")]
     #[test]
     fn there_is_a_code_generator_for_each_architecture() {
         for triple in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
