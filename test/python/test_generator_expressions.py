@@ -9,6 +9,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
+from dynamlir import native
 
 pytestmark = pytest.mark.native
 
@@ -128,3 +129,19 @@ def test_an_error_before_the_generator_is_made_shows_the_frames_that_plain_pytho
         return names[names.index("program") :]
 
     assert shown(dynamlir.compile(program)) == shown(program)
+
+
+def test_what_is_thrown_into_a_generator_that_has_not_begun_shows_its_frame() -> None:
+    def generator() -> Any:
+        yield 1
+
+    def thrown(function: Any) -> list[str]:
+        with pytest.raises(ValueError) as raised:
+            function()
+        names = [entry.name for entry in raised.traceback]
+        return names[names.index("program") :]
+
+    def program() -> None:
+        generator().throw(ValueError())
+
+    assert thrown(lambda: native.module().interpret(program)) == thrown(program) == ["program", "generator"]

@@ -186,7 +186,11 @@ fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool)
     let Activation { frame, place, .. } = activation;
     match end {
         End::Replay(unit, stack) => frame.resume_at(unit, stack.into_iter().map(|value| value.object)),
-        End::Raise(error, unit) => frame.raise(error, unit, unit >= place.prepared().first_shown),
+        End::Raise(error, unit) => {
+            // Of a generator that has not begun, all of its frame is shown.
+            let is_shown = frame.owner() == Owner::Generator || unit >= place.prepared().first_shown;
+            frame.raise(error, unit, is_shown)
+        }
         End::Abort => give_up(frame, closing),
     }
 }
