@@ -31,9 +31,9 @@ impl Abi {
         self.layout.version
     }
 
-    /// What `match` says that a pattern must be, where it is called and is not a class: `a class` is `a type` in CPython 3.11.
-    pub fn called_pattern(&self) -> &'static str {
-        self.layout.called_pattern
+    /// What `match` says of a pattern that is called and is not a class.
+    pub fn no_class_in_pattern(&self) -> &'static str {
+        self.layout.no_class_in_pattern
     }
 
     /// Whether an `ImportError` of `from module import name` says the name, as `name_from`.

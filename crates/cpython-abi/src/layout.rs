@@ -183,8 +183,8 @@ pub(crate) struct Layout {
     pub loops_by_index: bool,
     /// True if a module's namespace may hold an import that the first load of its name is to make (`lazy import`).
     pub imports_lazily: bool,
-    /// What `match` says that a pattern must be, where it is called and is not a class.
-    pub called_pattern: &'static str,
+    /// What `match` says of a pattern that is called and is not a class.
+    pub no_class_in_pattern: &'static str,
     /// Whether an `ImportError` of `from module import name` says the name.
     pub import_error_has_name: bool,
     pub set_code_extra: &'static str,

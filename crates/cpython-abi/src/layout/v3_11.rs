@@ -46,7 +46,7 @@ pub(super) static LAYOUT: Layout = Layout {
     merging: Merging::Ex,
     loops_by_index: false,
     imports_lazily: false,
-    called_pattern: "type",
+    no_class_in_pattern: "called match pattern must be a type",
     import_error_has_name: false,
     set_code_extra: "_PyCode_SetExtra",
     get_code_extra: "_PyCode_GetExtra",

@@ -46,7 +46,7 @@ pub(super) static LAYOUT: Layout = Layout {
     merging: Merging::Ex,
     loops_by_index: false,
     imports_lazily: false,
-    called_pattern: "class",
+    no_class_in_pattern: "called match pattern must be a class",
     import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",
     get_code_extra: "PyUnstable_Code_GetExtra",

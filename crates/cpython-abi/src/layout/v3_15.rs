@@ -46,7 +46,7 @@ pub(super) static LAYOUT: Layout = Layout {
     merging: Merging::Uniq,
     loops_by_index: true,
     imports_lazily: true,
-    called_pattern: "class",
+    no_class_in_pattern: "class pattern must refer to a class",
     import_error_has_name: true,
     set_code_extra: "PyUnstable_Code_SetExtra",
     get_code_extra: "PyUnstable_Code_GetExtra",

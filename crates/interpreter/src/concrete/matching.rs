@@ -19,7 +19,7 @@ pub fn match_class<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = subject.py();
     let Ok(class) = class.cast::<PyType>() else {
-        return Err(PyTypeError::new_err(format!("called match pattern must be a {}", abi(py).called_pattern())));
+        return Err(PyTypeError::new_err(abi(py).no_class_in_pattern()));
     };
     let none = py.None().into_bound(py);
     if !subject.is_instance(class)? {
