@@ -107,7 +107,7 @@ def constants(x):
 
 
 def sets(x):
-    return x + 1, {"b", "a"}, frozenset((1, 2)), set(), {1}
+    return x + 1, {5, 3}, frozenset((1, 2)), set(), {1}
 
 
 def looks_up(x):
@@ -323,7 +323,7 @@ def f(x, graph_out, type):
     made, names = helper(x)
     return made + graph_out, type, names
 def helper(y):
-    return y * x, {"b", "a"}
+    return y * x, {5, 3}
 """
     home: dict[str, Any] = {"x": torch.ones(4), "globals": len, "set": len, "made": 1}
     exec(source, home)
