@@ -21,7 +21,7 @@ AVX2 = f'#dynamo.target<"{X86}", "x86-64-v3", "+avx,+avx2,+fma", vector_bits = 2
 STRANGER = f'#dynamo.target<"{X86}", "x86-64-v9", "+avx,+warp-drive", vector_bits = 1024>'
 ARM = '#dynamo.target<"aarch64-unknown-linux-gnu", "generic", "+neon", vector_bits = 128, library_vector_bits = 128>'
 
-needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="on Arm, Arm's processors are no strangers")
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="on Arm, Arm's processors are not foreign")
 
 
 def program(x: Tensor, weight: Tensor) -> Tensor:

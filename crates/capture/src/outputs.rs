@@ -185,8 +185,8 @@ impl<'py> Capture<'py> {
         items.map(item).collect()
     }
 
-    /// Notes that an item is new, of which the collector does not tell: a tuple of plain values (from CPython 3.14 on) that nothing holds but
-    /// the container of the frame's that it was just taken from.
+    /// Notes that a tuple of plain values is new if only the frame's container that it was just taken from holds it: from CPython 3.14 on the
+    /// collector does not track such tuples.
     fn note_held_once(&self, item: &Bound<'py, PyAny>) {
         if item.is_exact_instance_of::<PyTuple>() && object::references(item) == 2 {
             self.note_new(item);

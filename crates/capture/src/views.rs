@@ -25,7 +25,7 @@ impl<'py> Capture<'py> {
         self.wrap(shown, self.guards.source(Source::Viewed(source))).map(Some)
     }
 
-    /// What a view shows: the same object each time.
+    /// Returns the container that a view shows: the same object each time.
     fn shown(&self, view: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if !mapping::is_frozen(view) {
             return mapping::viewed(view);

@@ -57,7 +57,7 @@ const LEVELS: &[(&str, &str)] = &[
     ("neoverse-v2", "+neon,+sve,+sve2"),
 ];
 
-/// What the names of Arm's processors for servers begin with.
+/// The prefix of the names of Arm's processors for servers.
 const ARM: &str = "neoverse-";
 
 fn run(module: Op, pass: &Run) -> PassResult {

@@ -117,7 +117,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
     }
 }
 
-/// What lies behind the head of an object of the type, and what the type's members point to.
+/// The fields behind the head of an object of the type; the type's members point to them.
 #[repr(C)]
 struct Content {
     vectorcall: Option<Vectorcall>,
@@ -130,7 +130,7 @@ struct Content {
 /// The size of a head in bytes, which no version promises: 16, and 32 without the lock. Known before there is an object.
 static HEAD: AtomicUsize = AtomicUsize::new(0);
 
-/// What lies behind the head of an object of our type.
+/// The address of the fields behind the head of an object of our type.
 ///
 /// # Safety
 /// It is one.
@@ -155,7 +155,7 @@ const METHOD_DESCRIPTOR: u64 = 1 << 17;
 /// When Python is out of memory.
 pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, PyAny>> {
     let class = callable_type(py)?.as_type_ptr();
-    // SAFETY: the type is ours, so its allocator gives memory for a head and `Content`, zeroed but for the head.
+    // SAFETY: the type is ours, so its allocator gives memory for a head and `Content`, zeroed except for the head.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);
         let object = Bound::from_owned_ptr_or_err(py, object)?;

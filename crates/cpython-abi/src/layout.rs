@@ -150,7 +150,7 @@ pub(crate) enum Leaving {
     Call,
 }
 
-/// How a dict is merged into another one that must not have its keys.
+/// The way to merge a dict into another one that must not have its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merging {
     /// `_PyDict_MergeEx` raises a `KeyError` for a key that is there already.

@@ -26,7 +26,7 @@ type ImportName = unsafe extern "C" fn(
 /// `_PyEval_LazyImportFrom(tstate, frame, placeholder, name)`: borrows all; returns a new reference.
 type ImportFrom = unsafe extern "C" fn(*mut PyThreadState, *mut c_void, *mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// What CPython exports for it.
+/// CPython's exported functions for it.
 pub(crate) struct Lazy {
     /// `PyLazyImport_Type`, which is never dereferenced.
     class: usize,
@@ -68,11 +68,11 @@ pub fn is_placeholder(object: &Bound<'_, PyAny>) -> bool {
     functions(object.py()).is_some_and(|lazy| object.get_type_ptr() == lazy.class as *mut PyTypeObject)
 }
 
-/// What a namespace was found to hold under a name; where that is a placeholder, what it imports, which the namespace then holds in its
-/// place. This may run any Python code.
+/// Returns what was found under a name of a namespace, after importing it if it is a placeholder; the namespace then holds the imported
+/// object. This may run any Python code.
 ///
 /// # Errors
-/// What the import raised.
+/// The error that the import raised.
 pub fn resolved<'py>(found: Bound<'py, PyAny>, name: &Bound<'py, PyString>, namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = found.py();
     let Some(lazy) = functions(py).filter(|_| is_placeholder(&found)) else { return Ok(found) };
@@ -83,7 +83,7 @@ pub fn resolved<'py>(found: Bound<'py, PyAny>, name: &Bound<'py, PyString>, name
     }
 }
 
-/// What an import statement imports.
+/// The parts of an import statement.
 pub struct Statement<'a, 'py> {
     /// The module's name.
     pub name: &'a Bound<'py, PyString>,
@@ -97,7 +97,7 @@ pub struct Statement<'a, 'py> {
 /// version has no lazy imports.
 ///
 /// # Errors
-/// What the import raised.
+/// The error that the import raised.
 pub fn import_name<'py>(frame: &Frame<'py>, statement: &Statement<'_, 'py>, lazy: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = frame.py();
     let (Some(functions), Some(builtins), Some(globals)) = (functions(py), frame.builtins(), frame.globals()) else { return Ok(None) };

@@ -31,7 +31,7 @@ fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
 /// the mapping itself raises looks like such a key, in CPython as well.
 ///
 /// # Errors
-/// What the mapping raised.
+/// The error that the mapping raised.
 pub fn merge_unique<'py>(abi: &'static Abi, dict: &Bound<'py, PyDict>, update: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = dict.py();
     match abi.merge {

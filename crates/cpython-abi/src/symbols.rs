@@ -109,7 +109,7 @@ type MergeEx = unsafe extern "C" fn(*mut PyObject, *mut PyObject, c_int) -> c_in
 /// `_PyDict_MergeUniq`: borrows both; stores a new reference to a key that is there already, and then sets no exception.
 type MergeUniq = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject) -> c_int;
 
-/// What merges a dict into another one that must not have its keys: see [`Merging`].
+/// The function that merges a dict into another one that must not have its keys: see [`Merging`].
 pub(crate) enum Merge {
     Ex(MergeEx),
     Uniq(MergeUniq),

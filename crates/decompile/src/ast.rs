@@ -213,7 +213,7 @@ pub(crate) struct MatchCase<'a> {
     pub body: Vec<Stmt<'a>>,
 }
 
-/// How a type parameter is written: `T`, `*T`, `**T`.
+/// The form of a type parameter: `T`, `*T`, `**T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParameterKind {
     Plain,

@@ -97,7 +97,7 @@ enum End<'py> {
     Raise(PyErr, u32),
 }
 
-/// What it takes to drive a frame.
+/// The evaluator and the prepared code by which a frame is driven.
 pub struct Drive {
     from_c: bool,
     evaluator: Evaluator,

@@ -225,7 +225,7 @@ impl Progress {
 /// The cost of capturing an instruction, in units of an instruction that only moves or adds values.
 fn effort(instruction: &Instruction) -> usize {
     use Opcode as Op;
-    /// What `BINARY_OP` is told where it looks an item up, from CPython 3.14 on.
+    /// The argument by which `BINARY_OP` looks an item up, from CPython 3.14 on.
     const ITEM: u32 = 26;
     match instruction.opcode {
         Op::LoadAttr

@@ -69,7 +69,7 @@ impl Target {
         self.triple.starts_with("x86_64-")
     }
 
-    /// Whether it is a processor of Arm's 64-bit architecture.
+    /// Returns true if it is a processor of Arm's 64-bit architecture.
     pub fn is_aarch64(&self) -> bool {
         self.triple.starts_with("aarch64-")
     }

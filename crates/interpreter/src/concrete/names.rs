@@ -22,7 +22,7 @@ pub fn lookup<'py>(mapping: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> 
     }
 }
 
-/// What a namespace has under a name, if anything: an import that was left for later is made now.
+/// Returns the object under a name of a namespace, if any: an import that was left for later is made now.
 pub fn loaded<'py>(namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     match lookup(namespace, name)? {
         Some(found) => lazy::resolved(found, name, namespace).map(Some),
