@@ -180,7 +180,10 @@ def test_metadata() -> None:
     found = metadata("METADATA")
     assert (found["Name"], found["Version"]) == ("dynamlir", version())
     assert found["Requires-Python"] == project()["requires-python"]
-    assert found.get_all("Requires-Dist") == [requirement.replace(" ", "") for requirement in project()["dependencies"]]
+    needed = [requirement.replace(" ", "") for requirement in project()["dependencies"]]
+    for extra, requirements in project()["optional-dependencies"].items():
+        needed += [f"{requirement} ; extra == '{extra}'" for requirement in requirements]
+    assert found.get_all("Requires-Dist") == needed
     assert found["License-Expression"] == project()["license"]
     assert (ROOT / "README.md").read_text().strip() in str(found.get_payload())
 
