@@ -24,7 +24,10 @@ MODULES = {
     "lazily_offset": "import lazily_log\nlazily_log.seen.append(__name__)\nOFFSET = 1.0\n",
     "lazily_raising": "raise RuntimeError('it does not load')\n",
     "lazily_log": "seen = []\n",
+    "lazily_counting": "import lazily_log\nSEEN = len(lazily_log.seen)\n",
     "lazily_program": """
+import lazily_log
+lazy import lazily_counting
 lazy import lazily_scale
 lazy import lazily_scale as other_name
 lazy from lazily_offset import OFFSET
@@ -61,6 +64,10 @@ def caught(x):
 
 def branch(x, wants):
     return x + OFFSET if wants else x
+
+def after_a_write(x):
+    lazily_log.seen.append(__name__)
+    return x + lazily_counting.SEEN
 
 def read_as_an_object(x):
     return x + 1, type(globals()["OFFSET"]).__name__
@@ -107,7 +114,8 @@ def alike(found: Any, expected: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", ["both", "caller", "twice", "raising", "nowhere", "missing", "caught", "read_as_an_object"]
+    "name",
+    ["both", "caller", "twice", "raising", "nowhere", "missing", "caught", "after_a_write", "read_as_an_object"],
 )
 def test_what_a_function_imports_is_what_plain_python_imports(program: Any, name: str) -> None:
     x = torch.arange(4.0)

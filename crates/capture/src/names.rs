@@ -9,14 +9,14 @@ use dynamlir_cpython_abi::{kind, lazy, shown};
 use dynamlir_guards::{Guard, Source, SourceId};
 use dynamlir_interpreter::{Activation, Value, semantics};
 use pyo3::{
-    exceptions::{PyAttributeError, PyImportError, PyNameError},
+    exceptions::{PyAttributeError, PyException, PyNameError},
     intern,
     prelude::*,
     types::{PyDict, PyFunction, PyString, PyTuple, PyType},
 };
 
 use crate::{
-    attributes::lookup,
+    attributes::{instance_dict, lookup},
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked, type_name},
     written::Overlay,
@@ -61,14 +61,53 @@ impl<'py> Capture<'py> {
     pub(crate) fn import_now(&self, namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
         let found = if lazy::is_possible(self.py) { semantics::lookup(namespace, name)? } else { None };
         let Some(found) = found.filter(lazy::is_placeholder) else { return Ok(()) };
-        match self.outside(|| lazy::resolved(found, name, namespace)) {
-            Ok(_) => Ok(()),
-            // Finders ask the file system, which no guard does.
-            Err(error) if error.is_instance_of::<PyImportError>(self.py) => {
-                self.break_graph(reason::UNGUARDABLE, format!("a lazy import that fails: {name}"))
-            }
-            Err(error) => Err(error.into()),
+        self.importing(name, false, || lazy::resolved(found, name, namespace)).map(drop)
+    }
+
+    /// Runs an import. The code of a module that is imported for the first time is not captured: it makes real tensors, and the module
+    /// stays imported even if the capture ends. It would not see what the frame has written before it, so then the graph breaks. It also
+    /// breaks where the import fails, which the next call tries again: no guard tells whether it would succeed then.
+    fn importing<T>(&self, name: &Bound<'py, PyString>, is_loaded: bool, import: impl FnOnce() -> PyResult<T>) -> Outcome<T> {
+        if !is_loaded && !self.writes.is_empty() {
+            return self.break_graph(reason::SIDE_EFFECT, format!("the first import of {name} after something was written"));
         }
+        match self.outside(import) {
+            Err(error) if error.is_instance_of::<PyException>(self.py) => {
+                self.break_graph(reason::UNGUARDABLE, format!("an import that fails: {name}"))
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// Returns true if an import statement finds all modules that it names loaded, so that it runs none of their code. False where that is
+    /// not clear.
+    fn is_loaded(
+        &self,
+        frame: &Activation<'py>,
+        name: &Bound<'py, PyString>,
+        fromlist: &Bound<'py, PyAny>,
+        level: &Bound<'py, PyAny>,
+    ) -> PyResult<bool> {
+        let modules = dynamlir_cpython_abi::import(self.py, "sys")?.getattr("modules")?;
+        let mut full = name.to_str()?.to_owned();
+        let level: usize = level.extract()?;
+        if level > 0 {
+            let Some(package) = semantics::lookup(&frame.globals(), intern!(self.py, "__package__"))? else { return Ok(false) };
+            let Ok(package) = package.extract::<String>() else { return Ok(false) };
+            // As many packages further out as there are dots beyond the first.
+            let base = package.rsplitn(level, '.').last().unwrap_or_default();
+            full = if full.is_empty() { base.to_owned() } else { format!("{base}.{full}") };
+        }
+        let Some(module) = semantics::lookup(&modules, &PyString::new(self.py, &full))? else { return Ok(false) };
+        for part in fromlist.try_iter().into_iter().flatten() {
+            let part = part?;
+            let submodule = PyString::new(self.py, &format!("{full}.{}", part.str()?));
+            let is_there = instance_dict(&module).is_some_and(|names| names.contains(&part).unwrap_or(false));
+            if !is_there && semantics::lookup(&modules, &submodule)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What a cell in a slot of a frame holds; None for nothing.
@@ -233,15 +272,8 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.identity(self.guards.source(own), &found))?;
         self.refuse_changed(&frame.builtins())?;
         self.refuse_changed(&dynamlir_cpython_abi::import(self.py, "sys")?.getattr("modules")?)?;
-        // A module that is imported for the first time makes real tensors, and stays imported even if the capture ends.
-        let module = match self.outside(|| semantics::import_name(frame, name, fromlist, level)) {
-            Ok(module) => module,
-            // Finders ask the file system, which no guard does.
-            Err(error) if error.is_instance_of::<PyImportError>(self.py) => {
-                return self.break_graph(reason::UNGUARDABLE, format!("an import that fails: {name}"));
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let is_loaded = self.is_loaded(frame, name, fromlist, level)?;
+        let module = self.importing(name, is_loaded, || semantics::import_name(frame, name, fromlist, level))?;
         let mut full = name.to_str()?.to_owned();
         if level.extract::<usize>()? > 0 {
             // Relative to the package of the globals, which nobody changes.
