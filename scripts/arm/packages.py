@@ -100,11 +100,17 @@ def write_stand_ins(tools: Path, system: Path, site: Path, out: Path) -> None:
 
 
 def unpack(wheel: Path, site: Path) -> None:
-    """Puts what a wheel holds among the packages, in place of what is there of it."""
+    """Puts what a wheel holds among the packages, in place of what is there of another."""
+    stamp = site / "dynamlir.wheel"
+    version = f"{wheel.name} {wheel.stat().st_mtime_ns}\n"
+    if stamp.exists() and stamp.read_text() == version:
+        return
+    stamp.unlink(missing_ok=True)
     for old in site.glob("dynamlir*"):
         shutil.rmtree(old)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
+    stamp.write_text(version)
 
 
 def make(uv: Path, tools: Path, system: Path, folder: Path, cpython: str, torch: str) -> tuple[Path, list[Path]]:

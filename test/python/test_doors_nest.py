@@ -67,6 +67,8 @@ def silent(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
         # Torch hides some of its own where they are shown.
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
+            # Of 3.13.0, which torch says at each guard that it makes.
+            warnings.filterwarnings("ignore", "Guards may run slower on Python 3.13.0", RuntimeWarning)
             yield
     finally:
         logging.getLogger("torch").removeHandler(handler)

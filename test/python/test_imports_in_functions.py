@@ -17,8 +17,9 @@ pytestmark = pytest.mark.native
 
 X = torch.linspace(-1, 1, 4)
 MODULES = {
-    "imported_log": "written = []\nsettings = {'scale': 1.0, 'ready': False}\n",
+    "imported_log": "import torch\nwritten = []\nsettings = {'scale': 1.0, 'ready': False}\nTOTAL = torch.zeros(4)\n",
     "imported_reader": "from imported_log import settings, written\nSEEN, SCALE = len(written), settings['scale']\n",
+    "imported_summing": "import imported_log\nSUM = imported_log.TOTAL.sum().item()\n",
     "imported_failing": "import imported_log\nif not imported_log.settings['ready']:\n"
     "    raise ValueError('not yet')\nVALUE = 7.0\n",
     "imported_package/__init__": "",
@@ -85,13 +86,27 @@ def replaces(x: Any) -> Any:
     return x + SEEN
 
 
-@pytest.mark.parametrize("function", [appends, stores, replaces])
+def fills(x: Any) -> Any:
+    from imported_log import TOTAL
+
+    TOTAL[1:].add_(1)
+    import imported_summing
+
+    return x + imported_summing.SUM
+
+
+@pytest.mark.parametrize("function", [appends, stores, replaces, fills])
 def test_a_module_sees_what_was_written_before_it_was_imported(log: Any, function: Any) -> None:
     log()
     expected = [function(X) for _ in range(3)]
     log()
     compiled = dynamlir.compile(function)
-    assert all(torch.equal(compiled(X), value) for value in expected)
+    assert torch.equal(compiled(X), expected[0])
+    # Now that it is loaded, nothing is in the way of one graph.
+    broken = sum(dynamlir.counters()["fallbacks"].values())
+    entries = len(compiled._cache)
+    assert all(torch.equal(compiled(X), value) for value in expected[1:])
+    assert len(compiled._cache) == entries + 1 and sum(dynamlir.counters()["fallbacks"].values()) == broken
 
 
 def test_a_module_of_a_package_does_as_well(log: Any) -> None:

@@ -104,6 +104,7 @@ impl<'py> Capture<'py> {
                 return Err(self.unwind(Halt::Break(found)));
             }
             let left = self.leave_at(frame, instruction.start);
+            self.guard_import(frame, instruction).map_err(|halt| self.unwind(halt))?;
             progress.left.borrow_mut().push(left);
             progress.left_at.set(done);
             return Err(abort());

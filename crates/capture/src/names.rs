@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use dynamlir_cpython_abi::{kind, lazy, shown};
 use dynamlir_guards::{Guard, Source, SourceId};
-use dynamlir_interpreter::{Activation, Value, semantics};
+use dynamlir_interpreter::{Activation, Instruction, Opcode, Value, semantics};
 use pyo3::{
     exceptions::{PyAttributeError, PyException, PyNameError},
     intern,
@@ -61,16 +61,38 @@ impl<'py> Capture<'py> {
     pub(crate) fn import_now(&self, namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
         let found = if lazy::is_possible(self.py) { semantics::lookup(namespace, name)? } else { None };
         let Some(found) = found.filter(lazy::is_placeholder) else { return Ok(()) };
-        self.importing(name, false, || lazy::resolved(found, name, namespace)).map(drop)
+        if self.has_written()? {
+            return self.break_before(name);
+        }
+        self.importing(name, || lazy::resolved(found, name, namespace)).map(drop)
+    }
+
+    /// Returns true if the frame has written to what existed before it: none of that is to be seen until the graph has run.
+    fn has_written(&self) -> PyResult<bool> {
+        if !self.writes.is_empty() {
+            return Ok(true);
+        }
+        let inputs = self.tensors.inputs.borrow();
+        dynamlir_interpreter::suspended(|| {
+            for input in inputs.iter().filter(|input| !input.number) {
+                // Fakes begin at 0.
+                if input.fake.bind(self.py).getattr(intern!(self.py, "_version"))?.extract::<i64>()? > 0 {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// Breaks the graph before the first import of a module, whose code would not see what the frame has written.
+    fn break_before<T>(&self, name: &Bound<'py, PyString>) -> Outcome<T> {
+        self.break_graph(reason::SIDE_EFFECT, format!("the first import of {name} after something was written"))
     }
 
     /// Runs an import. The code of a module that is imported for the first time is not captured: it makes real tensors, and the module
-    /// stays imported even if the capture ends. It would not see what the frame has written before it, so then the graph breaks. It also
-    /// breaks where the import fails, which the next call tries again: no guard tells whether it would succeed then.
-    fn importing<T>(&self, name: &Bound<'py, PyString>, is_loaded: bool, import: impl FnOnce() -> PyResult<T>) -> Outcome<T> {
-        if !is_loaded && !self.writes.is_empty() {
-            return self.break_graph(reason::SIDE_EFFECT, format!("the first import of {name} after something was written"));
-        }
+    /// stays imported even if the capture ends. Where the import fails the graph breaks, and each call tries again: no guard tells
+    /// whether it would succeed then.
+    fn importing<T>(&self, name: &Bound<'py, PyString>, import: impl FnOnce() -> PyResult<T>) -> Outcome<T> {
         match self.outside(import) {
             Err(error) if error.is_instance_of::<PyException>(self.py) => {
                 self.break_graph(reason::UNGUARDABLE, format!("an import that fails: {name}"))
@@ -79,35 +101,59 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Returns true if an import statement finds all modules that it names loaded, so that it runs none of their code. False where that is
-    /// not clear.
-    fn is_loaded(
+    /// Guards that what is imported is not there yet, where the graph has broken before an import: the next call may then find it, and is
+    /// captured anew.
+    pub(crate) fn guard_import(&self, frame: &Activation<'py>, instruction: &Instruction) -> Outcome<()> {
+        match instruction.opcode {
+            Opcode::ImportName => {
+                let flags = if lazy::is_possible(self.py) { 2 } else { 0 };
+                let name = frame.name(instruction.arg >> flags);
+                let [level, fromlist] = frame.top(2) else { return Ok(()) };
+                let first = self.not_loaded(frame, &name, fromlist.get(), level.get())?.filter(|first| !first.is_empty());
+                first.map_or(Ok(()), |first| Ok(self.guards.absent(self.module_source(&first)?)))
+            }
+            Opcode::LoadGlobal if lazy::is_possible(self.py) => {
+                let name = frame.name(instruction.arg >> 1);
+                let found = semantics::lookup(&frame.globals(), &name)?;
+                if let (Some(found), Some(source)) = (found.filter(lazy::is_placeholder), self.global_source(frame, &name)?) {
+                    self.guards.add(source, Guard::Type(found.get_type().into_any().unbind()));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the first module whose code an import statement would run: one that is not loaded yet. An empty one where that is not
+    /// clear, and None where all are loaded.
+    fn not_loaded(
         &self,
         frame: &Activation<'py>,
         name: &Bound<'py, PyString>,
         fromlist: &Bound<'py, PyAny>,
         level: &Bound<'py, PyAny>,
-    ) -> PyResult<bool> {
+    ) -> PyResult<Option<String>> {
         let modules = dynamlir_cpython_abi::import(self.py, "sys")?.getattr("modules")?;
+        let loaded = |name: &str| semantics::lookup(&modules, &PyString::new(self.py, name));
         let mut full = name.to_str()?.to_owned();
         let level: usize = level.extract()?;
         if level > 0 {
-            let Some(package) = semantics::lookup(&frame.globals(), intern!(self.py, "__package__"))? else { return Ok(false) };
-            let Ok(package) = package.extract::<String>() else { return Ok(false) };
+            let package = semantics::lookup(&frame.globals(), intern!(self.py, "__package__"))?;
+            let Some(Ok(package)) = package.map(|package| package.extract::<String>()) else { return Ok(Some(String::new())) };
             // As many packages further out as there are dots beyond the first.
             let base = package.rsplitn(level, '.').last().unwrap_or_default();
             full = if full.is_empty() { base.to_owned() } else { format!("{base}.{full}") };
         }
-        let Some(module) = semantics::lookup(&modules, &PyString::new(self.py, &full))? else { return Ok(false) };
+        let Some(module) = loaded(&full)? else { return Ok(Some(full)) };
         for part in fromlist.try_iter().into_iter().flatten() {
             let part = part?;
-            let submodule = PyString::new(self.py, &format!("{full}.{}", part.str()?));
+            let submodule = format!("{full}.{}", part.str()?);
             let is_there = instance_dict(&module).is_some_and(|names| names.contains(&part).unwrap_or(false));
-            if !is_there && semantics::lookup(&modules, &submodule)?.is_none() {
-                return Ok(false);
+            if !is_there && loaded(&submodule)?.is_none() {
+                return Ok(Some(submodule));
             }
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// What a cell in a slot of a frame holds; None for nothing.
@@ -272,8 +318,10 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.identity(self.guards.source(own), &found))?;
         self.refuse_changed(&frame.builtins())?;
         self.refuse_changed(&dynamlir_cpython_abi::import(self.py, "sys")?.getattr("modules")?)?;
-        let is_loaded = self.is_loaded(frame, name, fromlist, level)?;
-        let module = self.importing(name, is_loaded, || semantics::import_name(frame, name, fromlist, level))?;
+        if self.not_loaded(frame, name, fromlist, level)?.is_some() && self.has_written()? {
+            return self.break_before(name);
+        }
+        let module = self.importing(name, || semantics::import_name(frame, name, fromlist, level))?;
         let mut full = name.to_str()?.to_owned();
         if level.extract::<usize>()? > 0 {
             // Relative to the package of the globals, which nobody changes.

@@ -220,7 +220,7 @@ impl<'py> Activation<'py> {
     }
 
     /// The topmost `count` values, the lowest first.
-    pub(crate) fn top(&self, count: usize) -> &[Value<'py>] {
+    pub fn top(&self, count: usize) -> &[Value<'py>] {
         &self.stack[self.stack.len() - count..]
     }
 
@@ -236,7 +236,8 @@ impl<'py> Activation<'py> {
         self.push(value);
     }
 
-    pub(crate) fn name(&self, index: u32) -> Bound<'py, PyString> {
+    /// The name at an index of the code's names.
+    pub fn name(&self, index: u32) -> Bound<'py, PyString> {
         self.prepared().names[index as usize].bind(self.py()).clone()
     }
 

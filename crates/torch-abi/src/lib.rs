@@ -20,6 +20,7 @@ mod library;
 mod meta;
 mod op;
 mod pyobject;
+mod returned;
 mod shim_table;
 mod signature;
 mod state;

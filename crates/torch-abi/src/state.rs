@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::returned::Returned;
 use crate::{Library, TorchAbi, TorchError};
 
 type Flag = unsafe extern "C" fn() -> bool;
@@ -105,20 +106,20 @@ enum DualLevels {
     /// `static bool torch::autograd::ForwardADLevel::has_any_level()`
     Any(Flag),
     /// `static std::shared_ptr<ForwardADLevel> torch::autograd::ForwardADLevel::try_get_by_idx(uint64_t)`, where torch lacks the
-    /// other: the pointer and its count are written to where a hidden first argument points.
-    First(unsafe extern "C" fn(*mut [*mut c_void; 2], u64) -> *mut c_void),
+    /// other: returns the pointer and its count.
+    First(unsafe extern "C" fn(u64) -> Returned),
 }
 
 impl DualLevels {
     fn load(cpu: Library) -> Option<Self> {
-        // SAFETY: as in `GuardFunctions::load`; a class returned by value is written to where a hidden first argument points.
+        // SAFETY: as in `GuardFunctions::load`.
         unsafe {
             use std::mem::transmute as cast;
             if let Some(any) = cpu.symbol(c"_ZN5torch8autograd14ForwardADLevel13has_any_levelEv") {
                 return Some(Self::Any(cast::<*mut c_void, Flag>(any)));
             }
             let first = cpu.symbol(c"_ZN5torch8autograd14ForwardADLevel14try_get_by_idxEm")?;
-            Some(Self::First(cast::<*mut c_void, unsafe extern "C" fn(*mut [*mut c_void; 2], u64) -> *mut c_void>(first)))
+            Some(Self::First(cast::<*mut c_void, unsafe extern "C" fn(u64) -> Returned>(first)))
         }
     }
 
@@ -127,15 +128,15 @@ impl DualLevels {
             // SAFETY: a plain getter.
             Self::Any(any) => unsafe { any() },
             Self::First(first) => {
-                let mut shared = [std::ptr::null_mut::<c_void>(); 2];
-                // SAFETY: writes the two words of a `shared_ptr`, of which the second is null or points to libstdc++'s counts: behind
+                // SAFETY: returns the two words of a `shared_ptr`, of which the second is null or points to libstdc++'s counts: behind
                 // the vtable the number of owners, which the list's own copy keeps above zero.
-                unsafe {
-                    first(&raw mut shared, 0);
+                let shared = unsafe {
+                    let shared = first(0).pair();
                     if let Some(count) = shared[1].cast::<AtomicI32>().wrapping_add(2).as_ref().filter(|_| !shared[1].is_null()) {
                         count.fetch_sub(1, Ordering::AcqRel);
                     }
-                }
+                    shared
+                };
                 !shared[0].is_null()
             }
         }

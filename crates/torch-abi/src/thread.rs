@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 
 use crate::ffi::Handle;
+use crate::returned::Returned;
 use crate::{Library, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
 /// Functions by their C++ names; each is optional, and what needs an absent one says so.
@@ -12,12 +13,12 @@ pub(crate) struct ThreadFunctions {
     set_grad: Option<unsafe extern "C" fn(bool)>,
     /// `const at::Generator& at::detail::getDefaultCPUGenerator()`: borrowed for ever.
     generator: Option<unsafe extern "C" fn() -> *const c_void>,
-    /// `at::Tensor at::Generator::get_state() const`: writes a new reference to where the first argument points.
-    get_state: Option<unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut c_void>,
+    /// `at::Tensor at::Generator::get_state() const`: borrows; returns a new reference.
+    get_state: Option<unsafe extern "C" fn(*const c_void) -> Returned>,
     /// `void at::Generator::set_state(const at::Tensor&)`: borrows both.
     set_state: Option<unsafe extern "C" fn(*const c_void, Handle)>,
-    /// `at::Tensor at::_ops::detach::call(const at::Tensor&)`: borrows; writes a new reference to where the first argument points.
-    detach: Option<unsafe extern "C" fn(*mut *mut c_void, Handle) -> *mut c_void>,
+    /// `at::Tensor at::_ops::detach::call(const at::Tensor&)`: borrows; returns a new reference.
+    detach: Option<unsafe extern "C" fn(Handle) -> Returned>,
     /// `int64_t at::TensorBase::_version() const`: borrows. Throws for an inference tensor.
     version: Option<unsafe extern "C" fn(Handle) -> i64>,
     /// C++ `operator new`, for the handle of a tensor that was returned by value.
@@ -29,8 +30,7 @@ impl ThreadFunctions {
         fn find(library: Library, name: &CStr) -> Option<*mut c_void> {
             library.symbol(name)
         }
-        // SAFETY: each name fixes the parameters; the results are what torch's headers declare. A class returned by value is
-        // written to where a hidden first argument points.
+        // SAFETY: each name fixes the parameters; the results are what torch's headers declare.
         unsafe {
             use std::mem::transmute as cast;
             Self {
@@ -39,11 +39,11 @@ impl ThreadFunctions {
                 generator: find(cpu, c"_ZN2at6detail22getDefaultCPUGeneratorEv")
                     .map(|p| cast::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(p)),
                 get_state: find(cpu, c"_ZNK2at9Generator9get_stateEv")
-                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> *mut c_void>(p)),
+                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*const c_void) -> Returned>(p)),
                 set_state: find(cpu, c"_ZN2at9Generator9set_stateERKNS_6TensorE")
                     .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*const c_void, Handle)>(p)),
                 detach: find(cpu, c"_ZN2at4_ops6detach4callERKNS_6TensorE")
-                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void, Handle) -> *mut c_void>(p)),
+                    .map(|p| cast::<*mut c_void, unsafe extern "C" fn(Handle) -> Returned>(p)),
                 version: find(cpu, c"_ZNK2at10TensorBase8_versionEv").map(|p| cast::<*mut c_void, unsafe extern "C" fn(Handle) -> i64>(p)),
                 operator_new: find(cpu, c"_Znwm").map(|p| cast::<*mut c_void, unsafe extern "C" fn(usize) -> *mut *mut c_void>(p)),
             }
@@ -109,13 +109,8 @@ impl TensorRef<'_> {
         let (Some(detach), Some(new)) = (f.detach, f.operator_new) else {
             return Err(TorchError::new("this torch does not export detach"));
         };
-        // SAFETY: borrows a live handle; the result is written to memory of the size of an `at::Tensor`, which is one pointer,
-        // allocated as deleting the handle expects.
-        unsafe {
-            let handle = new(size_of::<*mut c_void>());
-            detach(handle, self.raw());
-            OwnedTensor::from_raw(handle.cast()).ok_or_else(|| TorchError::new("no memory for a handle"))
-        }
+        // SAFETY: borrows a live handle; what is returned is a new reference.
+        unsafe { kept(detach(self.raw()), new) }
     }
 
     /// How often it was written in place; None for an inference tensor, which does not count.
@@ -129,6 +124,24 @@ impl TensorRef<'_> {
         let version = TorchAbi::get()?.thread.version.ok_or_else(|| TorchError::new("this torch does not export versions"))?;
         // SAFETY: borrows a live handle of a tensor that counts.
         Ok(Some(unsafe { version(self.raw()) }))
+    }
+}
+
+/// Puts a tensor that a function returned behind a handle.
+///
+/// # Errors
+/// Where there is no memory for one.
+///
+/// # Safety
+/// `tensor` is an `at::Tensor`, and `new` is C++'s `operator new`, by whose counterpart handles are deleted.
+unsafe fn kept(tensor: Returned, new: unsafe extern "C" fn(usize) -> *mut *mut c_void) -> Result<OwnedTensor, TorchError> {
+    // SAFETY: an `at::Tensor` is one pointer; moved into the new memory, the reference is the handle's.
+    unsafe {
+        let handle = new(size_of::<*mut c_void>());
+        if let Some(place) = handle.as_mut() {
+            *place = tensor.first;
+        }
+        OwnedTensor::from_raw(handle.cast()).ok_or_else(|| TorchError::new("no memory for a handle"))
     }
 }
 
@@ -149,14 +162,10 @@ impl RandomState {
         let (Some(generator), Some(get), Some(set), Some(new)) = (f.generator, f.get_state, f.set_state, f.operator_new) else {
             return Err(TorchError::new("this torch does not export its random number generator"));
         };
-        // SAFETY: the generator is a singleton; the state is written to memory of the size of an `at::Tensor`, which is one
-        // pointer, allocated as deleting the handle expects.
+        // SAFETY: the generator is a singleton; the state that is returned is a new reference.
         unsafe {
             let generator = generator();
-            let handle = new(size_of::<*mut c_void>());
-            get(handle, generator);
-            let state = OwnedTensor::from_raw(handle.cast()).ok_or_else(|| TorchError::new("no memory for a handle"))?;
-            Ok(Self { state, generator, set })
+            Ok(Self { state: kept(get(generator), new)?, generator, set })
         }
     }
 

@@ -1,0 +1,27 @@
+//! Objects of C++ classes that functions return by value.
+//!
+//! The caller says where such an object goes: on x86-64 by a hidden first argument, on 64-bit Arm in a register that no argument uses.
+//! Rust passes the place in the same way for a structure that does not fit into two registers.
+
+use std::{ffi::c_void, mem::MaybeUninit};
+
+/// What a function returned by value, of which the first words were written: one for an `at::Tensor`, two for a `std::shared_ptr`.
+/// The reference that it holds is the caller's.
+#[repr(C)]
+pub(crate) struct Returned {
+    pub first: *mut c_void,
+    second: MaybeUninit<*mut c_void>,
+    /// Makes it too large for registers.
+    _third: MaybeUninit<*mut c_void>,
+}
+
+impl Returned {
+    /// Both words.
+    ///
+    /// # Safety
+    /// The function has written two.
+    pub(crate) unsafe fn pair(self) -> [*mut c_void; 2] {
+        // SAFETY: as the caller says.
+        [self.first, unsafe { self.second.assume_init() }]
+    }
+}
