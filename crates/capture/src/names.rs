@@ -109,8 +109,9 @@ impl<'py> Capture<'py> {
                 let flags = if lazy::is_possible(self.py) { 2 } else { 0 };
                 let name = frame.name(instruction.arg >> flags);
                 let [level, fromlist] = frame.top(2) else { return Ok(()) };
-                let first = self.not_loaded(frame, &name, fromlist.get(), level.get())?.filter(|first| !first.is_empty());
-                first.map_or(Ok(()), |first| Ok(self.guards.absent(self.module_source(&first)?)))
+                if let Some(first) = self.not_loaded(frame, &name, fromlist.get(), level.get())?.filter(|first| !first.is_empty()) {
+                    self.guards.absent(self.module_source(&first)?);
+                }
             }
             Opcode::LoadGlobal if lazy::is_possible(self.py) => {
                 let name = frame.name(instruction.arg >> 1);
@@ -118,10 +119,10 @@ impl<'py> Capture<'py> {
                 if let (Some(found), Some(source)) = (found.filter(lazy::is_placeholder), self.global_source(frame, &name)?) {
                     self.guards.add(source, Guard::Type(found.get_type().into_any().unbind()));
                 }
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     /// The name of the first module whose code an import statement would run: one that is not loaded yet. An empty one where that is not

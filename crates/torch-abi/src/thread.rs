@@ -110,7 +110,7 @@ impl TensorRef<'_> {
             return Err(TorchError::new("this torch does not export detach"));
         };
         // SAFETY: borrows a live handle; what is returned is a new reference.
-        unsafe { kept(detach(self.raw()), new) }
+        unsafe { kept(detach(self.raw()).first, new) }
     }
 
     /// How often it was written in place; None for an inference tensor, which does not count.
@@ -133,13 +133,13 @@ impl TensorRef<'_> {
 /// Where there is no memory for one.
 ///
 /// # Safety
-/// `tensor` is an `at::Tensor`, and `new` is C++'s `operator new`, by whose counterpart handles are deleted.
-unsafe fn kept(tensor: Returned, new: unsafe extern "C" fn(usize) -> *mut *mut c_void) -> Result<OwnedTensor, TorchError> {
+/// `tensor` is the pointer of an `at::Tensor`, a new reference, and `new` is C++'s `operator new`, by whose counterpart handles are deleted.
+unsafe fn kept(tensor: *mut c_void, new: unsafe extern "C" fn(usize) -> *mut *mut c_void) -> Result<OwnedTensor, TorchError> {
     // SAFETY: an `at::Tensor` is one pointer; moved into the new memory, the reference is the handle's.
     unsafe {
         let handle = new(size_of::<*mut c_void>());
         if let Some(place) = handle.as_mut() {
-            *place = tensor.first;
+            *place = tensor;
         }
         OwnedTensor::from_raw(handle.cast()).ok_or_else(|| TorchError::new("no memory for a handle"))
     }
@@ -165,7 +165,7 @@ impl RandomState {
         // SAFETY: the generator is a singleton; the state that is returned is a new reference.
         unsafe {
             let generator = generator();
-            Ok(Self { state: kept(get(generator), new)?, generator, set })
+            Ok(Self { state: kept(get(generator).first, new)?, generator, set })
         }
     }
 
