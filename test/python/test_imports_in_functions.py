@@ -52,7 +52,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[]
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, or the class and the words of what it raises."""
+    """Returns the result of a call as a list, or the class and the message of the exception that it raises."""
     try:
         return call().tolist()
     except Exception as error:

@@ -1,5 +1,5 @@
-"""What few programs do to the interpreter that runs them: another interpreter beside it, tracebacks asked for by
-faulthandler in deep calls, limits of recursion at their ends, annotations of names that nobody defines."""
+"""Rare uses of the interpreter around compiled functions: a subinterpreter, tracebacks by faulthandler in deep calls,
+limits of recursion at their ends, annotations of names that nobody defines."""
 
 from __future__ import annotations
 

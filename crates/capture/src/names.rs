@@ -75,8 +75,9 @@ impl<'py> Capture<'py> {
         let inputs = self.tensors.inputs.borrow();
         dynamlir_interpreter::suspended(|| {
             for input in inputs.iter().filter(|input| !input.number) {
-                // Fakes begin at 0.
-                if input.fake.bind(self.py).getattr(intern!(self.py, "_version"))?.extract::<i64>()? > 0 {
+                // Fakes begin at 0. One that does not count may have been written to.
+                let version = input.fake.bind(self.py).getattr(intern!(self.py, "_version")).and_then(|version| version.extract::<i64>());
+                if version.map_or(true, |version| version > 0) {
                     return Ok(true);
                 }
             }

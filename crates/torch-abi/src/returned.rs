@@ -5,8 +5,8 @@
 
 use std::{ffi::c_void, mem::MaybeUninit};
 
-/// What a function returned by value, of which the first words were written: one for an `at::Tensor`, two for a `std::shared_ptr`.
-/// The reference that it holds is the caller's.
+/// An object that a function returned by value. The function writes only the object's own words: one for an `at::Tensor`, two for a
+/// `std::shared_ptr`. The caller owns the reference in it.
 #[repr(C)]
 pub(crate) struct Returned {
     pub first: *mut c_void,

@@ -128,7 +128,7 @@ impl DualLevels {
             // SAFETY: a plain getter.
             Self::Any(any) => unsafe { any() },
             Self::First(first) => {
-                // SAFETY: returns the two words of a `shared_ptr`, of which the second is null or points to libstdc++'s counts: behind
+                // SAFETY: returns the two words of a `shared_ptr`. The second is null or points to libstdc++'s counts: behind
                 // the vtable the number of owners, which the list's own copy keeps above zero.
                 let shared = unsafe {
                     let shared = first(0).pair();

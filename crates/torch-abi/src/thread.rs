@@ -130,10 +130,10 @@ impl TensorRef<'_> {
 /// Puts a tensor that a function returned behind a handle.
 ///
 /// # Errors
-/// Where there is no memory for one.
+/// If no memory can be had for the handle.
 ///
 /// # Safety
-/// `tensor` is the pointer of an `at::Tensor`, a new reference, and `new` is C++'s `operator new`, by whose counterpart handles are deleted.
+/// `tensor` is the pointer of an `at::Tensor`, a new reference, and `new` is C++'s `operator new`; handles are deleted by its counterpart.
 unsafe fn kept(tensor: *mut c_void, new: unsafe extern "C" fn(usize) -> *mut *mut c_void) -> Result<OwnedTensor, TorchError> {
     // SAFETY: an `at::Tensor` is one pointer; moved into the new memory, the reference is the handle's.
     unsafe {
