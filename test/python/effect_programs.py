@@ -274,7 +274,10 @@ def world_of(seed: int, name: str, compile_: Any) -> tuple[Any, Any]:
 
 def differs(seed: int) -> str | None:
     """What differs between the captured and the plain program of a seed; None if nothing."""
-    worlds = [world_of(seed, "plain_world", lambda function: function), world_of(seed, "our_world", dynamlir.compile)]
+    worlds = [
+        world_of(seed, "effects_plain", lambda function: function),
+        world_of(seed, "effects_ours", dynamlir.compile),
+    ]
     try:
         for call in range(CALLS):
             outcomes = []
@@ -293,6 +296,6 @@ def differs(seed: int) -> str | None:
             if outcomes[0] != outcomes[1]:
                 return f"{text(seed)}\ncall {call}\n  plain {outcomes[0]}\n  ours  {outcomes[1]}"
     finally:
-        for name in ("plain_world", "our_world"):
+        for name in ("effects_plain", "effects_ours"):
             sys.modules.pop(name, None)
     return None

@@ -145,8 +145,10 @@ def test_what_was_interpreted_is_counted() -> None:
     _native.interpret(calls)
     counts = _native.interpreter_counts()
     comprehension = 0 if sys.version_info >= (3, 12) else 1
+    # From CPython 3.15 on a generator expression asks for its iterator before it makes the generator.
+    asks = 1 if sys.version_info >= (3, 15) else 0
     # `calls`, ten leaves, six resumptions of the generator.
-    assert counts == {"interpreted": 1 + comprehension + 10 + 6, "made_generators": 1, "left": {}}
+    assert counts == {"interpreted": 1 + comprehension + 10 + asks + 6, "made_generators": 1 - asks, "left": {}}
 
 
 def test_traced_frames_are_left_to_cpython() -> None:

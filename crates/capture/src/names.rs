@@ -116,8 +116,10 @@ impl<'py> Capture<'py> {
             }
             Opcode::LoadGlobal if lazy::is_possible(self.py) => {
                 let name = frame.name(instruction.arg >> 1);
-                let found = semantics::lookup(&frame.globals(), &name)?;
-                if let (Some(found), Some(source)) = (found.filter(lazy::is_placeholder), self.global_source(frame, &name)?) {
+                let found = semantics::lookup(&frame.globals(), &name)?.filter(lazy::is_placeholder);
+                if let Some(found) = found
+                    && let Some(source) = self.global_source(frame, &name)?
+                {
                     self.guards.add(source, Guard::Type(found.get_type().into_any().unbind()));
                 }
             }
