@@ -1,6 +1,6 @@
-# Finds LLVM and MLIR 22 and insists on clang++: implicit TypeIDs are spelled
-# from __PRETTY_FUNCTION__, g++ spells it differently from the clang++ that
-# built libMLIR, and trait look-ups then fail without a word.
+# Finds LLVM and MLIR 22 and requires clang++: implicit TypeIDs are derived
+# from __PRETTY_FUNCTION__. g++ spells it differently from the clang++ that
+# built libMLIR, so look-ups of traits would fail silently.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "dynamo must be built with clang++ (got ${CMAKE_CXX_COMPILER_ID}): "
                       "set CMAKE_CXX_COMPILER to clang++-22")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Dumps code objects as JSON for crates/bytecode, together with what this interpreter itself says about them.
+"""Dumps code objects as JSON for crates/bytecode, together with this interpreter's own data about them.
 
 Usage: PYTHON scripts/bytecode_dump.py [--stdlib] [--facts] [FILE...]
 
-One line per file: its path and its module's code object, the nested ones inside. --stdlib takes every module of the
-standard library, its tests included. --facts adds what the checks compare with: positions, names of slots, `dis` text.
+One line per file: its path and its module's code object, with nested ones inside. --stdlib takes every module of the
+standard library, its tests included. --facts adds the data for the checks: positions, names of slots, `dis` text.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ import warnings
 
 
 def bits(value):
-    """A float's 64 bits, in hexadecimal: JSON has neither NaN nor -0.0 for sure."""
+    """Returns a float's 64 bits, in hexadecimal: JSON does not reliably have NaN or -0.0."""
     return struct.pack(">d", value).hex()
 
 
 def dump_const(value, facts):
-    """A constant; what JSON lacks is an object with one key that says what it is."""
+    """Returns a constant; one that JSON lacks becomes an object with one key that names its kind."""
     match value:
         case None | bool():
             return value
@@ -58,14 +58,14 @@ def dump_const(value, facts):
 
 
 def dis_text(code):
-    """What `dis` prints for this code object alone, without addresses."""
+    """Returns the output of `dis` for this code object alone, without addresses."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         dis.disassemble(code)
     return re.sub(r" at 0x[0-9a-fA-F]+, file ", ", file ", out.getvalue())
 
 
 def slot_names(code):
-    """The names of a frame's slots, as the interpreter knows them."""
+    """Returns the names of a frame's slots, as the interpreter knows them."""
     names = []
     with contextlib.suppress(IndexError):
         while True:
@@ -74,7 +74,7 @@ def slot_names(code):
 
 
 def dump_code(code, facts):
-    """A code object's attributes."""
+    """Returns a code object's attributes."""
     dump = {
         name: getattr(code, "co_" + name)
         for name in (
@@ -93,14 +93,14 @@ def dump_code(code, facts):
 
 
 def dump_file(path, name, facts):
-    """A file's module, as a line of JSON."""
+    """Returns a file's module, as a line of JSON."""
     source = pathlib.Path(path).read_bytes()
     code = compile(source, name, "exec", dont_inherit=True)
     return json.dumps({"path": name, "code": dump_code(code, facts)}, separators=(",", ":"))
 
 
 def stdlib():
-    """All modules of the standard library that compile."""
+    """Returns all modules of the standard library that compile."""
     root = pathlib.Path(sysconfig.get_paths()["stdlib"])
     return sorted(path for path in root.rglob("*.py") if "site-packages" not in path.parts)
 

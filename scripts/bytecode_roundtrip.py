@@ -3,12 +3,13 @@
 
 Usage: PYTHON scripts/bytecode_roundtrip.py TOOL [--sample] [--stdlib [--tests]] [--show N] [FILE...]
 
---sample takes the modules of the standard library that SAMPLE names, which every version has: versions are compared by
-these.
-TOOL is crates/decompile's example `roundtrip`. For each function, class and module one of these verdicts:
-identical (the same bytes), equivalent (the same steps in the same order on every path), unknown (left as disassembly),
-inside (in one that is unknown), different (wrong, or right in a way that the comparison does not see), syntax (the
-module's source does not compile).
+--sample takes the modules of the standard library named by SAMPLE, which every version has; they serve to compare
+versions.
+
+TOOL is crates/decompile's example `roundtrip`. Each function, class and module gets one of these verdicts: identical
+(the same bytes), equivalent (the same steps in the same order on every path), unknown (left as disassembly), inside (in
+one that is unknown), different (wrong, or right in a way that the comparison does not see), syntax (the module's source
+does not compile).
 """
 
 import collections
@@ -22,7 +23,7 @@ import warnings
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bytecode_dump import dump_code
 
-# Parsers, coroutines, descriptors, classes made by classes, long functions, much `try`: one module of each manner.
+# Parsers, coroutines, descriptors, classes created by classes, long functions, many `try`: one module of each kind.
 SAMPLE = [
     "argparse",
     "ast",
@@ -45,7 +46,7 @@ SAMPLE = [
 
 
 def files(arguments):
-    """The files to take."""
+    """Returns the files to take."""
     found = [pathlib.Path(argument) for argument in arguments if argument.endswith(".py")]
     root = pathlib.Path(sysconfig.get_paths()["stdlib"])
     if "--sample" in arguments:
@@ -73,7 +74,7 @@ def main():
     show = int(arguments[arguments.index("--show") + 1]) if "--show" in arguments else 5
     counts = collections.Counter()
     reasons = collections.defaultdict(list)
-    # How many code objects are in those that are left for a reason.
+    # The number of code objects left out, by reason.
     lost = collections.Counter()
 
     def ask(value):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the opcode tables of crates/bytecode, and what its tests compare with, from the interpreters they describe.
+"""Writes the opcode tables of crates/bytecode, and the fixtures of its tests, from the interpreters they describe.
 
 Usage: scripts/bytecode_tables.py [--check] [PYTHON...]
 
-Without names the interpreters are those that `scripts/pythons --list` finds: one of each version is needed.
-Each interpreter is asked for its own `opcode` module: numbers, inline cache entries, kinds of operands. Left out are
-pseudo-instructions, specialised and instrumented forms (`code.co_code` never holds them) and what only CPython's own
-trampolines use. Fixtures are stack effects, and the code objects of tests/corpus. With --check nothing is written; a
-difference is an error.
+Without names the interpreters are those that `scripts/pythons --list` finds: one of each version is needed. Each
+interpreter is asked for its own `opcode` module: numbers, inline cache entries, kinds of operands. Left out are
+pseudo-instructions, specialised and instrumented forms (`code.co_code` never contains them) and instructions used only
+by CPython's own trampolines. Fixtures are stack effects, and the code objects of tests/corpus. With --check nothing is
+written; a difference is an error.
 """
 
 import json
@@ -68,12 +68,12 @@ ROOT = SCRIPTS.parent / "crates/bytecode"
 
 
 def camel(name):
-    """The Rust variant of an opcode's name: LOAD_FAST is LoadFast, CALL_INTRINSIC_1 is CallIntrinsic1."""
+    """Returns the Rust variant of an opcode's name: LOAD_FAST is LoadFast, CALL_INTRINSIC_1 is CallIntrinsic1."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def ask(python):
-    """Version, rows (number, name, cache entries, operand) and stack effects of one interpreter."""
+    """Returns version, rows (number, name, cache entries, operand) and stack effects of one interpreter."""
     answer = json.loads(subprocess.run([python, "-c", ASK], check=True, capture_output=True, text=True).stdout)
     rows = [row for row in answer["rows"] if row[1] not in INTERNAL and not row[1].startswith("INSTRUMENTED_")]
     effects = {row[1]: answer["effects"][row[1]] for row in rows}
@@ -81,11 +81,11 @@ def ask(python):
 
 
 def fixtures(python, version, effects):
-    """The fixture files of one version, by path."""
+    """Returns the fixture files of one version, by path."""
     lines = (f'"{name}":{json.dumps(effect, separators=(",", ":"))}' for name, effect in sorted(effects.items()))
     yield f"effects-{version}.json", "{" + ",\n".join(lines) + "}\n"
     for path in sorted((ROOT / "tests/corpus").glob("*.py")):
-        # Some syntax is newer than others.
+        # Some files need newer syntax than others.
         if path.stem.startswith("since_") and tuple(map(int, path.stem.split("_")[1:])) > tuple(
             map(int, version.split("."))
         ):
@@ -97,7 +97,7 @@ def fixtures(python, version, effects):
 
 
 def table_file(version, rows):
-    """The source of one version's table."""
+    """Returns the source of one version's table."""
     major, minor = version
     lines = [
         f"//! CPython {major}.{minor}: number, opcode, inline cache entries, kind of operand.",
@@ -116,7 +116,7 @@ def table_file(version, rows):
 
 
 def list_file(names):
-    """The source of the union of all versions' opcodes."""
+    """Returns the source of the union of all versions' opcodes."""
     lines = [
         "//! Every opcode of the supported versions, by name.",
         "//!",
@@ -132,7 +132,7 @@ def list_file(names):
 
 
 def main():
-    """Asks each interpreter and writes, or compares, the files."""
+    """Queries each interpreter and writes, or compares, the files."""
     arguments = sys.argv[1:]
     check = "--check" in arguments
     pythons = [python for python in arguments if python != "--check"]

@@ -1,4 +1,4 @@
-# Shared by the scripts: where things are, and saying what happens. Sourced, not run.
+# Shared by the scripts: paths, and progress messages. Sourced, not run.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -9,14 +9,14 @@ export MLIR_SYS_220_PREFIX="${MLIR_SYS_220_PREFIX:-/usr/lib/llvm-22}"
 venv="$root/.venv"
 python="$venv/bin/python"
 
-# Python keeps what it compiled of its modules, and not beside their sources. Without that each process that imports torch
-# would compile thousands of files again, which takes longer than most tests.
+# Python caches compiled modules, but not next to their sources. Without the cache each process that imports torch would
+# compile thousands of files again, which takes longer than most tests.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="${PYTHONPYCACHEPREFIX:-$root/target/pycache}"
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 
-# step "what" command…: says what, runs it quietly, shows the output's end if it fails.
+# step "what" command…: prints what, runs the command quietly, shows the end of its output if it fails.
 step() {
   local what="$1" log start
   shift

@@ -1,4 +1,4 @@
-"""Debian's packages without touching the system, for the scripts that unpack some into folders of their own."""
+"""Debian packages without touching the system, for scripts that unpack some into their own folders."""
 
 import glob
 import os
@@ -11,11 +11,11 @@ KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 class Failed(Exception):
-    """Something that is needed is not here; the message says what, and what to do."""
+    """A requirement is missing; the message names it, and what to do."""
 
 
 def call(*command: str | Path, folder: Path | None = None) -> str:
-    """Runs a command quietly and returns what it printed."""
+    """Runs a command quietly and returns its output."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=folder)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
@@ -24,7 +24,7 @@ def call(*command: str | Path, folder: Path | None = None) -> str:
 
 
 def mirror(instead: str) -> str:
-    """The address of the Debian mirror that this machine uses; ``instead`` is what to do where there is none."""
+    """Returns the address of the Debian mirror that this machine uses; ``instead`` says what to do if there is none."""
     lists = [*glob.glob("/etc/apt/sources.list.d/*"), "/etc/apt/sources.list"]
     for path in filter(os.path.isfile, lists):
         address = re.search(r"https?://\S+/debian/?(?=\s|$)", Path(path).read_text(), re.MULTILINE)
@@ -34,10 +34,10 @@ def mirror(instead: str) -> str:
 
 
 class Apt:
-    """A package database of our own, in which nothing is installed."""
+    """A separate package database, in which nothing is installed."""
 
     def __init__(self, folder: Path, sources: Iterable[str], architecture: str | None = None) -> None:
-        """``sources`` are addresses with what follows them in a list of sources, such as a suite and ``main``."""
+        """``sources`` are addresses with the rest of a line in a list of sources, such as a suite and ``main``."""
         self._archives = folder / "cache/archives"
         for part in ("lists/partial", "cache/archives/partial"):
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ class Apt:
             "Dir::Etc::SourceParts": "-",
             "Acquire::Languages": "none",
             "APT::Sandbox::User": "root",
-            # Who has no mirror wants to be told soon.
+            # Without a mirror, this should fail soon.
             "Acquire::Retries": 1,
             "Acquire::http::Timeout": 20,
             "Acquire::https::Timeout": 20,
@@ -64,16 +64,16 @@ class Apt:
         call(*self._apt, "update", "--error-on=any")
 
     def with_dependencies(self, packages: Iterable[str]) -> list[Path]:
-        """Packages and all that they depend on."""
+        """Downloads packages and all their dependencies."""
         call(*self._apt, "install", "-y", "--no-install-recommends", "--download-only", *packages)
         return self._here()
 
     def alone(self, packages: Iterable[str]) -> list[Path]:
-        """Packages without what they depend on."""
+        """Downloads packages without their dependencies."""
         call(*self._apt, "download", *packages, folder=self._archives)
         return self._here()
 
     def _here(self) -> list[Path]:
-        # What the suite had before would be unpacked over what it has now.
+        # Otherwise the suite's earlier packages would be unpacked over its current ones.
         call(*self._apt, "autoclean")
         return sorted(self._archives.glob("*.deb"))

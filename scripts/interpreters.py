@@ -1,4 +1,4 @@
-"""Which CPythons are supported, and which are on this machine: for the scripts and tests that try several."""
+"""The supported CPythons, and those on this machine: for the scripts and tests that try several."""
 
 import dataclasses
 import glob
@@ -10,32 +10,32 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Those whose bytecode and frames are known, from the oldest on.
+# The versions whose bytecode and frames are known, oldest first.
 KNOWN = ("3.11", "3.12", "3.13", "3.14", "3.15")
-# Those of them that both front doors are tested on, and that the package names.
+# Those on which both front doors are tested, and which the package declares.
 SUPPORTED = KNOWN
-# Those that Debian's testing suite has; older ones come from the system or pyenv.
+# Those in Debian's testing suite; older ones come from the system or pyenv.
 FETCHABLE = ("3.14", "3.15")
-# Where scripts/pythons puts those.
+# The folder in which scripts/pythons puts those.
 FETCHED = ROOT / "target" / "pythons"
 
-# Says of an interpreter which CPython it is; fails for another implementation.
+# Prints an interpreter's CPython version; fails for another implementation.
 ASK = "import sys; assert sys.implementation.name == 'cpython'; print('%d.%d' % sys.version_info[:2])"
 
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """A CPython that is here."""
+    """A CPython on this machine."""
 
     path: str
     version: str
 
 
 def examine(path: str | os.PathLike[str] | None) -> Interpreter | None:
-    """The interpreter at this path; None where there is none: what is on the path may be a stand-in.
+    """Returns the interpreter at this path; None if it is not one: an executable on the path may be a stand-in.
 
-    A link counts as the file that it leads to: environments that are made by a link in another folder look for the
-    standard library there, and do not start. Only those of environments lead to what is another interpreter.
+    A link is resolved to the file that it leads to: an environment created from a link in another folder would look for
+    the standard library there, and not start. Links in environments are kept, because they lead to another interpreter.
     """
     if not path:
         return None
@@ -50,13 +50,13 @@ def examine(path: str | os.PathLike[str] | None) -> Interpreter | None:
 
 
 def fetched(version: str) -> Path:
-    """Where this version is when scripts/pythons has fetched it."""
+    """Returns the place of this version once scripts/pythons has fetched it."""
     return FETCHED / "root/usr/bin" / f"python{version}"
 
 
 def found(versions: Iterable[str]) -> list[Interpreter]:
-    """Every CPython of these versions that can be found: those that DYNAMLIR_PYTHONS names (with ``:`` between), this
-    checkout's, those on the path, pyenv's, and those that scripts/pythons has fetched, in this order."""
+    """Returns every CPython of these versions that can be found: those that DYNAMLIR_PYTHONS names (with ``:``
+    between), this checkout's, those on the path, pyenv's, and those that scripts/pythons has fetched, in this order."""
     versions = tuple(versions)
     paths = [*os.environ.get("DYNAMLIR_PYTHONS", "").split(":"), str(ROOT / ".venv/bin/python"), sys.executable]
     paths += [shutil.which(f"python{version}") or "" for version in versions]

@@ -1,4 +1,4 @@
-"""The tests without the source tree beside them, so that only an installed package can be what they meet."""
+"""The tests without the source tree next to them, so that they can only import an installed package."""
 
 import shutil
 from pathlib import Path
@@ -7,9 +7,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def copy_tests(folder: Path) -> Path:
-    """Copies the tests, and what they import of scripts, into ``folder``; returns it, to run in."""
+    """Copies the tests, and their imports from scripts, into ``folder``; returns it, to run in."""
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("test/python", "scripts/bench"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "scripts/interpreters.py", folder / "scripts")
     return folder
+
+
+def find_test(name: str) -> str:
+    """Returns the path, from the root, of a test file that is given by its name or its path."""
+    found = [path.relative_to(ROOT).as_posix() for path in (ROOT / "test/python").rglob(Path(name).name)]
+    matching = [path for path in found if path.endswith(name)]
+    if len(matching) != 1:
+        raise SystemExit(f"no test file {name} below test/python")
+    return matching[0]

@@ -1,8 +1,8 @@
-//! Builds `dialects/dynamo` with `CMake`, the same description that C++ users have, and links it and MLIR.
+//! Builds `dialects/dynamo` with `CMake`, from the same description that C++ users have, and links it and MLIR.
 //!
-//! mlir-sys asks the linker for `-lMLIR-C -lMLIR -lLLVM-22 -lstdc++`. What it finds under these names are linker scripts that are
-//! written here: in development one that adds the C API to the shared libraries, and where `DYNAMLIR_STATIC_LLVM` is 1, as in
-//! `scripts/wheel`, others that stand for archives. Nothing else differs between the two.
+//! mlir-sys asks the linker for `-lMLIR-C -lMLIR -lLLVM-22 -lstdc++`. Under these names the linker finds linker scripts that are written
+//! here. In development, one script adds the C API to the shared libraries. With `DYNAMLIR_STATIC_LLVM=1`, as in `scripts/wheel`, the
+//! scripts name archives instead. Nothing else differs between the two.
 
 use std::{
     env, fs,
@@ -23,10 +23,10 @@ fn main() {
 
     let mut cmake = cmake::Config::new(root.join("dialects/dynamo"));
     if linked_statically {
-        // So that the linker can leave out what is not used, as it can of LLVM.
+        // Lets the linker leave out unused functions and data, as it can for LLVM.
         cmake.define("CMAKE_CXX_FLAGS", "-ffunction-sections -fdata-sections");
     }
-    // Clippy's build scripts have output folders of their own; the C++ is compiled for all of them once.
+    // Clippy's build scripts have output folders of their own; the C++ is compiled once for all of them.
     let shared = out.ancestors().nth(3).expect("cargo's folder of this profile").join("dynamo");
     let built = cmake
         .out_dir(shared)
@@ -54,11 +54,11 @@ fn main() {
     println!("cargo:rustc-link-search=native={}", out.display());
 }
 
-/// Writes what the linker finds under the names that mlir-sys gives it.
+/// Writes the linker scripts under the library names that mlir-sys passes to the linker.
 ///
-/// Debian ships no libMLIR-C, and `libMLIR.so` exports no C API: the script of that name draws in the static C API archives, whose
-/// undefined symbols `libMLIR.so` then satisfies, or all the archives of MLIR and LLVM. Of these the linker takes the members that
-/// something refers to.
+/// Debian ships no libMLIR-C, and `libMLIR.so` exports no C API. The script named MLIR-C therefore pulls in the static archives of the C
+/// API, whose undefined symbols `libMLIR.so` then resolves, or all the archives of MLIR and LLVM. From these the linker takes the members
+/// that something refers to.
 fn write_linker_scripts(prefix: &Path, out: &Path, linked_statically: bool) {
     let write = |library: &str, text: &str| fs::write(out.join(library), text).expect("OUT_DIR is writable");
     let group = |archives: &[PathBuf]| {
@@ -70,7 +70,7 @@ fn write_linker_scripts(prefix: &Path, out: &Path, linked_statically: bool) {
         return;
     }
     let mut all = archives(prefix, &["libMLIR", "libLLVM"]);
-    // LLVM's own: it compresses debug sections. zstd comes without where it was built without.
+    // Needed by LLVM, which compresses debug sections. zstd is missing if LLVM was built without it.
     all.extend(["libz.a", "libzstd.a"].iter().filter_map(|name| compilers_archive(prefix, name)));
     write("libMLIR-C.so", &group(&all));
     for library in ["libMLIR.so", "libLLVM-22.so"] {
@@ -80,7 +80,7 @@ fn write_linker_scripts(prefix: &Path, out: &Path, linked_statically: bool) {
     write("libstdc++.so", &group(&[standard]));
 }
 
-/// The archives in LLVM's library folder whose names start so, in order.
+/// The archives in LLVM's library folder whose names start with one of `starts`, in order.
 fn archives(prefix: &Path, starts: &[&str]) -> Vec<PathBuf> {
     let is_wanted = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -92,14 +92,14 @@ fn archives(prefix: &Path, starts: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Where the C++ compiler finds an archive, if it does.
+/// The path of an archive as the C++ compiler finds it, if it does.
 fn compilers_archive(prefix: &Path, name: &str) -> Option<PathBuf> {
     let answer = Command::new(prefix.join("bin/clang++")).arg(format!("-print-file-name={name}")).output().ok()?;
     let path = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim());
     path.is_absolute().then_some(path)
 }
 
-/// Asks cargo to look at every file below `folder`.
+/// Asks cargo to watch every file below `folder`.
 fn watch(folder: &Path) {
     for entry in fs::read_dir(folder).expect("the dialect's sources are readable").flatten() {
         let path = entry.path();

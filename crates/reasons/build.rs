@@ -1,10 +1,10 @@
-//! Makes a constant of each reason, and the list of all with their kinds, of `python/dynamlir/reasons.toml`.
+//! Generates a constant for each reason in `python/dynamlir/reasons.toml`, and the list of all with their kinds.
 
 use std::{env, error::Error, fmt::Write as _, fs, path::Path};
 
 const FILE: &str = "../../python/dynamlir/reasons.toml";
 
-/// What a kind is called in the file and in Rust.
+/// The names of a kind in the file and in Rust.
 const KINDS: [(&str, &str); 3] = [("must-break", "MustBreak"), ("may-capture", "MayCapture"), ("refuse", "Refuse")];
 
 fn main() -> Result<(), Box<dyn Error>> {

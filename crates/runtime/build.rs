@@ -1,4 +1,5 @@
-//! Lets this crate's own tests link LLVM. Whoever uses the crate links LLVM once for the whole program, so nothing is passed on to them.
+//! Lets this crate's own tests link LLVM. A program that uses the crate links LLVM once for the whole program, so nothing is passed on to
+//! it.
 
 use std::env;
 

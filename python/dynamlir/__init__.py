@@ -1,18 +1,14 @@
 """dynamlir: a torch.compile stack on MLIR.
 
-``dynamlir.compile(model)`` and ``torch.compile(model, backend="dynamlir")`` compile functions and modules. What cannot
-be compiled runs as plain Python: a `PlainRunWarning` says so once, `fallbacks` each time.
+``dynamlir.compile(model)`` and ``torch.compile(model, backend="dynamlir")`` compile functions and modules. Code that
+cannot be compiled runs as plain Python: a `PlainRunWarning` reports it once, `fallbacks` each time.
 
-To compile: `compile`, which returns something to call like that which it was given (`Compiled`), `reset`, `config`,
-`error_on_graph_break`.
-To see what became of it: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`.
-To check what the cache remembers: `config.audit`, `audits`.
-To see how long each kernel takes when it runs: `profile`.
-To see what becomes of a call, without compiling it: `explain`, `trace_steps`; what a function is: `disassemble`,
-`decompile`.
-To have a whole program that can be saved: `export`, whose `ExportedProgram`s `load` reads; for sizes of it that vary
-`Dim`, which is torch.export's.
-To run a stage that was dumped: `load`, too.
+To compile: `compile`, whose result is called like its argument (`Compiled`), `reset`, `config`, `error_on_graph_break`.
+To see the results of compilation: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`. To check what
+the cache remembers: `config.audit`, `audits`. To measure the run time of each kernel: `profile`. To see how a call is
+captured, without compiling it: `explain`, `trace_steps`; to inspect a function: `disassemble`, `decompile`. To save a
+whole program: `export`, whose `ExportedProgram`s `load` reads; `Dim`, from torch.export, declares its dynamic sizes. To
+run a dumped stage: `load`, too.
 """
 
 from __future__ import annotations
@@ -22,57 +18,57 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import requirement  # noqa: F401 (before all that imports torch)
+from . import require_torch  # noqa: F401 (before all that imports torch)
 
 # isort: split
 from torch.export import Dim
 
-from . import autotune, config, logs, native, parsing, plain, reasons, report
+from . import autotune, config, logs, native, parsing, plain_warnings, reasons, report
 from .backend import dynamlir_backend as backend
 from .capture import api as _api
 from .capture import audit as _audit
 from .capture.api import compile
 from .capture.audit import Audits, StaleEntry, StaleEntryWarning, audits
+from .capture.callable_types import Compiled
 from .capture.explain import explain
 from .capture.steps import trace_steps
-from .capture.typed import Compiled
 from .exported.making import export
 from .exported.program import ExportedProgram
-from .plain import PlainRunWarning, Unsupported
+from .graph_break_errors import error_on_graph_break
+from .plain_warnings import PlainRunWarning, Unsupported
 from .profiling import Profile, profile
 from .report import CompileReport
-from .strict import error_on_graph_break
+from .version import __version__
 
 if TYPE_CHECKING:
     from ._native import Executable
 
-__version__ = "0.1.0"
 
 logs.configure()
 
 
 def last_compile() -> CompileReport | None:
-    """The report of the latest compilation, of any thread; None before the first."""
+    """Returns the report of the latest compilation, of any thread; None before the first."""
     return report.last()
 
 
 def compiles() -> list[CompileReport]:
-    """The latest reports, oldest first."""
+    """Returns the latest reports, oldest first."""
     return report.all_reports()
 
 
 def counters() -> dict[str, Any]:
-    """Totals since the last `reset`: graphs, operations, kernels, and under ``fallbacks`` each reason's count."""
+    """Returns totals since the last `reset`: graphs, operations, kernels, and reason counts under ``fallbacks``."""
     return {**report.counters(), "fallbacks": reasons.counts()}
 
 
 def fallbacks() -> list[reasons.Event]:
-    """The latest occasions on which plain eager ran, oldest first."""
+    """Returns the latest occasions on which plain eager ran, oldest first."""
     return reasons.events()
 
 
 def explain_last() -> str:
-    """The latest report and the reasons met so far, as text."""
+    """Returns the latest report and the reasons so far, as text."""
     made = report.last()
     parts = [str(made) if made is not None else "nothing compiled yet"]
     table = report.reasons_table(reasons.counts())
@@ -80,20 +76,20 @@ def explain_last() -> str:
 
 
 def decompile(function: Callable[..., Any] | types.CodeType) -> str:
-    """The bytecode of a function or code object as Python source; what has none that means the same, as disassembly."""
+    """Returns the bytecode of a function or code object as equivalent Python source, else as disassembly."""
     return native.module().decompile(function)
 
 
 def disassemble(function: Callable[..., Any] | types.CodeType) -> str:
-    """The instructions of a function or code object, one a line."""
+    """Returns the instructions of a function or code object, one per line."""
     return native.module().disassemble(function)
 
 
 def reset(compiled: Any = None) -> None:
-    """Forget what was compiled, as if the process had just begun: all of it, or that for one function or module.
+    """Discards what was compiled, as if the process had just begun: everything, or that for one function or module.
 
-    That is the entries of all that `compile` returned, kernels, reports, counters, reasons, and which warnings have
-    been given. What lies on the disk stays, and so do settings. ``torch.compiler.reset()`` forgets the entries of
+    This covers the entries of everything that `compile` returned, kernels, reports, counters, reasons, and the record
+    of warnings given. Files on disk and settings stay. ``torch.compiler.reset()`` discards the entries of
     torch.compile, and the kernels; ``compiled.reset()`` is the same as ``dynamlir.reset(compiled)``.
     """
     if compiled is not None:
@@ -104,28 +100,29 @@ def reset(compiled: Any = None) -> None:
     autotune.forget()
     report.reset()
     reasons.reset()
-    plain.reset()
+    plain_warnings.reset()
     _audit.reset()
 
 
 def load(
     path: str | os.PathLike[str], stage: str | None = None, *, dump: str | os.PathLike[str] | None = None
 ) -> Executable | ExportedProgram:
-    """Read an exported program, which is a folder; or replay a dumped ``.mlir`` of any stage to an executable.
+    """Reads an exported program, which is a folder; or turns a dumped ``.mlir`` of any stage into an executable.
 
-    The executable is called with the graph's tensors, the program as what it was made of (`ExportedProgram`).
+    The executable is called with the graph's tensors, the program like the original (`ExportedProgram`).
 
-    ``stage`` (``"linalg"``, ``"05-linalg"``) says at which stage the text is. Without it the file's name does, if it is
-    a dump's, and else the text itself. ``dump`` is a folder for the stages from there on. `ValueError` where the text
-    is not such a program, and where its ``dynamo.target`` is a machine whose code this one cannot run: its stages are
-    dumped all the same, down to LLVM IR. A text of several entries is for `load_entries`.
+    ``stage`` (``"linalg"``, ``"05-linalg"``) gives the stage of the text. Without it, the stage is taken from the
+    file's name if that is a dump's, else from the text itself. ``dump`` is a folder for the stages from there on.
+    Raises `ValueError` if the text is not such a program, or if its ``dynamo.target`` is a machine whose code this one
+    cannot run. In that case its stages are still dumped, down to LLVM IR. For a text with several entries use
+    `load_entries`.
 
-    An entry with ``dynamo.vjp`` trains: where grad mode is on and an input that has a gradient requires one, its
-    outputs have a history, of which the entry that it names computes the gradients. The two are one program here. One
-    with ``dynamo.vjps`` is several nodes of autograd's graph, and names an entry for each.
+    An entry with ``dynamo.vjp`` trains: if grad mode is on and an input with a gradient requires one, its outputs have
+    a history, whose gradients are computed by the entry it names. The two form one program here. An entry with
+    ``dynamo.vjps`` is several nodes of autograd's graph, and names an entry for each.
     """
     if isinstance(path, (str, os.PathLike)) and os.path.isdir(path):
-        from .exported import files
+        from .exported import files  # few programs save or load
 
         if stage is not None or dump is not None:
             raise ValueError(f"{os.fspath(path)} is a folder: an exported program, which has no stage and no dump")
@@ -142,10 +139,11 @@ def load(
 def load_entries(
     path: str | os.PathLike[str], stage: str | None = None, *, dump: str | os.PathLike[str] | None = None
 ) -> dict[str, Executable]:
-    """As `load`, for a text with any number of entries: each ``func.func`` with ``dynamo.entry``, by its name.
+    """Like `load`, for a text with any number of entries: returns each ``func.func`` with ``dynamo.entry``, by its
+    name.
 
-    Each is called by itself. They share the kernels that they have in common. One with ``dynamo.vjp`` trains, as with
-    `load`; the entry that this names can be called as well, with what is saved and the tangents.
+    Each is called separately. They share common kernels. One with ``dynamo.vjp`` trains, as with `load`. The entry it
+    names can be called as well, with the saved values and the tangents.
     """
     return _load(path, stage, dump)
 
@@ -153,7 +151,7 @@ def load_entries(
 def _load(
     path: str | os.PathLike[str], stage: str | None, dump: str | os.PathLike[str] | None
 ) -> dict[str, Executable]:
-    """The entries of a text, named in profiles as the file is, and where it has several as the entry is."""
+    """Returns the entries of a text, named in profiles after the file, and after the entry if there are several."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"expected the path of a dumped .mlir file, not {path!r}")
     if stage is not None and not isinstance(stage, str):

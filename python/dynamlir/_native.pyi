@@ -14,7 +14,7 @@ from .recording import TensorMeta
 _Step: TypeAlias = tuple[str, str | None, int | None, list[str], int, float]
 
 class NativeError(Exception):
-    """Anything the native side reports."""
+    """Any error reported by the native side."""
 
 class Unsupported(NativeError):
     """The graph cannot be compiled; plain eager runs instead."""
@@ -24,19 +24,19 @@ class Unsupported(NativeError):
     location: Location | None
 
 class RunError(NativeError):
-    """A call failed before anything of the caller's was written."""
+    """A call failed before it wrote any memory of the caller."""
 
 class Misaligned(RunError):
-    """Inputs do not lie in memory as the code for a GPU counts on."""
+    """Inputs do not have the alignment that the code for a GPU assumes."""
 
 class Unfit(RunError):
-    """An input is not like the one that the graph was compiled for."""
+    """An input differs from the one that the graph was compiled for."""
 
 class Overlapping(RunError):
-    """Inputs overlap otherwise than those that the graph was compiled for."""
+    """Inputs overlap differently from those that the graph was compiled for."""
 
 class WrittenError(RuntimeError):
-    """A call failed after something of the caller's was written."""
+    """A call failed after it wrote memory of the caller."""
 
 @final
 class TraceBuilder:
@@ -84,11 +84,11 @@ class Executable:
     """Machine code for one entry of a module."""
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
-        """The outputs. Mutations of inputs are done when it returns."""
+        """Returns the outputs. Mutations of inputs are complete when it returns."""
 
     @property
     def instances(self) -> list[list[int]] | None:
-        """The sizes that it has been run for, the last used ones first; None where sizes are numbers."""
+        """The sizes it has been run with, most recently used first; None if sizes are static."""
 
     @property
     def vjps(self) -> list[str]:
@@ -96,14 +96,14 @@ class Executable:
 
     @property
     def nodes(self) -> int:
-        """How many nodes it has in autograd's graph: none where it does not train."""
+        """The number of its nodes in autograd's graph: 0 if it does not train."""
 
     def report(self) -> dict[str, Any]:
-        """What compiling did.
+        """Returns the report of the compilation.
 
-        Of one that trains, ``vjp`` is the report of its gradients, ``nodes`` how many nodes of autograd's graph have
-        them, ``saved`` the bytes of each value that is kept for
-        them, ``saved_bytes`` their sum, ``recomputed`` how many operations are computed again.
+        For an executable that trains, ``vjp`` is the report of its gradients, ``nodes`` the number of its nodes in
+        autograd's graph, ``saved`` the bytes of each value saved for backward, ``saved_bytes`` their sum, and
+        ``recomputed`` the number of recomputed operations.
         """
 
     def differentiate_again(
@@ -122,31 +122,33 @@ class Executable:
             Sequence[Tensor | None] | str,
         ],
     ) -> None:
-        """Say what computes gradients of a node that are differentiated in turn, from inputs by their numbers,
-        tangents, of which inputs gradients are given and whether each is wanted, the state of torch's generator before
-        a call that draws by torch's operators alone, the values of symbols, what the node takes from other nodes, and
-        results of its own by their places. A text says why they cannot be differentiated. Ignored by what does not
-        train."""
+        """Sets the function that computes differentiable gradients of a node. Ignored if the executable does not train.
+
+        Its arguments are the inputs by their numbers; the tangents; for each gradient, its input and whether it is
+        wanted; the state of torch's generator before a call that draws only by torch's operators; the values of
+        symbols; the values that the node takes from other nodes; and the node's own results by index. If it returns a
+        text, that is the reason that the gradients cannot be differentiated.
+        """
 
     def arguments(self) -> list[tuple[int | None, str, list[int], list[int]]]:
-        """Of each input, its number, element type, sizes and strides.
+        """Returns the number, element type, sizes and strides of each input.
 
-        Of a graph that computes gradients, the numbers are those of the inputs of the graph that was differentiated,
-        and then of its tangents; None for the keys of random numbers.
+        For a graph that computes gradients, the numbers are those of the inputs of the differentiated graph, and then
+        of its tangents; None for the keys of random numbers.
         """
 
     def sources(self) -> list[list[int]] | None:
-        """For each result of a graph that computes gradients, the inputs that give it a history, by their places."""
+        """Returns, for each result of a graph of gradients, the indices of the inputs that give it a history."""
 
     def times(self, name: str | None = None) -> Times:
-        """What its steps have been measured at. Profiles call the graph by the first name that is given here."""
+        """Returns the measured times of its steps. Profiles use the first name given here."""
 
 @final
 class Times:
-    """What a graph's steps have been measured at so far; it does not keep the graph alive."""
+    """The times of a graph's steps measured so far; does not keep the graph alive."""
 
     def steps(self) -> list[_Step]:
-        """Kernels, then extern calls in their order: name, route, bytes of a call, lines, calls, seconds."""
+        """Returns kernels, then extern calls in order: name, route, bytes of a call, lines, calls, seconds."""
 
 @final
 class Profile:
@@ -155,24 +157,24 @@ class Profile:
     def __new__(cls) -> Profile: ...
     def close(self) -> None: ...
     def graphs(self) -> list[tuple[str | None, int, float, list[_Step]]]:
-        """Name, calls, seconds and steps of each graph."""
+        """Returns name, calls, seconds and steps of each graph."""
 
 @final
 class NativeGraph:
-    """An executable with the tensors that it is given after the caller's."""
+    """An executable with the constant tensors that follow the caller's."""
 
     def __new__(cls, executable: Executable, constants: Sequence[Tensor]) -> NativeGraph: ...
     @property
     def instances(self) -> list[list[int]] | None:
-        """The sizes that it has been run for, the last used ones first; None where sizes are numbers."""
+        """The sizes it has been run with, most recently used first; None if sizes are static."""
     def __call__(self, *tensors: Tensor) -> list[Any]: ...
 
 @final
 class SizedGraph:
-    """A graph whose sizes vary, as one of numbers for each that there have been."""
+    """A graph with dynamic sizes, as one static graph for each set of sizes seen."""
 
     instances: list[list[int]]
-    """The sizes of the graphs that there are, the last used one first."""
+    """The sizes of the existing graphs, most recently used first."""
     def __new__(
         cls,
         bound: Sequence[tuple[int, int]],
@@ -184,41 +186,41 @@ class SizedGraph:
 
 @final
 class SizeNode:
-    """What a size that varies is to torch: an expression, which answers as the node of a `torch.SymInt`."""
+    """A dynamic size as torch sees it: an expression, which acts as the node of a `torch.SymInt`."""
 
     def at(self, values: Sequence[int]) -> int: ...
-    def is_untold(self) -> bool:
-        """Whether it depends on what only running tells."""
+    def is_unbacked(self) -> bool:
+        """Returns true if it depends on unbacked symbols."""
 
 @final
 class Sizes:
-    """The symbols of one capture: what is known of them, and what was assumed."""
+    """The symbols of one capture, with the facts and assumptions about them."""
 
     guards: list[tuple[str, Location]]
-    """What was assumed, and where."""
+    """The assumptions, with their places."""
     failed: str | None
-    """Why the capture is for nothing, if it is."""
+    """The reason that the capture is useless, if it is."""
     declared: list[tuple[int, str, str]]
-    """Of what was declared and met: its place, its symbol, and what that has turned out to be."""
+    """The declared numbers that were seen: index, symbol, and what it turned out to be."""
     promised: list[int]
-    """Which of the guards were declared to hold."""
+    """The indices of the guards that were declared to hold."""
     def is_about_range(self, at: int) -> bool: ...
     def __new__(cls) -> Sizes: ...
     def __len__(self) -> int: ...
     def size(self, hint: int, min: int = 2, max: int | None = None) -> Any: ...
     def unbacked(self, min: int = 0, max: int | None = None) -> Any:
-        """A size that only running tells."""
+        """Returns an unbacked size."""
     def symbol(self, number: int) -> Any: ...
     undecided: str | None
-    """What could not be decided of such."""
+    """The question about an unbacked size that could not be decided."""
     def presume(self, may: bool) -> list[int]:
-        """Whether they may be presumed to be 2 or more; those of which something was."""
+        """Sets whether unbacked sizes may be assumed to be 2 or more. Returns those with such assumptions."""
     def can_be(self, values: Sequence[tuple[int, int]]) -> bool: ...
     def never(self, number: int, value: int) -> bool: ...
     def where_they_are(self, size: Any, values: Sequence[tuple[int, int]]) -> Any: ...
     def violated(self, values: Sequence[int | None]) -> str | None: ...
     def checked(self) -> list[list[int]]:
-        """What is checked when the graph runs, each by the symbols that it is about."""
+        """Returns the checks at run time, each as the symbols that it concerns."""
     def take_for_many(self) -> None: ...
     def holds(self, values: Sequence[int]) -> bool: ...
     def all_values(self, named: Sequence[int], bound: Sequence[tuple[int, int] | None]) -> list[int]: ...
@@ -282,7 +284,7 @@ class CacheEntry:
 
 @final
 class EntryGuards:
-    """The guards of one entry. Called with the locals of a frame, it says whether they hold there."""
+    """The guards of one entry. Called with the locals of a frame, returns true if they hold there."""
 
     @property
     def code_parts(self) -> list[str]: ...
@@ -298,7 +300,7 @@ class EntryGuards:
 
 @final
 class FailedGuard:
-    """A guard that does not hold."""
+    """A failing guard."""
 
     @property
     def source(self) -> str: ...
@@ -311,7 +313,7 @@ class FailedGuard:
 
 @final
 class CompiledFunction:
-    """What `dynamlir.compile` returns for a function. `dynamlir.Compiled` is its type, with parameters and result."""
+    """The result of `dynamlir.compile` for a function. `dynamlir.Compiled` is its type, with parameters and result."""
 
     @property
     def __wrapped__(self) -> Any: ...
@@ -334,7 +336,7 @@ class CompiledFunction:
 
 @final
 class GuardBuilder:
-    """Makes guards one by one, as the capture does: for tests. Sources are numbers."""
+    """Builds guards one by one, as the capture does: for tests. Sources are numbers."""
 
     def __new__(cls) -> GuardBuilder: ...
     def local(self, slot: int, name: str) -> int: ...
@@ -384,7 +386,7 @@ class GuardBuilder:
 
 @final
 class GuardSet:
-    """Guards that are built: for tests. ``locals`` are the values of a frame's parameters."""
+    """Built guards: for tests. ``locals`` are the values of a frame's parameters."""
 
     @property
     def code_parts(self) -> list[str]: ...
@@ -431,7 +433,7 @@ def capture(
 
 @final
 class Share:
-    """The entries of a function's code that all callables have in common which are made with it."""
+    """The entries of a function's code shared by all callables created with it."""
 
     def __new__(cls, function: Callable[..., Any]) -> Share: ...
 

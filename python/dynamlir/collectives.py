@@ -1,9 +1,9 @@
-"""Dynamo's graphs in which processes exchange tensors: what lies between the exchanges is compiled.
+"""Dynamo's graphs in which processes exchange tensors: the parts between the exchanges are compiled.
 
-What such an operator returns is still being written until ``wait_tensor`` is called on that very memory, and a call of
-it cannot be repeated, since all processes of the group take part. So no compiled graph has any (`aten.table`). Here a
-graph is cut around them; they are called in its order as eager calls them, and what is between them are graphs of their
-own, each compiled when it is first called.
+The result of such an operator is still being written until ``wait_tensor`` is called on that very memory, and its call
+cannot be repeated, because all processes of the group take part. So no compiled graph contains any (`aten.table`).
+Instead, a graph is cut around these operators. They are called in the graph's order, as in eager, and the parts between
+them are separate graphs, each compiled at its first call.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import torch.fx
 
 from . import reasons
 from .aten.table import COLLECTIVES
-from .places import parse_stack
 from .reasons import Fallback
+from .source_lines import parse_stack
 
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 def cut(module: torch.fx.GraphModule, compile: Compile) -> torch.fx.GraphModule | None:
-    """The graph with everything between exchanges compiled. None where there is no exchange."""
+    """Returns the graph with everything between exchanges compiled. None if there is no exchange."""
     exchanges = [node for node in module.graph.nodes if node.op != "get_attr" and _exchanges(node, module)]
     if not exchanges:
         return None
@@ -35,7 +35,7 @@ def cut(module: torch.fx.GraphModule, compile: Compile) -> torch.fx.GraphModule 
     reasons.note("collective", message, location)
     parts = _parts(module, set(exchanges))
 
-    from torch.fx.passes.split_module import split_module
+    from torch.fx.passes.split_module import split_module  # only graphs with collectives need it
 
     whole = split_module(module, module, parts.__getitem__, keep_original_order=True)
     plain = {parts[node] for node in exchanges}
@@ -46,7 +46,7 @@ def cut(module: torch.fx.GraphModule, compile: Compile) -> torch.fx.GraphModule 
 
 
 def _exchanges(node: torch.fx.Node, module: torch.fx.GraphModule) -> bool:
-    """Returns true if a node, or a graph that it is given, has processes exchange tensors."""
+    """Returns true if a node, or a graph among its arguments, has processes exchange tensors."""
     target: Any = node.target
     if isinstance(target, torch._ops.OpOverloadPacket):
         return target._qualified_op_name.partition("::")[0] in COLLECTIVES
@@ -59,9 +59,9 @@ def _exchanges(node: torch.fx.Node, module: torch.fx.GraphModule) -> bool:
 
 
 def _parts(module: torch.fx.GraphModule, exchanges: set[torch.fx.Node]) -> dict[torch.fx.Node, int]:
-    """The number of the part that each node belongs to: they are runs of nodes, by turns with and without exchanges.
+    """Returns the number of each node's part. Parts are runs of nodes, alternately without and with exchanges.
 
-    Items of what an exchange returns belong to it, so that parts are given no lists.
+    Items of an exchange's result belong to its part, so that lists are not passed between parts.
     """
     found: dict[torch.fx.Node, int] = {}
     part, plain = 0, False
@@ -79,8 +79,8 @@ def _parts(module: torch.fx.GraphModule, exchanges: set[torch.fx.Node]) -> dict[
 
 
 class _Part(torch.nn.Module):
-    """What lies between two exchanges. It is compiled for the tensors of its first call, of which Dynamo guards what
-    those of later calls are."""
+    """The operations between two exchanges. Compiled for the tensors of its first call; Dynamo's guards ensure that
+    those of later calls are alike."""
 
     def __init__(self, module: torch.fx.GraphModule, compile: Compile) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Part(torch.nn.Module):
         self._compiled: Callable[..., Any] | None = None
 
     def forward(self, *args: Any) -> Any:
-        """Run it."""
+        """Runs the part."""
         if self._compiled is None:
             self._compiled = self._compile(self._module, args)
         return self._compiled(*args)

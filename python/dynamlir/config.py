@@ -1,14 +1,14 @@
-"""Settings of the process: read them, assign to them, or `patch` them for a while.
+"""Settings of the process: read them, assign to them, or `patch` them temporarily.
 
     dynamlir.config.on_plain = "error"
     with dynamlir.config.patch(dump="stages", threads=1):
         fast(x)
 
-A setting that the program has not made comes from its environment variable, else it has its default; ``del
-dynamlir.config.dump`` goes back to these. ``options={…}`` of a single `compile` goes before all of them. Settings are
-the process's, not a thread's. They are looked at when a compilation begins, `on_plain` and the limits at each call:
-what has been compiled stays, and what is being compiled goes on as it began. A name that is not a setting is an
-`AttributeError`, a value that a setting cannot have is a `ValueError`, and neither changes anything.
+A setting not assigned by the program comes from its environment variable, else it has its default; ``del
+dynamlir.config.dump`` returns to these. ``options={…}`` of a single `compile` overrides all of them. Settings belong to
+the process, not to a thread. They are read when a compilation begins, `on_plain` and the limits at each call. Code that
+is compiled stays as it is, and a running compilation keeps its settings. An unknown name raises `AttributeError`, an
+invalid value `ValueError`, and neither changes anything.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What may be set."""
+    """The description of one setting."""
 
     default: Any
     environment: str
-    """The variable that says it where the program does not."""
+    """The environment variable that gives its value if the program does not."""
     expected: str
-    """What values it takes, in words."""
+    """The accepted values, as text."""
     read: Callable[[str], Any]
-    """The value that a text in the environment stands for; `ValueError` where there is none."""
+    """Parses the text of the environment variable; raises `ValueError` if it is invalid."""
     is_valid: Callable[[Any], bool]
     doc: str
 
@@ -121,27 +121,26 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
         "on_plain": _choice(
             ("warn", "error", "ignore"),
             "DYNAMLIR_ON_PLAIN",
-            "What happens before a function's graph runs as plain Python: a `PlainRunWarning`, once for each function "
-            "and reason; an `Unsupported` each time; or nothing. It is counted in `fallbacks()` in any case.",
+            "The notice before a function's graph runs as plain Python: a `PlainRunWarning`, once for each function "
+            "and reason; an `Unsupported` exception, each time; or nothing. It is always counted in `fallbacks()`.",
         ),
         "recompile_limit": _number(
             8,
             "DYNAMLIR_RECOMPILE_LIMIT",
-            "How many kinds of calls the cache of what `compile` returned may have entries for, and how many entries "
-            "each kind: calls that differ in sizes only are of one kind. Entries that a later one covers, since it is "
-            "for all sizes, do not count. A call that no entry fits runs as plain Python, or raises under "
-            "``fullgraph=True``.",
+            "The number of kinds of calls with entries for one compiled function, and of entries of one kind. Calls "
+            "that differ only in sizes are of one kind. Entries that a later one for all sizes covers do not count. "
+            "Beyond the limit, a call without an entry runs as plain Python, or raises under ``fullgraph=True``.",
         ),
         "accumulated_recompile_limit": _number(
             256,
             "DYNAMLIR_ACCUMULATED_RECOMPILE_LIMIT",
-            "How many entries there may be for one code object, of all that was compiled from it.",
+            "The number of entries of one code object, over all that was compiled from it.",
         ),
         "unroll_limit": _number(
             2_000,
             "DYNAMLIR_UNROLL_LIMIT",
-            "How many operations of one line, called on the same way, a graph may have. A longer loop goes on in "
-            "Python, with a graph for each turn; so does one that computes for long without an operation.",
+            "The number of operations from one line, reached by the same calls, in one graph. A longer loop continues "
+            "in Python with one graph per iteration, as does a loop that runs long without an operation.",
         ),
         "dump": _folder(
             "DYNAMLIR_DUMP",
@@ -150,9 +149,9 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
         "threads": _number(
             None,
             "DYNAMLIR_COMPILE_THREADS",
-            "How many threads compile kernels; None: as many as the process may run at a time.",
+            "The number of threads that compile kernels; None: as many as the process may run.",
         ),
-        "no_cache": _flag("DYNAMLIR_NO_CACHE", "Compile each kernel anew, also those that this process has compiled."),
+        "no_cache": _flag("DYNAMLIR_NO_CACHE", "Compile each kernel anew, even those that this process has compiled."),
         "max_autotune": _flag(
             "DYNAMLIR_MAX_AUTOTUNE",
             "Measure which strategy is fastest for each product and convolution, as ``mode='max-autotune'`` does.",
@@ -167,57 +166,57 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
         ),
         "memory_budget": _fraction(
             "DYNAMLIR_MEMORY_BUDGET",
-            "How much of what backward could do without is kept for it: 0.0 is the least memory, 1.0 the least time; "
-            "None: the cost model weighs one against the other.",
+            "The share of the optional values that is saved for backward: 0.0 uses the least memory, 1.0 the least "
+            "time; None: the cost model decides.",
         ),
         "reproducers": _folder(
             "DYNAMLIR_REPRODUCERS",
-            "Folder for what replays a failure of the compiler; None: ``reproducers`` in the folder for dumps, if "
-            "there is one, else in the one for measurements.",
+            "Folder for reproducers, which repeat a failure of the compiler; None: ``reproducers`` in the folder for "
+            "dumps, if there is one, else in the folder for measurements.",
         ),
         "progress": _flag(
             "DYNAMLIR_PROGRESS",
-            "Say on the terminal what is being compiled, and for how long, where that takes more than two seconds.",
+            "Show on the terminal what is being compiled, and for how long, if that takes more than two seconds.",
             default=True,
         ),
         "graph_breaks": _flag(
             "DYNAMLIR_GRAPH_BREAKS",
-            "What `compile` cannot capture whole is captured in pieces, with plain Python between; else the whole "
+            "Capture in pieces, with plain Python between, what `compile` cannot capture whole; if False, the whole "
             "call runs as plain Python.",
             default=True,
         ),
         "audit": _share(
             "DYNAMLIR_AUDIT",
-            "Check what `compile` remembers: each call that an entry of the cache answers, or this share of them, is "
-            "captured again, without effects, before the graph runs, and compared with the entry. Where the two differ "
-            "the entry is dropped, the call has a new one, and `on_audit` says what is told; `dynamlir.audits()` "
-            "counts. Such calls take as long as the capture of a first one. Entries that were made before it was set "
-            "are made anew.",
+            "Check what `compile` remembers: each cache hit, or this fraction of them, is captured a second time, "
+            "without effects, before its graph runs, and compared with the entry. If they differ, the entry is "
+            "dropped, the call is compiled again, and `on_audit` decides on the report; `dynamlir.audits()` counts. "
+            "An audited call takes as long as a capture. Entries made before the setting are made anew.",
         ),
         "on_audit": _choice(
             ("warn", "error"),
             "DYNAMLIR_ON_AUDIT",
-            "What an audit that finds a difference does: a `StaleEntryWarning`, or a `StaleEntry` that is raised.",
+            "The report of an audit that finds a difference: a `StaleEntryWarning`, or a `StaleEntry` exception.",
         ),
         "break_every": _number(
             None,
             "DYNAMLIR_BREAK",
-            "For tests: each graph ends after so many instructions of its frame, as if Python had to run the next one.",
+            "For tests: each graph ends after this many instructions of its frame, as if Python had to run the next "
+            "one.",
         ),
     }
 )
 
 _made: dict[str, Any] = {}
-"""The settings that the program has made."""
+"""The settings assigned by the program."""
 _followers: list[Callable[[], None]] = []
 _latest: dict[str, Any] = {}
-"""What the latest compilation began with: the environment may change unnoticed."""
+"""The settings of the latest compilation: the environment may change unnoticed."""
 generation = 0
 """Changes with each change of a setting."""
 
 
 def read(name: str, environ: Mapping[str, str] | None = None) -> Any:
-    """The value of a setting: the program's, that of the environment, or the default."""
+    """Returns the value of a setting: from the program, the environment, or the default."""
     setting = _setting(name)
     if name in _made:
         return _made[name]
@@ -227,14 +226,14 @@ def read(name: str, environ: Mapping[str, str] | None = None) -> Any:
     try:
         value = setting.read(text)
     except ValueError:
-        value = setting  # which is valid for no setting
+        value = setting  # never a valid value
     if not setting.is_valid(value):
         raise ValueError(f"dynamlir: {setting.environment} is {text!r}, expected {setting.expected}")
     return value
 
 
 def read_all() -> dict[str, Any]:
-    """All settings, for a compilation that begins. `ValueError` where the environment says something wrong."""
+    """Returns all settings, for a new compilation. Raises `ValueError` if the environment has an invalid value."""
     values = {name: read(name) for name in SETTINGS}
     if values != _latest:
         _latest.update(values)
@@ -243,7 +242,7 @@ def read_all() -> dict[str, Any]:
 
 
 def checked(name: str, value: Any) -> Any:
-    """A value that somebody gives for a setting; `ValueError` if it cannot have it."""
+    """Returns a value given for a setting; raises `ValueError` if it is invalid."""
     setting = _setting(name)
     if not setting.is_valid(value):
         raise ValueError(f"dynamlir: {name} is {value!r}, expected {setting.expected}")
@@ -251,10 +250,10 @@ def checked(name: str, value: Any) -> Any:
 
 
 def patch(name: str | Mapping[str, Any] | None = None, value: Any = None, /, **settings: Any) -> _Patch:
-    """Other settings for a while: ``with patch(dump="stages"):``, or as a decorator for the calls of a function.
+    """Changes settings temporarily: ``with patch(dump="stages"):``, or as a decorator for the calls of a function.
 
-    Also ``patch("dump", "stages")`` and ``patch({"dump": "stages"})``. At the end the settings that are named here are
-    what they were before.
+    Also ``patch("dump", "stages")`` and ``patch({"dump": "stages"})``. At the end, the settings named here are
+    restored.
     """
     if isinstance(name, str):
         settings = {name: value, **settings}
@@ -264,7 +263,7 @@ def patch(name: str | Mapping[str, Any] | None = None, value: Any = None, /, **s
 
 
 def describe() -> str:
-    """All settings, with their values, what they take and what they do."""
+    """Returns all settings, with their values, the accepted values and their meaning."""
     parts = []
     for name, setting in SETTINGS.items():
         parts.append(f"{name} = {read(name)!r}\n    {setting.doc}")
@@ -273,7 +272,7 @@ def describe() -> str:
 
 
 def follow(follower: Callable[[], None]) -> None:
-    """Has a function called now and after each change."""
+    """Registers a function to be called now and after each change."""
     _followers.append(follower)
     follower()
 
@@ -307,7 +306,7 @@ class _Patch(contextlib.ContextDecorator):
 
 
 def touch() -> None:
-    """Have whoever remembers what settings say ask again."""
+    """Invalidates all cached values of settings."""
     global generation
     generation += 1
     for follower in _followers:
@@ -324,7 +323,7 @@ def _setting(name: str) -> Setting:
 
 
 class _Config(types.ModuleType):
-    """The module, whose settings are looked up and checked. Functions and types of it are as in any module."""
+    """The module itself, with settings looked up and checked. Its functions and types are as in any module."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -356,10 +355,12 @@ __all__ = [
     "Setting",
     "accumulated_recompile_limit",
     "audit",
+    "break_every",
     "cache_dir",
     "describe",
     "dump",
     "eager_random",
+    "graph_breaks",
     "max_autotune",
     "memory_budget",
     "no_cache",
@@ -368,11 +369,12 @@ __all__ = [
     "patch",
     "progress",
     "recompile_limit",
+    "reproducers",
     "threads",
     "unroll_limit",
 ]
 
-# For `help`, where values can be read: what may be set is said once, above.
+# For `help`, which shows values: the list of settings is maintained only above.
 __doc__ = f"{__doc__}\nSettings:\n\n" + "\n".join(
     f"{name}: {setting.expected}; {setting.environment}\n    {setting.doc}" for name, setting in SETTINGS.items()
 )

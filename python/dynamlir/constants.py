@@ -1,4 +1,4 @@
-"""Constant tensors that a graph makes of Python values (``torch.tensor``), recorded as operations."""
+"""Constant tensors that a graph creates from Python values (``torch.tensor``), recorded as operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def contents(recorder: OpRecorder, fake: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor holds that was made of Python's values, or of the buffers of modules, and has not been written
+    """Returns the contents of a tensor created from Python values, or from the buffers of modules, and not written
     since; None for others."""
     if type(fake) is not FakeTensor:
         return None
@@ -28,7 +28,7 @@ def contents(recorder: OpRecorder, fake: torch.Tensor) -> torch.Tensor | None:
 
 
 def number(recorder: OpRecorder, fake: torch.Tensor) -> complex | None:
-    """What such a tensor of one element holds, as a number."""
+    """Returns the contents of such a one-element tensor, as a number."""
     if (known := contents(recorder, fake)) is None or known.numel() != 1:
         return None
     with modes.set_aside():
@@ -36,9 +36,8 @@ def number(recorder: OpRecorder, fake: torch.Tensor) -> complex | None:
 
 
 def keep_known(results: Iterable[Any], operands: Iterable[torch.Tensor], unwritten: bool) -> None:
-    """Let results hold nothing where torch could not know what: it runs ``empty_like`` of a constant to see what comes
-    of it, and a fake implementation that calls that, as indexing's does, passes on what was in that memory.
-    """
+    """Clears contents that torch cannot know. Torch runs ``empty_like`` of a constant for real, and a fake
+    implementation that calls it, as indexing's does, passes on uninitialised memory as the contents."""
     if unwritten or any(type(operand) is not FakeTensor or operand.constant is None for operand in operands):
         for result in results:
             if type(result) is FakeTensor:
@@ -46,7 +45,7 @@ def keep_known(results: Iterable[Any], operands: Iterable[torch.Tensor], unwritt
 
 
 def record(recorder: OpRecorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.tensor(...)`` inside the graph: a fresh tensor at each call, so a fill or a copy of the constant."""
+    """Records ``torch.tensor(...)`` inside the graph: it gives a fresh tensor at each call, so a fill or a copy."""
     (constant,) = args
     if isinstance(constant, FakeTensor):
         return func(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Which device a graph is for, and what keeps a graph on a GPU from being compiled."""
+"""The device of a graph, and the reasons that a graph on a GPU cannot be compiled."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:
-    """Where a tensor lives; of a fake, where it says that it lives, without a dispatch."""
+    """Returns the device of a tensor; for a fake, the device it reports, without a dispatch."""
     return tensor.fake_device if type(tensor) is FakeTensor else tensor.device
 
 
 def is_constant(facts: Facts, operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
-    """Whether a result of an operator with these facts may stand beside tensors on another device."""
+    """Returns true if a result of an operator with these facts may be combined with tensors on another device."""
     if result.dim() or device_of(result).type != "cpu":
         return False
     return facts.keeps_number if operands else facts.number
 
 
 def check(recording: Recording) -> None:
-    """`Fallback` for a graph on a GPU that has something which is right on the CPU only."""
+    """Raises `Fallback` for a graph on a GPU with an operation that is correct only on the CPU."""
     if recording.device is None or recording.device.type == "cpu":
         return
     for op in recording.ops:
         if op.random:
-            # A call that fails is repeated, and must draw the same numbers again.
+            # A failed call is repeated, and must draw the same numbers again.
             raise Fallback("gpu-random", op.schema, op.location)

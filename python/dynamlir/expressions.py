@@ -1,6 +1,6 @@
-"""Sizes as expressions over names, and what holds of them: as text, and for given numbers.
+"""Sizes as expressions over names, and relations between them: as text, and for given numbers.
 
-What is read may be anything: it is held against a small grammar, and never run.
+The text may come from anywhere: it is checked against a small grammar, and never executed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ _RELATIONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
+LARGEST_SIZE = 1 << 48
+"""The upper bound of sizes, as `crates/shapes` has it: no tensor has so many elements."""
+
 _LONGEST = 4000
 _DEEPEST = 60
 
 
 def of_native(text: str, names: Mapping[str, str] | None = None) -> str:
-    """An expression or relation of the native part as Python has it, with other words for its symbols."""
+    """Converts an expression or relation of the native part to Python syntax, with other names for its symbols."""
     text = text.replace(" mod ", " % ").replace(" floordiv ", " // ")
     if names is None:
         return text
@@ -47,7 +50,7 @@ def of_native(text: str, names: Mapping[str, str] | None = None) -> str:
 
 
 def check(text: Any, names: Mapping[str, Any] | frozenset[str], *, relation: bool = False) -> None:
-    """`ValueError` unless this is an expression over these names, or with ``relation`` two of them compared."""
+    """Raises `ValueError` unless this is an expression over these names, or with ``relation`` a comparison of two."""
     if type(text) is not str or len(text) > _LONGEST:
         raise ValueError(f"{text!r:.60} is no expression")
     tree = _parsed(text)
@@ -59,8 +62,8 @@ def check(text: Any, names: Mapping[str, Any] | frozenset[str], *, relation: boo
 
 
 def at(text: str | int, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] = _FUNCTIONS) -> Any:
-    """What an expression is where the names have these values, or whether a relation holds; `ValueError` where it is
-    divided by zero, of which no relation holds."""
+    """Returns the value of an expression for these values of the names, or whether a relation is true. Division by zero
+    raises `ValueError`, and makes a relation false."""
     if isinstance(text, int):
         return text
     tree = _parsed(text)
@@ -73,7 +76,7 @@ def at(text: str | int, values: Mapping[str, Any], functions: Mapping[str, Calla
 
 
 def names_in(text: str | int) -> set[str]:
-    """The names that an expression is over."""
+    """Returns the names in an expression."""
     return set() if isinstance(text, int) else set(_names(_parsed(text)))
 
 
@@ -101,7 +104,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _fits(node: ast.expr, depth: int) -> bool:
-    """Whether there is nothing in there but what an expression is made of."""
+    """Returns true if the tree contains only the parts of an expression."""
     if depth > _DEEPEST:
         return False
     match node:

@@ -1,4 +1,4 @@
-"""Fake stand-ins for the tensors a graph receives; overlap between inputs survives, strangers are refused."""
+"""Fakes for the tensors a graph receives; overlap between inputs is preserved, strangers are refused."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .recording import dtype_name
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
 
 
-# Asked for once: `getLogger` takes a lock, which an interruption may leave taken.
+# Looked up once: `getLogger` takes a lock, which an interruption could leave taken.
 _FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 @contextlib.contextmanager
 def quiet_fakes() -> Iterator[None]:
-    """Without torch's log entries for operators that refuse fakes: what comes of it is said elsewhere."""
+    """Suppresses torch's log entries for operators that refuse fakes: the consequence is reported elsewhere."""
     thread = threading.get_ident()
 
     def is_of_another(record: logging.LogRecord) -> bool:
@@ -39,7 +39,7 @@ def quiet_fakes() -> Iterator[None]:
 
 
 def check_supported(tensor: torch.Tensor) -> None:
-    """Raise `Fallback` unless ``tensor`` is a plain, strided tensor of a known element type, on the CPU or CUDA."""
+    """Raises `Fallback` unless ``tensor`` is a plain, strided tensor of a known element type, on the CPU or CUDA."""
     kind = type(tensor)
     if kind not in _PLAIN:
         raise Fallback("subclass", kind.__name__)
@@ -47,7 +47,7 @@ def check_supported(tensor: torch.Tensor) -> None:
         raise Fallback("layout", str(tensor.layout))
     if tensor.is_nested or tensor.is_quantized:
         raise Fallback("layout", "nested" if tensor.is_nested else "quantized")
-    # A fake's `device` is an operation that is dispatched; this is what it would answer.
+    # A fake's `device` is a dispatched operation; this is the result it would have.
     device = tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
     if device.type not in ("cpu", "cuda"):
         raise Fallback("device", str(device))
@@ -63,7 +63,7 @@ _META = torch.device("meta")
 
 
 def made_fake(mode: FakeTensorMode, elem: torch.Tensor, device: torch.device = _CPU) -> FakeTensor:
-    """``FakeTensor(mode, elem, device)`` at a sixth of the time: what its constructor finds out is the same for all."""
+    """Returns ``FakeTensor(mode, elem, device)`` in a sixth of the time: the constructor always finds the same."""
     state = fake_state(mode, device)
     fake = torch.Tensor._make_subclass(FakeTensor, elem, False, dispatch_device=True, device_for_backend_keys=device)
     if mode._allow_unsafe_data_ptr_access:
@@ -77,7 +77,7 @@ def made_fake(mode: FakeTensorMode, elem: torch.Tensor, device: torch.device = _
 
 
 def fake_state(mode: FakeTensorMode, device: torch.device) -> dict[str, Any]:
-    """The attributes that the constructor gives each fake of a mode on a device, kept with the mode."""
+    """Returns the attributes that the constructor gives each fake of a mode on a device, cached with the mode."""
     states: dict[torch.device, dict[str, Any]] = vars(mode).setdefault("_dynamlir_states", {})
     state = states.get(device)
     if state is None:
@@ -87,7 +87,7 @@ def fake_state(mode: FakeTensorMode, device: torch.device) -> dict[str, Any]:
 
 
 class Giving(TorchDispatchMode):
-    """Answers operations with a tensor that there is."""
+    """Answers operations with an existing tensor."""
 
     answer: torch.Tensor
 
@@ -98,7 +98,7 @@ class Giving(TorchDispatchMode):
 
 
 def give_history(fake: torch.Tensor) -> None:
-    """Have autograd take a fake for the result of a differentiable operation, which nothing but an operation can."""
+    """Makes autograd treat a fake as the result of a differentiable operation; only an operation can do that."""
     leaf = torch.empty(0, device=_META, requires_grad=True)
     with torch.enable_grad(), Giving() as giving:
         giving.answer = fake
@@ -106,7 +106,7 @@ def give_history(fake: torch.Tensor) -> None:
 
 
 class Faker:
-    """Makes fakes for one recording. The same tensor gives the same fake; equal storages give equal storages."""
+    """Creates fakes for one recording. The same tensor gives the same fake; equal storages give equal storages."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
@@ -114,21 +114,21 @@ class Faker:
         self._storages: dict[Hashable, torch.Tensor] = {}
         self._alive: list[Any] = []
         self._varying: set[int] = set()
-        """The storages of tensors whose sizes vary."""
+        """The storages of tensors with dynamic sizes."""
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The fake already made for ``tensor``."""
+        """Returns the existing fake for ``tensor``."""
         return self._fakes.get(id(tensor))
 
     def storage(self, tensor: torch.Tensor) -> Any:
-        """What tells the memory of a tensor's fake, which need not exist, from other memory."""
+        """Returns a key that distinguishes the memory of a tensor's fake, which need not exist, from other memory."""
         key = tensor.untyped_storage()._cdata
         base = self._storages.get(key)
         return ("new", key) if base is None else base.untyped_storage()._cdata
 
     def fake(self, tensor: torch.Tensor, sized: tuple[list[Any], list[Any]] | None = None) -> torch.Tensor:
-        """The fake that stands for ``tensor``, which may itself be a fake of another mode; with the sizes and strides
-        that are given, of which some vary."""
+        """Returns the fake for ``tensor``, which may itself be a fake of another mode; with the given sizes and
+        strides, some of them dynamic."""
         found = self._fakes.get(id(tensor))
         if found is not None:
             return found
@@ -154,13 +154,13 @@ class Faker:
         return fake
 
     def _sized(self, tensor: torch.Tensor, sized: tuple[list[Any], list[Any]] | None) -> torch.Tensor:
-        """A fake whose sizes vary, which is all of its memory: how much there is varies as well."""
+        """Returns a fake with dynamic sizes, which covers all of its memory, whose amount is dynamic as well."""
         storage = tensor.untyped_storage()._cdata
         if sized is None or storage in self._storages:
             raise Fallback("dynamic-shape", "a tensor whose sizes vary shares its memory with another input")
         base = torch.empty_strided(*sized, dtype=tensor.dtype, device=_META)
         if offset := int(tensor.storage_offset()):
-            # Nothing tells how much memory comes after it.
+            # The amount of memory after it is unknown.
             memory = torch.empty(
                 base.untyped_storage().nbytes() // base.element_size() + offset, dtype=tensor.dtype, device=_META
             )
@@ -179,11 +179,11 @@ class Faker:
         nbytes: int,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """A fake tensor over the fake of the storage with key ``storage``."""
+        """Returns a fake tensor over the fake of the storage with key ``storage``."""
         base = self._storages.get(storage)
         meta = None
         if base is None:
-            # As a rule a tensor is all of its memory.
+            # Usually a tensor covers all of its memory.
             base = meta = torch.empty_strided(sizes, strides, dtype=dtype, device=_META)
             if offset or meta.untyped_storage().nbytes() != nbytes:
                 base, meta = torch.empty(nbytes, dtype=torch.uint8, device=_META), None
@@ -195,5 +195,5 @@ class Faker:
 
 
 def is_stranger(value: Any) -> bool:
-    """Whether it is a tensor that is no fake."""
+    """Returns true for a tensor that is not a fake."""
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)

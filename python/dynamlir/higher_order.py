@@ -1,11 +1,12 @@
-"""Gradients that are differentiated in turn (``create_graph=True``): graphs, compiled when they are first asked for.
+"""Gradients that are themselves differentiated (``create_graph=True``): graphs, compiled on first use.
 
 The gradients of a graph are a function of its inputs and of the tangents of its results. That function is compiled from
-the same recording, with ``dynamo.order = 2``, as a graph that trains: so its gradients are there, and for theirs it
-is compiled with 3, and so on. Where that cannot be, torch's own operators run the recording, and torch differentiates.
+the same recording, with ``dynamo.order = 2``, as a graph that trains: so it has gradients, and for their gradients it
+is compiled with order 3, and so on. If that is impossible, torch's own operators run the recording, and torch
+differentiates.
 
-Where a graph is several nodes of autograd's graph, the gradients of each are such a function, of what the node takes
-from others as well.
+If a graph is several nodes of autograd's graph, the gradients of each node are such a function, also of the values that
+the node takes from others.
 """
 
 from __future__ import annotations
@@ -22,11 +23,23 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import batches, functions, interruptions, once, plain, reached, reasons, replay, report, sizes
+from . import (
+    autograd_functions,
+    batched_gradients,
+    interruptions,
+    once_differentiable,
+    plain_warnings,
+    reachable_history,
+    reasons,
+    report,
+    run_by_torch,
+    sizes,
+)
 from .aten.schema import draws
 from .options import Options
 from .reasons import Fallback
 from .recording import DTYPES, Recording
+from .runtime import Variant
 from .tracing import fresh_fake_mode
 
 _NAMED = ", gradients"
@@ -35,16 +48,16 @@ _SECOND = 2
 """The order of the gradients of a graph's own gradients."""
 
 _KEYS_ALONE = (collections.Counter[str](), collections.Counter({"aten.randint.low": 1}))
-"""What a graph draws by torch's operators that makes its random numbers itself."""
+"""The extern draws of a graph that otherwise generates its own random numbers."""
 
 _MOST = 16
-"""For so many sizes the gradients that are differentiated are kept."""
+"""The number of sizes for which differentiable gradients are kept."""
 
 
 def attach(executable: Any, gradients: Callable[..., Gradients], whole: bool = True) -> None:
-    """Let the gradients of a compiled graph be differentiated in turn, those of each of its nodes.
+    """Makes the gradients of a compiled graph differentiable, those of each of its nodes.
 
-    ``gradients`` makes a `Gradients` from a ``node`` and from ``whole``, which is false where there are others.
+    ``gradients`` creates a `Gradients` from a ``node`` and from ``whole``, which is false if there are other nodes.
     """
     for node in range(executable.nodes):
         executable.differentiate_again(node, gradients(node=node, whole=whole and executable.nodes == 1))
@@ -53,10 +66,10 @@ def attach(executable: Any, gradients: Callable[..., Gradients], whole: bool = T
 class Gradients:
     """The gradients of a node of a graph as a function that has gradients.
 
-    Inputs and tangents have numbers: first come the inputs of the graph that was recorded, then the tangents of the
-    node, what it takes from others and which results of its own, then those of its gradients, and so on. The keys of
-    the random numbers that it drew have None, and are kept by its node. Where torch's operators drew them the node
-    keeps the generator's state, and they draw them once more.
+    Inputs and tangents have numbers: first the inputs of the recorded graph, then the tangents of the node, the values
+    that it takes from others and those of its own results that it is given, then those of its gradients, and so on. The
+    keys of its random numbers have the number None, and are saved by its node. If torch's operators drew the numbers,
+    the node saves the generator's state, and they draw them again.
     """
 
     def __init__(
@@ -64,6 +77,7 @@ class Gradients:
         recording: Recording,
         settings: Options,
         name: str,
+        compile_recording: Callable[..., tuple[Variant, report.CompileReport]],
         numbers: Sequence[int | None] | None = None,
         tangents: Sequence[tuple[int, ...]] = (),
         node: int = 0,
@@ -71,28 +85,30 @@ class Gradients:
         *,
         drawn: collections.Counter[str],
     ) -> None:
-        """``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones,
-        ``node`` which node, ``whole`` whether there are no others, ``drawn`` what operators the recording itself has
-        left to torch that draw random numbers."""
+        """``compile_recording`` compiles the recording of the gradients, ``numbers`` are those of the inputs of the
+        graph to be differentiated, ``tangents`` those of earlier ones, ``node`` is the node's index, ``whole`` is true
+        if there are no other nodes, ``drawn`` counts the extern operators of the recording itself that draw random
+        numbers."""
         self._order = recording.order + 1
-        again = functions.without_formulas(recording.ops)
+        again = autograd_functions.without_formulas(recording.ops)
         self._has_once = any(op.once for op in recording.ops)
-        self._has_unseen = any(op.unseen for op in replay.differentiated(recording))
+        self._has_unseen = any(op.unseen for op in run_by_torch.differentiated(recording))
         path = (*recording.path, node)
         self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
-        self._constants = once.Constants(self._recording)
+        self._constants = once_differentiable.Constants(self._recording)
         if not whole:
-            self._constants = once.as_constants(self._recording)
-            again = functions.with_first_gradients_alone(self._constants.recording.ops)
+            self._constants = once_differentiable.as_constants(self._recording)
+            again = autograd_functions.with_first_gradients_alone(self._constants.recording.ops)
             self._recording = dataclasses.replace(self._constants.recording, ops=again)
-        self._reaching = reached.Reaching(self._recording)
+        self._reaching = reachable_history.Reaching(self._recording)
         self._node = node
         self._whole = whole
-        """True if it is the gradients of all that was recorded: torch's operators can take the compiler's place."""
+        """True if these are the gradients of the whole recording: torch's operators can replace the compiler."""
         changes = self._recording.has_random or self._has_once or self._has_unseen
         self.takes_batches = whole and not (recording.given or changes)
-        """True if tangents may be batches of `torch.vmap`: torch's operators can run all of the program once more."""
+        """True if tangents may be batches of `torch.vmap`: torch's operators can rerun the whole program."""
         self._settings = settings
+        self._compile_recording = compile_recording
         self._name = name if recording.order > 1 else name + _NAMED
         self._numbers = numbers
         self._tangents = tuple(tangents)
@@ -102,7 +118,7 @@ class Gradients:
         self._first = recording
         self._drawn = drawn
         self._sized: collections.OrderedDict[tuple[int, ...], Gradients] = collections.OrderedDict()
-        """Where sizes vary: the same for sizes that there have been."""
+        """For dynamic sizes: the gradients for the sizes seen so far."""
 
     def __call__(
         self,
@@ -114,14 +130,19 @@ class Gradients:
         taken: Sequence[torch.Tensor] = (),
         results: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
     ) -> list[torch.Tensor | None] | str:
-        """The gradients that are wanted, None for others; where only the node can compute them, why they cannot be
-        differentiated. ``inputs`` by their places among those of the graph, ``wanted`` with such a place for each
-        gradient that is one of an input, ``state`` that of torch's generator before a call that drew by torch's
-        operators alone, ``values`` those of symbols, where sizes vary, ``taken`` what the node takes from others,
-        ``results`` those of its own that it has saved, by their places: always the same ones. What gradients are made
-        of these leads to them."""
+        """Returns the wanted gradients, None for others; if only the node can compute them, the reason that they cannot
+        be differentiated.
+
+        - ``inputs``: by their indices among those of the graph.
+        - ``wanted``: for each gradient, the index of the input it belongs to, if any.
+        - ``state``: torch's generator before a call that drew only by torch's operators.
+        - ``values``: those of the symbols, with dynamic sizes.
+        - ``taken``: the values that the node takes from others.
+        - ``results``: the node's own results that it has saved, by index: always the same ones. Gradients computed from
+          these lead to them.
+        """
         if self._first.varying is not None:
-            # The library drew numbers that a graph for numbers would draw itself.
+            # The library drew numbers that a graph for static sizes would draw itself.
             if self._drawn not in _KEYS_ALONE and not self._draws_again(state):
                 raise RuntimeError(_DRAWS_OTHERS)
             symbols, bound = self._first.varying
@@ -131,7 +152,7 @@ class Gradients:
             raise RuntimeError(_DRAWS_OTHERS)
         known = {self._number(at): tensor for at, tensor in inputs.items()}
         wanted = [(self._number(at), asked) for at, asked in wanted]
-        # Gradients of gradients are made of no gradient that somebody has.
+        # Gradients of gradients do not use gradients that the user holds.
         given = tuple(sorted(results)) if self._order == _SECOND else self._recording.given
         first = len(self._recording.inputs) + sum(map(len, self._tangents)) + len(self._recording.given)
         beside = [*tangents, *taken]
@@ -152,15 +173,15 @@ class Gradients:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
             if self._has_unseen or not self._whole:
-                # The node computes them; that they cannot be differentiated is said to whoever does that.
-                said = _UNSEEN if self._has_unseen else once.WORDS if self._has_once else _SEVERAL_NODES
+                # The node computes them; differentiating them raises the reason.
+                said = _UNSEEN if self._has_unseen else once_differentiable.WORDS if self._has_once else _SEVERAL_NODES
                 return said if self._has_once else f"{said} ({event})"
-            plain.tell(plain.Subject(self._name), event)
+            plain_warnings.tell(plain_warnings.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
             try:
                 with _drawing_from(state), _outside_of_transforms(tangents):
-                    found = replay.gradients(self._recording, numbered, [*self._tangents, own], given)
-            except replay.Differs as why:
+                    found = run_by_torch.gradients(self._recording, numbered, [*self._tangents, own], given)
+            except run_by_torch.Differs as why:
                 return f"{_DIFFERS}: {why} ({event})"
             gradients = [None if number is None else found.get(number) for number, _ in wanted]
         if len(gradients) != len(wanted):
@@ -168,7 +189,7 @@ class Gradients:
         return [gradient if asked else None for gradient, (_, asked) in zip(gradients, wanted)]
 
     def _number(self, at: int | None) -> int | None:
-        """The number of an input of the graph at a place."""
+        """Returns the number of the graph's input at an index."""
         return at if self._numbers is None or at is None else self._numbers[at]
 
     def _computed(
@@ -179,8 +200,8 @@ class Gradients:
         own: tuple[int, ...],
         given: tuple[int, ...],
     ) -> list[torch.Tensor] | None:
-        """What the graph computes, with the histories of eager's gradients; None where these are not known, from then
-        on."""
+        """Runs the graph and gives the results the histories of eager's gradients. Returns None if these are unknown,
+        now and from then on."""
         arguments = [_argument(known, *described) for described in executable.arguments()]
         gradients = _with_history(executable, arguments, executable(*arguments))
         if not self._whole:
@@ -188,7 +209,7 @@ class Gradients:
         tensors = {number: tensor for number, tensor in known.items() if number is not None}
         try:
             self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own], given)
-        except reached.Unknown as why:
+        except reachable_history.Unknown as why:
             with self._lock:
                 if self._event is None:
                     self._event = reasons.note("autograd", f"what gradients are made of is not known: {why}")
@@ -197,12 +218,20 @@ class Gradients:
         return gradients
 
     def _at(self, values: tuple[int, ...]) -> Gradients:
-        """The gradients for given sizes: a graph that computes them takes numbers."""
+        """Returns the gradients for given sizes: a graph that computes them takes numbers."""
         with self._lock:
             known = self._sized.get(values)
             if known is None:
                 numeric, name = sizes.at(self._first, values), self._name.removesuffix(_NAMED)
-                known = Gradients(numeric, self._settings, name, node=self._node, whole=self._whole, drawn=self._drawn)
+                known = Gradients(
+                    numeric,
+                    self._settings,
+                    name,
+                    self._compile_recording,
+                    node=self._node,
+                    whole=self._whole,
+                    drawn=self._drawn,
+                )
                 self._sized[values] = known
                 if len(self._sized) > _MOST:
                     self._sized.popitem(last=False)
@@ -210,43 +239,48 @@ class Gradients:
             return known
 
     def _draws_again(self, state: torch.Tensor | None) -> bool:
-        """Whether the state gives the numbers that the graph drew: of those on a device it says nothing."""
+        """Returns true if the state reproduces the graph's random numbers; it does not cover draws on a device."""
         return state is not None and self._recording.device in (None, torch.device("cpu"))
 
     def _compiled(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
-        """The graph of the gradients, which draws what was drawn before or nothing; None where there is none, of which
-        `_event` says why."""
+        """Returns the graph of the gradients, which redraws the earlier numbers or draws none; None if it cannot be
+        compiled, for the reason in `_event`."""
         with self._lock:
             if self._executable is None and self._event is None:
                 try:
                     self._executable = self._compile(own, draws_again, given)
                 except Exception as error:
                     interruptions.pass_on(error)
-                    # A name for it in this frame would be a cycle, which holds what is differentiated.
+                    # A name for it in this frame would be a cycle, which would keep the differentiated tensors alive.
                     self._event = _noted(error)
         return self._executable
 
     def _compile(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
-        from .backend import compile_recording
-
-        functions.refuse_twice(self._recording)
+        autograd_functions.refuse_twice(self._recording)
         with torch.no_grad():
             recording = dataclasses.replace(self._recording, given=given)
-            variant, made = compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
+            variant, made = self._compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         if drawing := self._drawing_others(made, draws_again):
             raise Fallback("random-state", f"{drawing} draws random numbers")
         report.add(made)
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
         following = functools.partial(
-            Gradients, recording, self._settings, self._name, numbers, [*self._tangents, own], drawn=self._drawn
+            Gradients,
+            recording,
+            self._settings,
+            self._name,
+            self._compile_recording,
+            numbers,
+            [*self._tangents, own],
+            drawn=self._drawn,
         )
         attach(executable, following, self._whole)
         return executable
 
     def _drawing_others(self, made: report.CompileReport, draws_again: bool) -> str | None:
-        """An operator that would draw other random numbers than the first time; None if each call that draws gives once
-        more what it gave then: none of them is ever left out, and none changes places."""
+        """Returns an operator that would draw other random numbers than the first time. None if each drawing call
+        repeats its earlier numbers: none of these calls is ever left out or reordered."""
         innocent = {op.schema for op in self._recording.ops if not op.random}
         first = collections.Counter({schema: count for schema, count in self._drawn.items() if schema not in innocent})
         calls, later = (
@@ -264,7 +298,7 @@ def _noted(error: Exception) -> reasons.Event:
 
 
 class _Refused(torch.autograd.Function):
-    """Gradients with a history that cannot be walked back."""
+    """Gradients with a history that raises in backward."""
 
     @staticmethod
     def forward(ctx: Any, why: str, gradients: list[torch.Tensor], *_: torch.Tensor) -> Any:
@@ -279,7 +313,7 @@ class _Refused(torch.autograd.Function):
 def refuse(
     why: str, gradients: Sequence[torch.Tensor | None], made_of: Sequence[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients that a node has computed, so that whoever differentiates them is told that this cannot be done."""
+    """Wraps gradients computed by a node so that differentiating them raises the reason."""
     present = [gradient for gradient in gradients if gradient is not None]
     requiring = [tensor for tensor in made_of if tensor is not None and tensor.requires_grad]
     with_history = iter(_Refused.apply(why, present, *requiring) if present else ())
@@ -287,7 +321,7 @@ def refuse(
 
 
 def drawn_by(made: report.CompileReport | None) -> collections.Counter[str]:
-    """The operators left to torch that draw random numbers, with how often each is called."""
+    """Returns the extern operators that draw random numbers, with their call counts."""
     drawn = collections.Counter[str]()
     for call in made.externs if made is not None else ():
         if draws(call.schema):
@@ -297,7 +331,7 @@ def drawn_by(made: report.CompileReport | None) -> collections.Counter[str]:
 
 @contextlib.contextmanager
 def _drawing_from(state: torch.Tensor | None) -> Iterator[None]:
-    """Random numbers of another time; what others draw goes on as if nothing had been drawn."""
+    """Draws random numbers from an earlier state; afterwards, other code draws as if nothing had been drawn."""
     if state is None:
         yield
         return
@@ -307,14 +341,14 @@ def _drawing_from(state: torch.Tensor | None) -> Iterator[None]:
 
 
 def _outside_of_transforms(tangents: Sequence[torch.Tensor | None]) -> contextlib.AbstractContextManager[object]:
-    """A context outside of all transforms of `torch.func`, unless these have made one of the tangents."""
+    """Returns a context outside of all transforms of `torch.func`, unless these have created one of the tangents."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     is_within = any(tensor is not None and wrapped(tensor) for tensor in tangents)
-    return contextlib.nullcontext() if is_within else batches.Batch.outside()
+    return contextlib.nullcontext() if is_within else batched_gradients.Batch.outside()
 
 
 def foreign_kind(tensor: Any) -> str | None:
-    """What a gradient is whose operations are not those of its memory, such as one of `torch.vmap`; None for others."""
+    """Returns the kind of a gradient whose operations are not those of its memory, as for `torch.vmap`; else None."""
     if not isinstance(tensor, torch.Tensor):
         return None
     if is_traceable_wrapper_subclass(tensor):
@@ -327,7 +361,7 @@ def foreign_kind(tensor: Any) -> str | None:
 def _with_history(
     executable: Any, arguments: Sequence[torch.Tensor], gradients: list[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The gradients, without a history where nothing that they are made of has one: a node gives one to all of them."""
+    """Returns the gradients, detached if none of their sources has a history: a node gives one to all of them."""
     sources = executable.sources()
     if sources is None:
         return gradients
@@ -361,14 +395,14 @@ _DRAWS_OTHERS = (
 def _argument(
     known: dict[int | None, torch.Tensor], number: int | None, dtype: str, sizes: Sequence[int], strides: Sequence[int]
 ) -> torch.Tensor:
-    """An input of the compiled graph, laid out as it expects.
+    """Returns an input of the compiled graph, in the layout that it expects.
 
-    Missing is a tangent that is undefined, which is zero, or an input that the first gradients are not made of
+    A missing one is an undefined tangent, which is zero, or an input that the first gradients do not depend on
     (``dynamo.primals``), so that theirs do not depend on it either.
     """
     tensor = known.get(number)
     if tensor is not None and number is None:
-        # The gradients may not need those of the last operators.
+        # The gradients may not need the keys of the last operators.
         return tensor[: sizes[0]]
     if tensor is None:
         return torch.empty_strided(sizes, strides, dtype=DTYPES[dtype]).zero_()
@@ -377,5 +411,5 @@ def _argument(
     outer_first = sorted(range(len(sizes)), key=lambda dim: -strides[dim])
     moved = tensor.permute(outer_first).contiguous()
     turned = moved.permute([outer_first.index(dim) for dim in range(len(sizes))])
-    # Dimensions of one element may have any stride.
+    # One-element dimensions may have any stride.
     return turned if list(turned.stride()) == list(strides) else turned.as_strided(sizes, strides)

@@ -1,7 +1,7 @@
-"""Exceptions that come from outside of what is captured or compiled: Ctrl-C, and what a signal handler raises.
+"""Exceptions from outside of the captured or compiled code: Ctrl-C, and exceptions raised by a signal handler.
 
-They are the caller's, at any line they hit: no reason is counted for them, nothing runs as plain eager because of
-them, and no handler of the function that is captured sees them.
+They belong to the caller, at whichever line they occur: they are not counted as a reason, do not make anything run as
+plain eager, and are not seen by handlers in the captured function.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 
 def of(error: BaseException) -> BaseException | None:
-    """The interruption behind an exception: itself, or what it was raised from; None for one of the program's own.
+    """Returns the interruption behind an exception: itself, or its cause; None for one of the program's own.
 
-    What the program was handling when it called is the context of all that is raised meanwhile, and behind none of it.
+    The exception that the program was handling when it called is the context of everything raised meanwhile, but not
+    its cause.
     """
     codes: set[types.CodeType] | None = None
     handled = sys.exc_info()[1]
@@ -34,7 +35,7 @@ def of(error: BaseException) -> BaseException | None:
 
 
 def pass_on(error: BaseException) -> None:
-    """Raise the interruption behind an exception that would be taken for a failure of ours."""
+    """Raises the interruption behind an exception that would be taken for a failure of ours."""
     found = of(error)
     if found is not None:
         raise found
@@ -49,7 +50,7 @@ def _passes(traceback: types.TracebackType | None, codes: set[types.CodeType]) -
 
 
 def _handlers() -> set[types.CodeType]:
-    """The code of the handlers that are written in Python."""
+    """Returns the code objects of the signal handlers written in Python."""
     codes = set()
     for number in signal.valid_signals():
         code = _code(signal.getsignal(number))

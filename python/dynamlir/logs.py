@@ -1,6 +1,6 @@
 """Logging by topic: ``DYNAMLIR_LOGS=fallback,perf`` prints those topics to stderr; ``all`` is every one.
 
-A ``+`` before a topic asks for more of it: tracebacks and the like.
+A ``+`` before a topic requests more detail, such as tracebacks.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ TOPICS: dict[str, str] = {
 }
 
 _WHOLE = frozenset({"graph", "bytecode", "guards", "output_code", "ir"})
-"""Topics that are one thing, which is shown without a ``+`` as well."""
+"""Topics that are a single output, which is shown without a ``+`` as well."""
 
 _HANDLER_NAME = "dynamlir-stderr"
 _warned: set[tuple[str, str]] = set()
 
 
 def logger(topic: str) -> logging.Logger:
-    """The logger of one topic (``dynamlir.<topic>``)."""
+    """Returns the logger of one topic (``dynamlir.<topic>``)."""
     if topic not in TOPICS:
         raise KeyError(f"no log topic {topic!r}")
     return logging.getLogger(f"dynamlir.{topic}")
 
 
 def warn_once(topic: str, key: str, message: str) -> None:
-    """Log a warning, unless there has been one of this topic and key in this process."""
+    """Logs a warning, unless there has been one of this topic and key in this process."""
     if (topic, key) not in _warned:
         _warned.add((topic, key))
         logger(topic).warning("%s", message)
 
 
 def configure(text: str | None = None) -> list[str]:
-    """Switch on the topics named in ``text`` (default: ``DYNAMLIR_LOGS``); unknown ones warn. Returns what is on."""
+    """Switches on the topics in ``text`` (default: ``DYNAMLIR_LOGS``); unknown ones warn. Returns the active topics."""
     text = os.environ.get("DYNAMLIR_LOGS", "") if text is None else text
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     root = logging.getLogger("dynamlir")
@@ -83,13 +83,13 @@ def configure(text: str | None = None) -> list[str]:
 
 
 class _StderrHandler(logging.StreamHandler):
-    """Writes to what ``sys.stderr`` is at that moment, so that redirections are honoured."""
+    """Writes to the current ``sys.stderr``, so that redirections are honoured."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
 
     def emit(self, record: logging.LogRecord) -> None:
-        from . import progress
+        from . import progress  # which logs
 
         self.stream = sys.stderr
         with progress.aside():

@@ -1,10 +1,11 @@
-"""Remembers what operations give on fakes, so that an operation met before is not run on fakes again.
+"""Caches the results of operations on fakes, so that an operation seen before is not run on fakes again.
 
-A model runs few operations, on tensors of few shapes, many times. What the fake implementation of an operation says
-depends on the metadata of its operands, on which of them share memory, on its other arguments and on a little state of
-the thread: all that is the key here. What it said is kept as a `Template`, of which the recorder makes new fakes and a
-new record. Kept is only what is certain to be the same the next time: no operation that writes, draws random numbers,
-asks for contents, is not torch's own, or returns one of its operands. Everything else is run on fakes each time.
+A model runs few operations, on tensors of few shapes, many times. The result of an operation's fake implementation
+depends on the metadata of its operands, on which of them share memory, on its other arguments and on a little thread
+state: all of that forms the key. The result is kept as a `Template`, from which the recorder creates new fakes and a
+new record. Only results that are certain to be the same next time are kept: no operation that writes, draws random
+numbers, inspects contents, is not torch's own, or returns one of its operands. Everything else is run on fakes each
+time.
 
 A memo lives as long as one recording. `checking` runs everything on fakes as well, and compares.
 """
@@ -30,21 +31,21 @@ from .recording import OpRecord, Ref, TensorMeta
 _META = torch.device("meta")
 
 _REQUIRES_GRAD = object()
-"""Stands in a key after an operand that requires a gradient."""
+"""Marks, in a key, the preceding operand as requiring a gradient."""
 
 
 class Use:
-    """How memos are used; changed by tests."""
+    """The current use of memos; changed by tests."""
 
     enabled = True
     checks = False
     hits = 0
-    """Operations recalled and compared while checking."""
+    """The number of operations recalled and compared while checking."""
 
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Run everything on fakes."""
+    """Runs everything on fakes."""
     before, Use.enabled = Use.enabled, False
     try:
         yield
@@ -54,7 +55,7 @@ def disabled() -> Iterator[None]:
 
 @contextlib.contextmanager
 def checking() -> Iterator[None]:
-    """Run everything on fakes, and compare with what a memo would have given: a `Difference` is raised."""
+    """Runs everything on fakes, and compares with the memo's result: raises `Difference` if they differ."""
     before, Use.checks, Use.hits = Use.checks, True, 0
     try:
         yield
@@ -63,7 +64,7 @@ def checking() -> Iterator[None]:
 
 
 class Difference(Exception):
-    """What was recalled is not what fakes give."""
+    """A recalled result differs from the result on fakes."""
 
 
 class TensorKey:
@@ -73,7 +74,7 @@ class TensorKey:
 
 
 class Value(NamedTuple):
-    """A value of the recording as operand: its number, its metadata, the storage that it shows."""
+    """A value of the recording as operand: its number, its metadata, its storage."""
 
     number: int
     key: TensorKey
@@ -81,7 +82,7 @@ class Value(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call that may be remembered."""
+    """A call that may be cached."""
 
     key: tuple[Any, ...]
     full: list[Any]
@@ -91,7 +92,7 @@ class Call(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """One result: its metadata, and the operand whose memory it shows; -1 for memory of its own."""
+    """One result: its metadata, and the operand whose memory it shares; -1 for its own memory."""
 
     meta: TensorMeta
     dtype: torch.dtype
@@ -100,17 +101,17 @@ class Leaf(NamedTuple):
 
 
 class Template(NamedTuple):
-    """What a call gave, without the tensors."""
+    """The result of a call, without the tensors."""
 
     leaves: tuple[Leaf, ...]
     container: type[Any] | None
-    """The sequence that the results are in; None for a single tensor."""
+    """The sequence type of the results; None for a single tensor."""
     record: OpRecord
     places: tuple[tuple[int, int], ...] | None
-    """Which argument is which operand; None where operands are in lists."""
+    """Pairs of argument and operand indices; None if operands are in lists."""
 
     def arguments(self, numbers: Sequence[int]) -> tuple[list[Any], list[Any]]:
-        """The arguments of the record for other operands: encoded, and with references."""
+        """Returns the arguments of the record for other operands: encoded, and with references."""
         assert self.record.raw is not None
         if self.places is None:
             encoded, references = iter(numbers), iter(numbers)
@@ -124,7 +125,7 @@ class Template(NamedTuple):
 
 @functools.cache
 def _rememberable(func: OpOverload) -> tuple[schema.Operator, tuple[Any, ...], int | None] | None:
-    """An operation whose results may be remembered, defaults, which argument has to be 0. None for others."""
+    """Returns an operation with cacheable results, its defaults, and the argument that has to be 0; else None."""
     known = schema.info(func)
     if func.namespace != "aten" or known.has_written or known.reads_contents or known.inplace_view:
         return None
@@ -136,12 +137,12 @@ def _rememberable(func: OpOverload) -> tuple[schema.Operator, tuple[Any, ...], i
         names = [argument.name for argument in known.arguments]
         if "dropout_p" not in names:
             return None
-        zero = names.index("dropout_p")  # attention without dropout draws nothing
+        zero = names.index("dropout_p")  # attention without dropout does not draw
     return known, tuple(argument.default for argument in known.arguments), zero
 
 
 class Memo:
-    """The operations met in one recording, under one fake mode."""
+    """The operations seen in one recording, under one fake mode."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
@@ -149,12 +150,12 @@ class Memo:
         self._values: dict[int, Value] = {}
         self._templates: dict[tuple[Any, ...], Template] = {}
         self.varies = False
-        """Whether sizes may be expressions."""
+        """True if sizes may be expressions."""
         self.assumes = True
-        """Whether something may be assumed of these that faster code needs."""
+        """True if assumptions about such sizes may be made for faster code."""
 
     def note(self, tensor: torch.Tensor, number: int, meta: TensorMeta, storage: int) -> None:
-        """Say what value a fake is, which the recorder keeps alive."""
+        """Records the value of a fake, which the recorder keeps alive."""
         described = (sizes.key(meta) if self.varies else meta, device_of(tensor))
         key = self._keys.get(described)
         if key is None:
@@ -162,18 +163,18 @@ class Memo:
         self._values[id(tensor)] = Value(number, key, storage)
 
     def value(self, tensor: torch.Tensor) -> Value | None:
-        """What was noted of a fake."""
+        """Returns the recorded value of a fake."""
         return self._values.get(id(tensor))
 
     def key(self, tensor: torch.Tensor) -> TensorKey | None:
-        """The key of a tensor that need not be known; None where no value has its metadata."""
+        """Returns the key of a tensor that need not be known; None if no value has its metadata."""
         meta = TensorMeta.of(tensor)
         return self._keys.get((sizes.key(meta) if self.varies else meta, device_of(tensor)))
 
     def call(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], is_temporary: Callable[[int], bool]
     ) -> Call | None:
-        """A call that may be remembered, or None. ``is_temporary`` tells of storages that nobody else can see."""
+        """Returns a cacheable call, or None. ``is_temporary``: true for storages that are visible nowhere else."""
         found = _rememberable(func) if Use.enabled else None
         if found is None:
             return None
@@ -202,7 +203,7 @@ class Memo:
         return Call(tuple(key), full, tensors, operands)
 
     def _describe(self, values: Sequence[Any], key: list[Any], tensors: list[torch.Tensor]) -> bool:
-        """Append to a key what arguments are; False where one is of a kind that no key is made of."""
+        """Appends a description of arguments to a key; returns False if one is of an unsupported kind."""
         for value in values:
             kind = type(value)
             if kind is FakeTensor:
@@ -232,11 +233,11 @@ class Memo:
         return True
 
     def known(self, call: Call) -> Template | None:
-        """What was remembered for an equal call."""
+        """Returns the cached result of an equal call."""
         return self._templates.get(call.key)
 
     def remember(self, call: Call, out: Any, record: OpRecord) -> Template | None:
-        """Keep what a call gave, where the same can be made again without it."""
+        """Caches the result of a call, if it can be recreated without running the call."""
         leaves = list(out) if isinstance(out, (list, tuple)) else [out]
         storages = [value.storage for value in call.operands]
         described: list[Leaf] = []
@@ -261,7 +262,7 @@ class Memo:
         return template
 
     def recall(self, template: Template, tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
-        """New fakes that look like the results of an equal call, on these tensors: those whose memory is shown."""
+        """Returns new fakes like the results of an equal call; ``tensors`` are the operands whose memory they share."""
         made: list[torch.Tensor] = []
         with torch._C._DisableTorchDispatch():
             for (_, sizes, strides, offset), dtype, device, shares in template.leaves:
@@ -277,7 +278,7 @@ class Memo:
 
 
 def check(template: Template, made: Sequence[torch.Tensor], call: Call, out: Any, record: OpRecord) -> None:
-    """Hold what was recalled against what fakes gave for the same call."""
+    """Compares a recalled result with the result on fakes for the same call."""
     Use.hits += 1
     operands = [value.number for value in call.operands]
     args, raw = template.arguments(operands)
@@ -290,7 +291,7 @@ def check(template: Template, made: Sequence[torch.Tensor], call: Call, out: Any
         recompute=record.recompute,
         raw=(record.raw[0] if record.raw else None, raw),
     )
-    if repr(recalled) != repr(record):  # not the objects: a NaN is not equal to itself
+    if repr(recalled) != repr(record):  # not the objects: NaN is not equal to itself
         raise Difference(f"{record.schema}: recalled {recalled}, recorded {record}")
     if (template.container or FakeTensor) is not type(out):
         raise Difference(f"{record.schema}: recalled {template.container}, recorded {type(out)}")
@@ -309,14 +310,14 @@ def check(template: Template, made: Sequence[torch.Tensor], call: Call, out: Any
 
 
 def _extent(meta: TensorMeta) -> int:
-    """Elements of memory that a tensor reaches over."""
+    """Returns the number of elements of memory that a tensor spans."""
     if 0 in meta.sizes:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides))
 
 
 def _renumbered(value: Any, numbers: Iterator[int]) -> Any:
-    """An argument, encoded or with references, with the next numbers for its tensors."""
+    """Returns an argument, encoded or with references, with the next numbers for its tensors."""
     if isinstance(value, list):
         return [_renumbered(element, numbers) for element in value]
     if isinstance(value, Ref):

@@ -1,4 +1,4 @@
-"""The thread's dispatch modes, also where a signal handler raises between two steps of entering or leaving one."""
+"""The thread's dispatch modes, robust against signal handlers that raise between two steps of entering or leaving."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _IN_PYTHON = frozenset(
         torch.ops.aten.im2col.default,
     ]
 )
-"""Operators whose fakes are made by C++ that knows no sizes that vary, where torch has them in Python as well."""
+"""Operators whose C++ fakes do not support dynamic sizes, where torch has Python fakes as well."""
 
 _LIKE_FIRST = frozenset([torch.ops.aten._transformer_encoder_layer_fwd.default])
-"""Operators that give what looks like their first operand, of which not every torch has a fake for sizes that vary."""
+"""Operators whose result looks like their first operand; some torch versions have no fake of them for dynamic sizes."""
 
 
 class FakeMode(FakeTensorMode):
-    """A fake mode that leaves the stack as it was where an operation raises.
+    """A fake mode that leaves the stack unchanged when an operation raises.
 
-    It enters itself again for what it decomposes. If a signal handler raises where that has been done and nobody is yet
-    to undo it, torch's dispatcher finds the mode twice and ends the process.
+    It enters itself again for decompositions. If a signal handler raises after that, but before the cleanup is in
+    place, torch's dispatcher finds the mode twice and aborts the process.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -47,7 +47,7 @@ class FakeMode(FakeTensorMode):
 
 
 def vary(values: Sequence[Any]) -> bool:
-    """Whether one of these is a size that varies, or a tensor of such, in lists and tuples too."""
+    """Returns true if one of these is a dynamic size, or a tensor with one, also in lists and tuples."""
     for value in values:
         if isinstance(value, torch.SymInt) or (isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides):
             return True
@@ -57,11 +57,11 @@ def vary(values: Sequence[Any]) -> bool:
 
 
 class set_aside:
-    """Without the dispatch modes of this thread, and the transforms of `torch.func` that are active in it. Both stacks
-    are as they were in the end, even if something is left on them.
+    """Suspends the dispatch modes of this thread, and its active transforms of `torch.func`. Restores both stacks at
+    the end, even if something is left on them.
 
-    Not a generator: what one has not yet put back because a signal handler raised first, it would put back whenever
-    the exception is forgotten, long after the capture has restored the stack as the caller had it.
+    Not a generator: if a signal handler raises before a generator has cleaned up, it would do so when the exception is
+    discarded, long after the capture has restored the caller's stack.
     """
 
     __slots__ = ("_modes", "_transforms")

@@ -1,66 +1,69 @@
-"""The one door to the extension module: loaded late, so that a missing or broken build is a counted reason."""
+"""The only access to the extension module: loaded late, so that a missing or broken build is a counted reason."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from . import config
 from .reasons import Fallback
 
-if TYPE_CHECKING:
-    from .aten.decompositions import Decomposer
-    from .aten.derivatives import Differentiator
+_hooks: list[Callable[[ModuleType], None]] = []
+_derived: list[Callable[[], None]] = []
+
+T = TypeVar("T")
 
 
 @functools.lru_cache(maxsize=1)
 def _load() -> ModuleType:
-    from .capture import copies
-
     module = importlib.import_module("dynamlir._native")
-    copies.install(module.CompiledFunction)
+    for hook in _hooks:
+        hook(module)
     config.follow(lambda: _configure(module))
     return module
 
 
+def on_load(hook: Callable[[ModuleType], None]) -> None:
+    """Calls ``hook`` with the extension module each time it is loaded, and now if it has been."""
+    _hooks.append(hook)
+    if _is_loaded():
+        hook(_load())
+
+
+def derived(make: Callable[[], T]) -> Callable[[], T]:
+    """Caches what a function derives from the extension module, until the module's kernels are discarded."""
+    cached = functools.lru_cache(maxsize=1)(make)
+    _derived.append(cached.cache_clear)
+    return cached
+
+
+def _forget_derived() -> None:
+    for clear in _derived:
+        clear()
+
+
 def _configure(module: ModuleType) -> None:
-    """Hand over the settings that compiled callables look at on each call."""
-    # What is wrong in the environment is said by the next compilation.
+    """Passes on the settings that compiled callables read on each call."""
+    # Errors in the environment are reported by the next compilation.
     with contextlib.suppress(ValueError):
         limits = (config.recompile_limit, config.accumulated_recompile_limit)
         module.configure(config.on_plain == "error", *limits, float(config.audit))
 
 
 def module() -> ModuleType:
-    """The extension module, or `Fallback`."""
+    """Returns the extension module; raises `Fallback` if it cannot be loaded."""
     try:
         return _load()
     except ImportError as error:
         raise Fallback("native-missing", str(error)) from error
 
 
-@functools.lru_cache(maxsize=1)
-def decomposer() -> Decomposer:
-    """The process's decompositions, for the operations this native module knows."""
-    from .aten.decompositions import Decomposer
-
-    native = module()
-    return Decomposer(native.rust_ops(), native.keep_ops())
-
-
-@functools.lru_cache(maxsize=1)
-def differentiator() -> Differentiator:
-    """The process's derivatives, for the operations that this native module has no rules for."""
-    from .aten.derivatives import Differentiator
-
-    return Differentiator(module().rust_rules(), module().rust_rules(better_recorded=True))
-
-
 def fallback_of(error: Exception) -> Fallback | None:
-    """The reason that a native ``Unsupported`` carries; None for any other exception."""
+    """Returns the reason that a native ``Unsupported`` carries; None for any other exception."""
     kind: Any = getattr(module(), "Unsupported", None)
     if kind is None or not isinstance(error, kind):
         return None
@@ -72,17 +75,16 @@ def fallback_of(error: Exception) -> Fallback | None:
 
 
 def forget_entries() -> None:
-    """Forget the entries of all compiled functions."""
+    """Discards the entries of all compiled functions."""
     if _is_loaded():
         _load().forget_entries()
 
 
 def forget_kernels() -> None:
-    """Forget compiled kernels and decompositions."""
+    """Discards compiled kernels and decompositions."""
     if _is_loaded():
         _load().clear_kernel_cache()
-        decomposer.cache_clear()
-        differentiator.cache_clear()
+        _forget_derived()
 
 
 def _is_loaded() -> bool:
@@ -90,14 +92,13 @@ def _is_loaded() -> bool:
 
 
 def forget() -> None:
-    """Drop what was derived from the module (for tests that exchange it)."""
+    """Drops what was derived from the module (for tests that exchange it)."""
     _load.cache_clear()
-    decomposer.cache_clear()
-    differentiator.cache_clear()
+    _forget_derived()
 
 
 def run_failure(error: BaseException) -> str:
-    """The reason that is counted for a run that failed before anything was written."""
+    """Returns the reason to count for a run that failed before anything was written."""
     if isinstance(error, Fallback):
         return error.reason  # there is no graph for these sizes
     for name, reason in (("Misaligned", "misaligned"), ("Overlapping", "input-overlap"), ("Unfit", "input-unfit")):

@@ -1,4 +1,4 @@
-"""What one compilation is asked to do: the process's settings and ``torch.compile(options=...)`` in one."""
+"""The options of one compilation: the process's settings combined with ``torch.compile(options=...)``."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ MODES: Mapping[str, str] = {
     "max-autotune": "measures how products are computed fastest; no CUDA graphs are made",
     "max-autotune-no-cudagraphs": "as max-autotune, which makes no CUDA graphs either",
 }
-"""torch's four names, and what they do here: there are two behaviours."""
+"""torch's four names, with their meaning here: there are two behaviours."""
 AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What one compilation is asked to do. Field names are the keys of ``options=``."""
+    """The options of one compilation. Field names are the keys of ``options=``."""
 
     dump: str | None = None
     """Directory that receives every stage as text; graphs after the first go to ``graph-1``, ``graph-2``, … in it."""
     no_cache: bool = False
     """Compile every kernel anew, also those that this process has compiled before."""
     threads: int | None = None
-    """How many threads compile kernels; as many as the process may run at a time where this is None."""
+    """The number of threads that compile kernels; None means as many as the process may run at a time."""
     mode: str = "default"
     """torch's mode. Four names, two behaviours: ``default`` and ``reduce-overhead`` compile alike, and so do
-    ``max-autotune`` and ``max-autotune-no-cudagraphs``, which measure. No mode makes CUDA graphs."""
+    ``max-autotune`` and ``max-autotune-no-cudagraphs``, which measure. No mode uses CUDA graphs."""
     max_autotune: bool = False
-    """Measure which strategy is fastest for each product and convolution, in any mode; see `dynamlir.autotune`."""
+    """Measure the fastest strategy for each product and convolution, in any mode; see `dynamlir.autotune`."""
     cache_dir: str | None = None
     """Folder for measurements. Else ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``."""
     eager_random: bool = False
-    """Random numbers are eager's own: its operators draw them, after the same seed the same ones."""
+    """Random numbers are eager's own: its operators draw them, with the same results for the same seed."""
 
     memory_budget: float | None = None
-    """How much of what backward could do without is kept for it: 0.0 is the least memory, 1.0 the least time. Where
-    this is None, the cost model weighs one against the other."""
+    """The share of the optional values that is saved for backward: 0.0 is the least memory, 1.0 the least time. If
+    None, the cost model weighs one against the other."""
 
     @property
     def measures(self) -> bool:
-        """Whether measurements decide, not the cost model."""
+        """True if measurements decide, not the cost model."""
         return self.max_autotune or self.mode in AUTOTUNING
 
     def native(self) -> dict[str, Any]:
-        """The plain dictionary handed to the native compiler, one call per compilation."""
+        """Returns the plain dictionary passed to the native compiler, one call per compilation."""
         dump = None if self.dump is None else _dump_folder(self.dump)
         return {
             "dump": dump,
@@ -68,7 +68,7 @@ _lock = threading.Lock()
 
 
 def _dump_folder(folder: str) -> str:
-    """The folder itself for this process's first graph, a numbered one in it for each later graph."""
+    """Returns the folder itself for this process's first graph, a numbered one in it for each later graph."""
     with _lock:
         number = _dumps[folder]
         _dumps[folder] += 1
@@ -76,7 +76,7 @@ def _dump_folder(folder: str) -> str:
 
 
 def resolve(mode: str | None = None, options: Mapping[str, Any] | None = None) -> Options:
-    """The settings of the process now, overridden by what the user passed for one function."""
+    """Returns the current settings of the process, overridden by the user's options for one function."""
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"dynamlir: options is {options!r}, expected a dictionary such as {{'dump': 'folder'}}")
     known = {field.name for field in dataclasses.fields(Options)}

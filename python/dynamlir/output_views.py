@@ -1,4 +1,4 @@
-"""What the outputs of a recording are to each other and to its inputs, as eager has it: views, and how made."""
+"""The relations of a recording's outputs to each other and to its inputs, as in eager: views, and their creation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import histories
-from .memory import share_counter
+from . import fake_histories
+from .fake_memory import share_counter
 from .reasons import Fallback
 from .recording import Base
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def bases(recorder: OpRecorder, leaves: Sequence[Any]) -> list[Base | None]:
-    """What each of the graph's outputs is a view of; None for what is not a view."""
+    """Returns the base of each of the graph's outputs; None if it is not a view."""
     _check_counters(recorder, leaves)
-    histories.check_saved(recorder, leaves)
+    fake_histories.check_saved(recorder, leaves)
     positions = {id(tensor): at for at, tensor in reversed(list(enumerate(recorder.input_fakes)))}
     shown = {id(leaf): at for at, leaf in reversed(list(enumerate(leaves)))}
     hidden: dict[int, int] = {}
@@ -38,20 +38,20 @@ def bases(recorder: OpRecorder, leaves: Sequence[Any]) -> list[Base | None]:
 
 
 def creations(recorder: OpRecorder, leaves: Sequence[Any]) -> list[str | None]:
-    """How each of the graph's outputs was made (`histories.creation`), where the call began with grad mode on."""
+    """Returns the kind of creation of each output (`fake_histories.creation`), if the call began with grad mode on."""
     if not recorder.grad_enabled:
         return [None] * len(leaves)
     made = {value for op in recorder.recording.ops for value in op.result_ids}
     known = [isinstance(leaf, torch.Tensor) and recorder.id_of(leaf) in made for leaf in leaves]
     for leaf, is_made in zip(leaves, known):
         if is_made:
-            histories.refuse_made_in_function(recorder, leaf)
-    return [histories.creation(leaf) if is_made else None for leaf, is_made in zip(leaves, known)]
+            fake_histories.refuse_made_in_function(recorder, leaf)
+    return [fake_histories.creation(leaf) if is_made else None for leaf, is_made in zip(leaves, known)]
 
 
 def _check_counters(recorder: OpRecorder, leaves: Sequence[Any]) -> None:
-    """Refuse outputs that show another's memory but count versions by themselves, as ``.data`` does: what a graph
-    returns shares its counter with the tensor whose memory it shows."""
+    """Refuses outputs that share another's memory but have a separate version counter, as ``.data`` does: an output of
+    a graph shares its counter with the tensor whose memory it shares."""
     seen: dict[int, torch.Tensor] = {fake.untyped_storage()._cdata: fake for fake in reversed(recorder.input_fakes)}
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):

@@ -2,7 +2,7 @@
 
 ``x[1:].add_(x[:-1])`` raises; ``x[2::2].add_(x[:-2:2])`` is too hard for eager's check and reads what it has just
 written; ``torch.sum(x, 0, out=x)`` clears the result before it reads. A variant that returns new values does none of
-this, so such calls are left to eager. Writing exactly where one reads is fine in elementwise operations.
+this, so such calls are left to eager. In elementwise operations, writing exactly where one reads is fine.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .aten import schema
 from .reasons import Fallback
 
 _LARGEST_MAP = 1 << 26
-"""Bytes that two windows may span together for the question to be answered exactly."""
+"""The maximum number of bytes that two windows may span together for an exact answer."""
 
 
 def check(func: OpOverload, tensors: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
-    """Raise `Fallback` when the result depends on how operands overlap. ``written`` are among ``tensors``."""
+    """Raises `Fallback` if the result depends on how operands overlap. ``written`` are among ``tensors``."""
     if len(tensors) < 2:
         return
     pointwise = schema.info(func).pointwise
@@ -50,12 +50,12 @@ def _same_window(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def _steps(tensor: torch.Tensor) -> list[int]:
-    """Strides of the dimensions in which anything moves."""
+    """Returns the strides of the dimensions in which the position changes."""
     return [stride for size, stride in zip(tensor.shape, tensor.stride()) if size != 1]
 
 
 def _touch(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors of one storage have a byte in common; True where that would be costly to find out."""
+    """Returns true if two tensors of one storage have a byte in common, or if that would be costly to find out."""
     if left.numel() == 0 or right.numel() == 0:
         return False
     unit = 1 if left.dtype != right.dtype else left.element_size()
@@ -76,7 +76,7 @@ def _touch(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def _window(tensor: torch.Tensor, unit: int) -> tuple[list[int], list[int], int, int]:
-    """Sizes, strides, first unit and end of what a tensor shows, in units of ``unit`` bytes."""
+    """Returns sizes, strides, first unit and end of a tensor's memory, in units of ``unit`` bytes."""
     scale = tensor.element_size() // unit
     sizes = [size for size, stride in zip(tensor.shape, tensor.stride()) if stride]
     strides = [stride * scale for stride in tensor.stride() if stride]

@@ -1,7 +1,7 @@
-"""Tries texts in a child process first: there are some at which MLIR's own parser ends the process.
+"""Tries texts in a child process first: some texts make MLIR's own parser abort the process.
 
 The child loads the extension as a plain library, without torch, and is kept for further texts until this process ends.
-Where there is no Python to start it with, texts are not tried.
+If there is no Python to start it with, texts are not tried.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
 _lock = threading.Lock()
 _child: subprocess.Popen[str] | None = None
 _owner = 0
-"""The process that has started the child: a fork of it has a child of its own."""
+"""The process that started the child: a fork of it starts its own."""
 
 
 def check(path: str) -> None:
-    """`ValueError` where the parser does not survive the text of a file."""
+    """Raises `ValueError` if the parser does not survive the text of a file."""
     if not os.path.isfile(path):
         return
     with _lock:
@@ -42,7 +42,7 @@ def check(path: str) -> None:
 
 
 def _ask(path: str) -> bool:
-    """Whether the child ended over a text."""
+    """Returns true if the text made the child abort."""
     child = _started()
     if child is None or child.stdin is None or child.stdout is None:
         return False
@@ -59,7 +59,7 @@ def _ask(path: str) -> bool:
 
 
 def _fault(path: str) -> str | None:
-    """The signal that ended the child, if it is the text's doing."""
+    """Returns the signal that ended the child, if the text caused it."""
     assert _child is not None
     code = _child.wait()
     _stop()
@@ -75,7 +75,7 @@ def _started() -> subprocess.Popen[str] | None:
         return None
     library = native.module().__file__
     try:
-        # A session of its own: Ctrl-C is for this process.
+        # In its own session: Ctrl-C is for this process.
         _child = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _CHILD, str(library)],
             stdin=subprocess.PIPE,
@@ -92,7 +92,7 @@ def _started() -> subprocess.Popen[str] | None:
 
 @atexit.register
 def _stop() -> None:
-    """End the child, if it is this process's."""
+    """Ends the child, if it is this process's."""
     global _child
     child, _child = _child, None
     if child is not None and _owner == os.getpid():

@@ -1,4 +1,4 @@
-"""`dynamlir.profile`: how long each kernel and each extern call of compiled graphs takes when it runs."""
+"""`dynamlir.profile`: the run time of each kernel and each extern call of compiled graphs."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from .report import LINES, table
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A kernel in all its launches, or what torch's library does for one line."""
+    """A kernel in all its launches, or the extern calls for one line."""
 
     graph: str
     name: str
-    """The kernel's, or the operator's schema."""
+    """The name of the kernel, or the operator's schema."""
     route: str | None
-    """How torch's library is called; None for a kernel."""
+    """The way torch's library is called; None for a kernel."""
     calls: int
     seconds: float
-    """Of all calls."""
+    """The total of all calls."""
     bytes: int | None
-    """Of the operands of a call: of a table that it looks something up in, the whole. None where that is not known."""
+    """The bytes of the operands of one call; a lookup table counts as a whole. None if unknown."""
     lines: tuple[str, ...] = ()
-    """``file:line`` of what it computes."""
+    """``file:line`` of the computed operations."""
 
     @property
     def mean(self) -> float:
-        """Seconds of a call."""
+        """The seconds per call."""
         return self.seconds / self.calls if self.calls else 0.0
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes per second; None where they are not known."""
+        """The bytes per second; None if the bytes are unknown."""
         return self.bytes * self.calls / self.seconds if self.bytes is not None and self.seconds else None
 
 
@@ -45,9 +45,9 @@ class Graph:
     name: str
     calls: int
     seconds: float
-    """Of all calls, with what is done around the steps: checks of inputs, memory, outputs."""
+    """The total of all calls, including the work around the steps: checks of inputs, memory, outputs."""
     steps: tuple[Step, ...]
-    """Those that ran, the longest first."""
+    """The steps that ran, the longest first."""
 
     def __str__(self) -> str:
         known = sum(step.seconds for step in self.steps)
@@ -76,19 +76,19 @@ class Profile:
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs that were called, the longest first."""
         rows = () if self._native is None else self._native.graphs()
-        # What `mode="max-autotune"` tries out has no name.
+        # Trial runs of `mode="max-autotune"` do not have a name.
         named = [(name, *row) for name, *row in rows if name is not None]
         graphs = [Graph(name, calls, seconds, _steps(name, steps)) for name, calls, seconds, steps in named]
         return tuple(sorted(graphs, key=lambda graph: -graph.seconds))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What was measured of all graphs, the longest first."""
+        """The steps of all graphs, the longest first."""
         return tuple(sorted((step for graph in self.graphs for step in graph.steps), key=lambda step: -step.seconds))
 
     @property
     def seconds(self) -> float:
-        """How long all calls of graphs took; those of several threads add up."""
+        """The time of all calls of graphs; those of several threads add up."""
         return sum(graph.seconds for graph in self.graphs)
 
     def __str__(self) -> str:
@@ -96,23 +96,23 @@ class Profile:
 
 
 def profile() -> Profile:
-    """Measure what each kernel and each extern call takes: ``with dynamlir.profile() as p: …``, then ``print(p)``.
+    """Measures each kernel and each extern call: ``with dynamlir.profile() as p: …``, then ``print(p)``.
 
-    Calls of compiled graphs in all threads are measured, by a clock that never goes back: those that begin while the
-    profile is entered, and also those that raise. Profiles may be nested, and may overlap: each has its own sums.
-    ``p.graphs`` and ``p.steps`` have the numbers; what has been measured is also in ``print(dynamlir.last_compile())``.
+    Calls of compiled graphs in all threads are measured, by a monotonic clock: those that begin while the profile is
+    entered, and also those that raise. Profiles may be nested, and may overlap: each has its own sums. ``p.graphs`` and
+    ``p.steps`` have the numbers; the measurements are also in ``print(dynamlir.last_compile())``.
 
-    A clock is read twice for each step, which takes some 50 ns. On a GPU each step is waited for, so that a call takes
-    longer than it does otherwise; steps of a graph that has no kernel of ours there are not, and have the time of their
-    launch. What runs as plain Python, or by another backend, is not measured, nor what ``mode="max-autotune"`` tries
-    out. Call a function once before: the first call compiles it, which is not part of the times, but takes memory for
-    the first time.
+    A clock is read twice for each step, which takes some 50 ns. On a GPU the profile waits for each step, so that a
+    call takes longer than usual. Steps of a graph without a kernel of ours are not waited for, and show the time of
+    their launch. Plain Python and other backends are not measured, nor the trial runs of ``mode="max-autotune"``. Call
+    a function once before profiling: the first call compiles it, which is not part of the times, but allocates memory
+    for the first time.
     """
     return Profile()
 
 
 def _steps(graph: str, rows: Iterable[tuple[Any, ...]]) -> tuple[Step, ...]:
-    """The steps that ran; extern calls of the same line are one."""
+    """Returns the steps that ran; extern calls of the same line are merged."""
     found: dict[tuple[Any, ...], Step] = {}
     for name, route, size, lines, calls, seconds in rows:
         if not calls:

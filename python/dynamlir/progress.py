@@ -1,14 +1,14 @@
 """One line on the terminal while a compilation takes long: ``dynamlir: compiling forward (model.py:12) ... 3 s``.
 
-It appears after two seconds, is written over once a second and is gone when the compilation ends, however it ends. It
-is shown if stderr is a terminal and ``dynamlir.config.progress`` does not say otherwise; of several threads, for the
-one that came first. tqdm writes it, so that it finds its place beneath a loop's progress bar.
+It appears after two seconds, is rewritten once a second and disappears when the compilation ends, however it ends. It
+is shown if stderr is a terminal and ``dynamlir.config.progress`` allows it; with several threads, for the one that came
+first. tqdm writes it, so that it is placed below a loop's progress bar.
 
-A thread of its own does so, in Python: it waits for the GIL, which the native compiler does without, but C code that
-torch calls on fakes may not. Our own capture of a call is counted, but the line comes after it: a capture takes objects
-that come to life meanwhile for the call's. What TorchDynamo does before it calls our backend is not ours to count.
+A separate thread does this, in Python. It waits for the GIL, which the native compiler releases, but C code called by
+torch on fakes may not. The time of our own capture counts, but the line appears only after it, because a capture treats
+objects created meanwhile as the call's. TorchDynamo's work before it calls our backend cannot be counted.
 
-What goes wrong in here goes to the log: no compilation fails because of it.
+Errors in this module go to the log: they never make a compilation fail.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from typing import Any
 from . import config, interruptions, logs
 
 AFTER = 2.0
-"""Seconds without a word."""
+"""Seconds before the line appears."""
 _EVERY = 1.0
 
 _drawing = threading.RLock()
 """Held while something is written, and while the process forks: tqdm's locks are free in the child."""
 _changing = _thread.allocate_lock()
-"""Held while the line is changed. Who waits only looks at it: what a signal handler raises right after a lock was taken
-would leave it taken."""
+"""Held while the line is changed. Waiting code only polls it, because a signal handler that raises right after a lock
+was taken would leave it taken."""
 _line: Any = None
-"""The tqdm that is shown."""
+"""The visible tqdm."""
 _captures: set[object] = set()
 """Calls that are being captured, in all threads."""
 _local = threading.local()
 
 
 class Shown:
-    """A piece of work that is told of if it takes long. Within another one of the same thread it tells nothing."""
+    """A piece of work that is shown if it takes long. Nested in another one of the same thread it shows nothing."""
 
     def __init__(self, label: str, since: float | None = None) -> None:
         self._since = time.monotonic() if since is None else since
@@ -57,7 +57,7 @@ class Shown:
         self._erased = _thread.allocate_lock()
 
     def begin(self) -> None:
-        """The work begins. Costs a thread, on a terminal."""
+        """Begins the work. On a terminal this starts a thread."""
         try:
             if getattr(_local, "within", False) or not _is_wanted():
                 return
@@ -65,7 +65,7 @@ class Shown:
             self._erased.acquire()
             _local.within = True
             self._process = os.getpid()
-            # No `threading.Thread`: what is captured may count those.
+            # Not a `threading.Thread`: the captured code may count those.
             _thread.start_new_thread(_watch, (weakref.ref(self), sys.stderr, self._text, self._since))
         except BaseException as error:
             self._process = 0
@@ -76,7 +76,7 @@ class Shown:
             _log()
 
     def end(self) -> None:
-        """The work is over, also where it has never begun: the line is gone when this returns."""
+        """Ends the work, even if it has never begun: the line is gone when this returns."""
         process, self._process = self._process, 0
         if process:
             self._running.release()
@@ -92,7 +92,7 @@ class Shown:
 
 
 def label(name: str, code: types.CodeType | None = None) -> str:
-    """How a function is called in the line: with its file and line, without folders."""
+    """Returns the text for a function in the line: with its file and line, without folders."""
     if code is not None:
         name = f"{name} ({code.co_filename}:{code.co_firstlineno})"
     name = re.sub(r"\([^()]*[/\\]", "(", name)
@@ -101,7 +101,7 @@ def label(name: str, code: types.CodeType | None = None) -> str:
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """Without a change to the line while a call is captured, which takes every new object for the call's."""
+    """Keeps the line unchanged while a call is captured, because a capture treats every new object as the call's."""
     capture = object()
     try:
         _captures.add(capture)
@@ -115,7 +115,7 @@ def silent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
-    """Without the line for a moment, to write something else to the terminal."""
+    """Removes the line for a moment, to write something else to the terminal."""
     if _line is None:
         yield
         return
@@ -124,14 +124,14 @@ def aside() -> Iterator[None]:
 
 
 def _is_wanted() -> bool:
-    """Whether there is a terminal, and nobody else but this process is likely to write such lines to it."""
+    """Returns true if there is a terminal, and probably no other process writes such lines to it."""
     if sys.stderr is None or not sys.stderr.isatty() or not config.read("progress"):
         return False
     return os.environ.get("LOCAL_RANK", "0") == "0" and multiprocessing.parent_process() is None
 
 
 def _watch(work: weakref.ref[Shown], stream: Any, text: str, since: float) -> None:
-    """Shows the line until the work ends, or is forgotten: an interruption may hit where its end would be told."""
+    """Shows the line until the work ends, or is garbage-collected: an interruption may skip the call of `end`."""
     own = None
     found = work()
     if found is None:
@@ -155,7 +155,7 @@ def _watch(work: weakref.ref[Shown], stream: Any, text: str, since: float) -> No
 
 
 def _draw(own: Any, stream: Any, text: str) -> Any:
-    """The line, with another text; None where there is none yet."""
+    """Draws the line with another text; returns None if there is none yet."""
     global _line
     with _drawing, _changing:
         if _captures:
@@ -163,7 +163,7 @@ def _draw(own: Any, stream: Any, text: str) -> Any:
         if own is not None:
             own.set_description_str(text)
         elif _line is None:
-            # Some terminals say that they have no size, which tqdm takes for small.
+            # Some terminals report that they have no size, which tqdm takes for small.
             size = os.get_terminal_size(stream.fileno())
             columns, rows = (size.columns or 80) - 1, size.lines or 24
             own = _line = _tqdm()(desc=text, bar_format="{desc}", leave=False, file=stream, ncols=columns, nrows=rows)
@@ -175,20 +175,20 @@ def _erase(own: Any) -> None:
     with _drawing, _changing:
         if own is not None and own is _line:
             _line = None
-            # Over the ^C that the terminal has echoed behind it.
+            # Overwrites the ^C that the terminal has echoed after it.
             own.set_description_str(f"{own.desc}    ")
             own.close()
 
 
 @functools.cache
 def _tqdm() -> Any:
-    """tqdm, which is not imported before there is something to show, without a thread that watches over bars."""
-    from tqdm import tqdm
+    """Returns tqdm, imported only when there is something to show, without its thread that monitors bars."""
+    from tqdm import tqdm  # only long compilations need it
 
     class Line(tqdm):
         monitor_interval = 0
 
-    # Threads end with the process, without a word.
+    # Threads end with the process, without notice.
     atexit.register(lambda: _erase(_line))
     return Line
 
@@ -202,7 +202,7 @@ _held = False
 
 def _before_fork() -> None:
     global _held
-    # No longer than a terminal that takes nothing may keep somebody waiting.
+    # With a timeout: a terminal that accepts no output must not block for long.
     _held = _drawing.acquire(timeout=1)
 
 
@@ -212,7 +212,7 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    """The line is the parent's; what would erase it is not here."""
+    """Drops the line in a child: it is the parent's, and the thread that would erase it does not exist here."""
     global _line, _drawing, _changing
     left, _line = _line, None
     _captures.clear()

@@ -1,4 +1,4 @@
-"""Registry of the reasons for which a graph runs as plain eager, and the count of how often each was met.
+"""The registry of the reasons that a graph runs as plain eager, and the count of each.
 
 The reasons themselves are in ``reasons.toml``, which the native side reads as well.
 """
@@ -12,19 +12,19 @@ import threading
 import tomllib
 from typing import Literal
 
-from . import logs, places
+from . import logs, source_lines
 
-Location = list[places.Line]
+Location = list[source_lines.Line]
 """(file, line, function), innermost first."""
 
 
 Kind = Literal["must-break", "may-capture", "refuse"]
-"""What could be done about a reason; ``reasons.toml`` says what each means."""
+"""The possible ways to handle a reason; ``reasons.toml`` explains each kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """One entry of the registry; ``reasons.toml`` says what is in it."""
+    """One entry of the registry; ``reasons.toml`` explains its fields."""
 
     id: str
     kind: Kind
@@ -37,7 +37,7 @@ class Reason:
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is said unless plain Python returns and is called a second time like this."""
+        """True if the reason is reported only after plain Python returned and is called a second time like this."""
         return self.passes or self.raises
 
 
@@ -50,7 +50,7 @@ REASONS: dict[str, Reason] = _read()
 
 
 def known(reason: str) -> str:
-    """The ID itself; `LookupError` where there is no such reason, so that none is ever taken for another."""
+    """Returns the ID itself; raises `LookupError` for an unknown reason, so that none is ever confused with another."""
     if reason not in REASONS:
         raise LookupError(f"dynamlir: there is no reason {reason!r} in reasons.toml")
     return reason
@@ -72,38 +72,38 @@ class Event:
 
     reason: str
     message: str
-    location: tuple[places.Line, ...] = ()
+    location: tuple[source_lines.Line, ...] = ()
     """Innermost first; torch's frames are among them."""
-    called_from: places.Line | None = None
-    """The user's line that made the call, where none of the location is theirs."""
+    called_from: source_lines.Line | None = None
+    """The user's line that made the call, if the location has none."""
 
     @property
-    def line(self) -> places.Line | None:
+    def line(self) -> source_lines.Line | None:
         """The user's own line: the innermost of the location that is not torch's or ours, else that of the call."""
-        return places.innermost(self.location) or self.called_from
+        return source_lines.innermost(self.location) or self.called_from
 
     @property
     def kind(self) -> Kind:
-        """What could be done about it."""
+        """The possible way to handle it."""
         return self.entry.kind
 
     @property
     def entry(self) -> Reason:
-        """What is known of the reason."""
+        """The registry entry of the reason."""
         return REASONS[self.reason]
 
     @property
     def explanation(self) -> str:
-        """What the reason means."""
+        """The meaning of the reason."""
         return self.entry.explanation
 
     @property
     def hint(self) -> str:
-        """What to do; empty where there is nothing to be done."""
+        """Advice for the user; empty if there is none."""
         return self.entry.hint
 
     def __str__(self) -> str:
-        where = places.described(self.location, self.called_from)
+        where = source_lines.described(self.location, self.called_from)
         detail = f" ({self.message})" if self.message else ""
         hint = f" Hint: {self.hint}" if self.hint else ""
         return f"{self.reason}{where}: {self.explanation}{detail}{hint}"
@@ -116,9 +116,9 @@ _events: collections.deque[Event] = collections.deque(maxlen=_EVENT_LIMIT)
 
 
 def note(reason: str, message: str = "", location: Location | None = None) -> Event:
-    """Count one use of ``reason`` and log it under the topic ``fallback``."""
+    """Counts one use of ``reason`` and logs it under the topic ``fallback``."""
     place = tuple(location or ())
-    called_from = places.caller() if places.innermost(place) is None else None
+    called_from = source_lines.caller() if source_lines.innermost(place) is None else None
     event = Event(known(reason), message, place, called_from)
     with _lock:
         _counts[reason] += 1
@@ -128,19 +128,19 @@ def note(reason: str, message: str = "", location: Location | None = None) -> Ev
 
 
 def counts() -> dict[str, int]:
-    """How often each reason was met since the last reset."""
+    """Returns the count of each reason since the last reset."""
     with _lock:
         return dict(_counts)
 
 
 def events() -> list[Event]:
-    """The latest events, oldest first."""
+    """Returns the latest events, oldest first."""
     with _lock:
         return list(_events)
 
 
 def reset() -> None:
-    """Forget all counts and events."""
+    """Discards all counts and events."""
     with _lock:
         _counts.clear()
         _events.clear()

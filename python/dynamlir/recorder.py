@@ -1,4 +1,4 @@
-"""Notes the ATen operations dispatched below autograd, with the identity, storage and version of their tensors."""
+"""Records the ATen operations dispatched below autograd, with the identity, storage and version of their tensors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import constants, histories, memo, modes, overlap, scalars, sizes
-from .aten import conversions, custom, layouts, rows, schema, table, unbacked, varying
-from .buffers import Buffers
-from .checkpoints import Counts
+from . import constants, fake_histories, memo, modes, overlap, scalars, sizes
+from .aten import conversions, custom, layouts, row_lengths, schema, symbolic_composites, table, unbacked
 from .device import device_of, is_constant
+from .fake_memory import filler, is_beyond, is_dense
 from .fakes import Faker, check_supported, is_stranger, made_fake
-from .memory import filler, is_beyond, is_dense
+from .module_buffers import Buffers
 from .reasons import Fallback, Location
 from .recording import (
     NO_RESULT,
@@ -36,10 +35,11 @@ from .recording import (
     result_leaves,
     tensors_of,
 )
+from .savepoints import Counts
 
 
 class OpRecorder(TorchDispatchMode):
-    """Notes what is dispatched while it is active. Tensors it meets for the first time are inputs, or refused."""
+    """Records what is dispatched while it is active. New tensors become inputs, or are refused."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class OpRecorder(TorchDispatchMode):
         self.faker = faker
         self.location: Location = []
         self.builtin: str | None = None
-        """The builtin function being run, where it is known."""
+        """The builtin function being run, if known."""
         self.failure: Fallback | None = None
         self._find_tensor = find_tensor
         self._next = 0
@@ -61,33 +61,33 @@ class OpRecorder(TorchDispatchMode):
         self._ids: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
         self.shown = Counts()
-        """How many values show each storage."""
+        """The number of values that share each storage."""
         self._input_storages: dict[int, int] = {}
         self.memo = memo.Memo(faker.mode)
         self.templates: dict[int, memo.Template] = {}
-        """By which each operation could be recorded again, by its place among the operations; see `repeat`."""
+        """The templates for recording operations again, by their indices; see `repeated_layers`."""
         self.eager_facts: dict[int, dict[str, Any]] = {}
         self.versions: list[tuple[torch.Tensor, int]] = []
         """Tensors that operations have written, each with its version before."""
         self.grad_enabled = torch.is_grad_enabled()
-        """Whether grad mode was on when the recording began."""
+        """True if grad mode was on when the recording began."""
         self.takes_numbers = self.has_numbers = False
-        """Whether numbers may be read from contents, to be known when the graph is called; whether there is one."""
+        """True if numbers may be read from contents, to become known when the graph is called; true if there is one."""
         self.sources: unbacked.Sources | None = None
-        """Where sizes come from that only running tells; None where there must be none."""
-        self._below_functions: list[histories.Met] = []
-        self.histories = histories.State()
+        """The sources of unbacked sizes; None if they are not allowed."""
+        self._below_functions: list[fake_histories.Met] = []
+        self.histories = fake_histories.State()
         self.blamed: set[str] = set()
-        """Where the floats come from that were taken for numbers, and whose values Python needs."""
+        """The sources of the floats that were taken for numbers, and whose values Python needs."""
         self.reshaped = 0
-        """How many tensors have become views of themselves in place."""
+        """The number of tensors that have become views of themselves in place."""
         self.reshaped_with_history: set[int] = set()
-        """The values of those that have a gradient: for autograd they are not views, unlike what a graph returns."""
+        """The values of those that have a gradient: for autograd they are not views, unlike the results of a graph."""
 
     # -- values
 
     def add_input(self, fake: torch.Tensor, name: str) -> int:
-        """Declare ``fake`` an input; the same fake twice is one value but two inputs."""
+        """Declares ``fake`` an input; the same fake twice is one value but two inputs."""
         self.recording.place(device_of(fake))
         storage = fake.untyped_storage()._cdata
         number = self._input_storages.setdefault(storage, len(self._input_storages))
@@ -102,7 +102,7 @@ class OpRecorder(TorchDispatchMode):
         return value
 
     def capture(self, real: torch.Tensor, name: str, fetch: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Make a tensor of the module an additional input and return its fake."""
+        """Makes a tensor of the module an additional input and returns its fake."""
         known = self.faker.known(real)
         if known is not None and id(known) in self._ids:
             return known
@@ -114,41 +114,41 @@ class OpRecorder(TorchDispatchMode):
         return fake
 
     def id_of(self, tensor: torch.Tensor) -> int:
-        """The value of a tensor seen before."""
+        """Returns the value of a tensor seen before."""
         found = self._ids.get(id(tensor))
         if found is None:
             raise Fallback("unknown-tensor", f"{type(tensor).__name__} {tuple(tensor.shape)}", self.location)
         return found
 
     def value(self, fake: torch.Tensor) -> memo.Value | None:
-        """What is known of a fake; None for a stranger."""
+        """Returns the value of a fake; None for a stranger."""
         return self.memo.value(fake)
 
     def number(self, fake: torch.Tensor) -> int | None:
-        """The number of a fake's value; None for a stranger."""
+        """Returns the number of a fake's value; None for a stranger."""
         return self._ids.get(id(fake))
 
     def fakes(self) -> dict[int, torch.Tensor]:
-        """The fake of each value that has one."""
+        """Returns the fake of each value that has one."""
         return {self._ids[id(fake)]: fake for fake in [*self._alive, *self._inputs]}
 
     def add_value(self, fake: torch.Tensor) -> int:
-        """Take a fake for a value that no operation has made: the graph does not get it."""
+        """Registers a fake as a value that no operation has created: the graph does not get it."""
         meta = TensorMeta.of(fake)
         value = self._fresh(meta)
         self._note(fake, value, meta, fake.untyped_storage()._cdata)
         return value
 
     def rename(self, fake: torch.Tensor, meta: TensorMeta) -> int:
-        """Let a fake mean a new value that looks the same."""
+        """Assigns a fake to a new value with the same metadata."""
         value = self._fresh(meta)
         self._ids[id(fake)] = value
         self.memo.note(fake, value, meta, fake.untyped_storage()._cdata)
-        self.reshaped += 1  # not to be undone
+        self.reshaped += 1  # cannot be undone
         return value
 
     def forget_operations(self, first: int) -> None:
-        """Take out the operations from this place on, to be kept elsewhere."""
+        """Removes the operations from this index on, to be kept elsewhere."""
         self.recording.forget(first)
         self.templates = {at: template for at, template in self.templates.items() if at < first}
 
@@ -161,7 +161,7 @@ class OpRecorder(TorchDispatchMode):
         device: torch.device,
         version: int,
     ) -> torch.Tensor:
-        """Record a call of an operator without running it; its result is a new, row-major tensor."""
+        """Records a call of an operator without running it; its result is a new, row-major tensor."""
         with modes.set_aside():
             out = made_fake(self.faker.mode, torch.empty(tuple(shape), dtype=dtype, device="meta"), device)
             torch._C._autograd._unsafe_set_version_counter((out,), (version,))
@@ -169,28 +169,28 @@ class OpRecorder(TorchDispatchMode):
         return out
 
     def record_made(self, func: OpOverload, full: list[Any], results: list[Any]) -> OpRecord:
-        """Record a call of an operator that was not run, whose results, new tensors, are given."""
+        """Records a call of an operator that was not run; its results, new tensors, are given."""
         self._record(func, full, results, [])
         return self.recording.ops[-1]
 
     def show(self, fake: torch.Tensor) -> None:
-        """Say that a value without a fake shows the memory of this one."""
+        """Records that a value without a fake shares the memory of this one."""
         self.shown.add(fake.untyped_storage()._cdata)
 
     def would_be(self, real: torch.Tensor) -> memo.Value | None:
-        """The value that the fake of a real tensor would be, but for its number; None if no value has its metadata."""
+        """Returns the value that the fake of a real tensor would be, without its number; None for unknown metadata."""
         key = self.memo.key(real)
         return None if key is None else memo.Value(-1, key, self.faker.storage(real))
 
     def known_fake(self, real: torch.Tensor) -> torch.Tensor:
-        """The fake of a real tensor that the graph returns."""
+        """Returns the fake of a real tensor that the graph returns."""
         found = self.faker.known(real)
         if found is None:
             raise Fallback("unknown-tensor", "the graph returns a tensor it did not receive")
         return found
 
     def is_input(self, value: int) -> bool:
-        """Whether a value is one of the graph's inputs itself."""
+        """Returns true if a value is itself one of the graph's inputs."""
         return any(record.id == value for record in self.recording.inputs)
 
     @property
@@ -199,7 +199,7 @@ class OpRecorder(TorchDispatchMode):
         return self._inputs
 
     def note_bumps(self) -> None:
-        """Note with each input how often its version counter was bumped; inputs given twice are counted once."""
+        """Records for each input how often its version counter was bumped; inputs given twice are counted once."""
         self.note_histories()
         seen: set[int] = set()
         for fake, record in zip(self._inputs, self.recording.inputs, strict=True):
@@ -211,9 +211,9 @@ class OpRecorder(TorchDispatchMode):
             seen.add(id(fake))
 
     def note_histories(self) -> None:
-        """Say of users' operators whether they are differentiated; see `histories`."""
-        with modes.set_aside():  # the history of a view is made anew when it is looked at
-            histories.settle(self._below_functions, self._alive)
+        """Records whether the user's operators are differentiated; see `fake_histories`."""
+        with modes.set_aside():  # reading the history of a view recreates it
+            fake_histories.settle(self._below_functions, self._alive)
 
     def _fresh(self, meta: TensorMeta) -> int:
         value = self._next
@@ -275,14 +275,14 @@ class OpRecorder(TorchDispatchMode):
     def recall(
         self, template: memo.Template, operands: Sequence[torch.Tensor], numbers: Sequence[int], location: Location
     ) -> list[torch.Tensor]:
-        """Record an operation that was met before, on other tensors of the same metadata, without running it.
+        """Records an operation that was seen before, on other tensors of the same metadata, without running it.
 
         ``numbers`` are the operands' values.
         """
         return self.made_again(template, operands, self.record_again(template, numbers, location))
 
     def record_again(self, template: memo.Template, numbers: Sequence[int], location: Location) -> list[int]:
-        """Record an operation that was met before, on other values that look the same; the results' values."""
+        """Records an operation seen before, on other values with the same metadata; returns the results' values."""
         args, raw = template.arguments(numbers)
         ids = [self._fresh(leaf.meta) for leaf in template.leaves]
         known = template.record
@@ -310,14 +310,14 @@ class OpRecorder(TorchDispatchMode):
     def made_again(
         self, template: memo.Template, operands: Sequence[torch.Tensor | None], ids: Sequence[int]
     ) -> list[torch.Tensor]:
-        """Fakes for the values ``ids`` that such an operation has given. Needed are operands whose memory they show."""
+        """Returns fakes for the results ``ids`` of such an operation. Needs the operands whose memory they share."""
         made = self.memo.recall(template, operands)
         for leaf, value, fake in zip(template.leaves, ids, made):
             self._note(fake, value, leaf.meta, fake.untyped_storage()._cdata)
         return made
 
     def _met(self, call: memo.Call, template: memo.Template | None, out: Any) -> None:
-        """Remember a call that was run on fakes; while checking, compare it with what was remembered."""
+        """Caches a call that was run on fakes; while checking, compares it with the cached result."""
         at = len(self.recording.ops) - 1
         record = self.recording.ops[at]
         if template is not None:
@@ -352,7 +352,7 @@ class OpRecorder(TorchDispatchMode):
         written = [leaf for at in schema.written_arguments(func, full) for leaf in tensors_of([full[at]])]
         if written:
             overlap.check(func, tensors, written)
-            histories.refuse_write(self, written)
+            fake_histories.refuse_write(self, written)
             if facts.draws is not None and not written[0].is_contiguous():
                 drawn = self._drawn_in_memory_order(func, facts.draws, full, written[0])
                 if drawn is not None:
@@ -361,11 +361,15 @@ class OpRecorder(TorchDispatchMode):
         if deterministic and facts.nondeterministic:
             raise Fallback("thread-state", f"{func} under deterministic algorithms")
         if self.memo.varies and self.memo.assumes:
-            rows.assume_short(func, full)
+            row_lengths.assume_short(func, full)
         versions = [tensor._version for tensor in tensors]
         before = [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in written]
         self.versions += [(tensor, tensor._version) for tensor in written]
-        out = varying.operator(func, *positional, **keywords) if self.memo.varies else func(*positional, **keywords)
+        out = (
+            symbolic_composites.operator(func, *positional, **keywords)
+            if self.memo.varies
+            else func(*positional, **keywords)
+        )
         out = layouts.as_eager(func, positional, keywords, out)
         conversions.check(func, full, out)
         for tensor, version in zip(tensors, versions):
@@ -382,7 +386,7 @@ class OpRecorder(TorchDispatchMode):
         if facts.counting_factory and self.builtin not in (None, func._schema.name.split("::")[-1]) and not tensors:
             torch._C._autograd._unsafe_set_version_counter((out,), (1,))
         if facts.is_question and not written:
-            return out  # about contents the fakes would refuse to answer
+            return out  # of metadata: fakes refuse queries of contents
         if out is None and not func._schema.returns:
             leaves = []  # a check: kept for the error it may raise
         self._record(func, full, leaves, written)
@@ -394,8 +398,8 @@ class OpRecorder(TorchDispatchMode):
     def _drawn_in_memory_order(
         self, func: OpOverload, draws: table.Draws, full: list[Any], written: torch.Tensor
     ) -> Any:
-        """Random numbers for a tensor that is not row-major, as eager draws them. The variant that returns new values
-        draws some of them row by row, for which the tensor is turned; None where it does as eager."""
+        """Draws random numbers for a tensor that is not row-major, as eager does. The functional variant draws some of
+        them row by row, so the tensor is permuted for it; returns None if it draws as eager does."""
         if draws is table.Draws.BY_DENSITY:
             if not is_dense(written):
                 raise Fallback("unsupported", f"{func} on a tensor with gaps")
@@ -451,7 +455,7 @@ class OpRecorder(TorchDispatchMode):
             self._below_functions.append((record, operands, leaves))
 
     def _refs(self, value: Any) -> Any:
-        """An argument with references for tensors."""
+        """Returns an argument with references instead of tensors."""
         if isinstance(value, torch.Tensor):
             return Ref(self.id_of(value))
         return [self._refs(element) for element in value] if isinstance(value, (list, tuple)) else value
@@ -495,20 +499,20 @@ class OpRecorder(TorchDispatchMode):
         return metas, ids, aliases
 
     def _note(self, fake: torch.Tensor, value: int, meta: TensorMeta, storage: int) -> None:
-        """Say that a new fake is a value."""
+        """Records that a new fake is a value."""
         self._ids[id(fake)] = value
         self.memo.note(fake, value, meta, storage)
         self._alive.append(fake)
         self.shown.add(storage)
 
     def _is_temporary(self, storage: int) -> bool:
-        """Whether one value shows a storage that is not an input's."""
+        """Returns true if only one value shares a storage that is not an input's."""
         return storage not in self._input_storages and self.shown.of(storage) == 1
 
     # -- special cases
 
     def _inplace_view(self, func: OpOverload, full: list[Any], positional: tuple[Any, ...], keywords: Any) -> Any:
-        """A tensor object changes its shape: record the view, and let the object mean the view from here on."""
+        """Handles a tensor object that changes its shape: records the view, which the object is from here on."""
         view = schema.inplace_view(func)
         target = full[0]
         if view is None:
@@ -549,7 +553,7 @@ class OpRecorder(TorchDispatchMode):
         return out
 
     def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A real tensor as operand: something the module holds."""
+        """Returns a fake for a real tensor used as operand: one that the module holds."""
         if not is_stranger(tensor):
             return tensor
         if self._find_tensor is None:

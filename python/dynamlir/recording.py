@@ -1,4 +1,4 @@
-"""What a recorder has seen, as plain data: values, operations, outputs. Emitted to the native builder in one go.
+"""The result of a recorder, as plain data: values, operations, outputs. Emitted to the native builder in one go.
 
 Nothing native exists until a graph has been recorded completely, so a graph that falls back leaves nothing behind.
 """
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
-from . import native, places
+from . import native, source_lines
 from .reasons import Fallback, Location
 
 if TYPE_CHECKING:
-    from .segments import Plan
+    from .cut_recording import Plan
     from .sizes import Layouts
 
-# As in crates/torch-abi/src/dtype.rs; a test holds the two against each other.
+# As in crates/torch-abi/src/dtype.rs; a test compares the two.
 DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64",
     torch.float32: "f32",
@@ -38,11 +38,11 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
 
 
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
-"""The other way round."""
+"""The inverse mapping."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The short name of an element type; `Fallback` for one that has none here."""
+    """Returns the short name of an element type; raises `Fallback` for an unsupported one."""
     name = DTYPE_NAMES.get(dtype)
     if name is None:
         raise Fallback("complex" if dtype.is_complex else "dtype", str(dtype))
@@ -50,7 +50,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class TensorMeta(NamedTuple):
-    """Everything about a tensor but its contents and storage."""
+    """Everything about a tensor except its contents and storage."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -68,7 +68,7 @@ class TensorMeta(NamedTuple):
 
 
 def _number(value: Any) -> int:
-    """A size as an int; one of ours that varies as that."""
+    """Returns a size as an int; one of our dynamic ones unchanged."""
     if type(value) is int:
         return value
     return native.module().Sizes.as_program(value) if isinstance(value, torch.SymInt) else int(value)
@@ -81,21 +81,21 @@ def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
 DETACH = "aten.detach.default"
 
 NO_RESULT = TensorMeta("none", (), (), 0)
-"""Stands for a result that is None."""
+"""Represents a result that is None."""
 
 
 Varying = tuple[Any, Sequence[tuple[int, int] | None]]
-"""What is known of sizes that vary, and which size of which input each symbol is; None for those of other graphs."""
+"""The facts about dynamic sizes, and for each symbol its input and dimension; None for symbols of other graphs."""
 
 
 class Ref(NamedTuple):
-    """A value of the recording, where an argument list holds a tensor."""
+    """A value of the recording, in place of a tensor in an argument list."""
 
     id: int
 
 
 def map_refs(value: Any, made: Callable[[Ref], torch.Tensor]) -> Any:
-    """An argument with tensors where it has references."""
+    """Returns an argument with tensors instead of references."""
     if isinstance(value, Ref):
         return made(value)
     if isinstance(value, (list, tuple)) and any(isinstance(element, Ref) for element in value):
@@ -113,14 +113,14 @@ class InputRecord:
     storage: int
     requires_grad: bool = False
     version_bumps: int = 0
-    """How often eager bumps its version counter."""
+    """The number of times that eager bumps its version counter."""
     tangent: int | None = None
-    """Of a derivative: the result whose tangent it is."""
+    """In a derivative: the result whose tangent it is."""
 
 
 @dataclasses.dataclass
 class OpRecord:
-    """One dispatched operation; ``args`` are encoded as the builder wants, ``operands`` are their tensors in order."""
+    """One dispatched operation; ``args`` are encoded for the builder, ``operands`` are their tensors in order."""
 
     schema: str
     args: list[Any]
@@ -136,30 +136,30 @@ class OpRecord:
     """The overload (the functional one, if any) and its arguments with `Ref` for tensors: for decomposing."""
     random: bool = False
     needs_grad: tuple[int, ...] = ()
-    """The operands that require a gradient, where the operation is differentiated."""
+    """The operands that require a gradient, if the operation is differentiated."""
     decomposition: Recording | None = None
     vjp: Recording | None = None
-    """Its derivative: of operands, results and tangents of results, the gradients of operands."""
+    """Its derivative: computes the gradients of operands from operands, results and tangents of results."""
     recompute: int | None = None
-    """The checkpoint that it belongs to, of which backward computes it again."""
+    """The torch.utils.checkpoint region that it belongs to, which backward recomputes."""
     once: bool = False
-    """Whether that raises where it is differentiated in turn."""
+    """True if differentiating the derivative raises."""
     unseen: bool = False
-    """Whether nobody knows how that is differentiated in turn."""
+    """True if the derivative of the derivative is unknown."""
     materialized: bool = False
-    """Whether it runs, on zeros, where the gradients of the results are missing."""
+    """True if the derivative runs, on zeros, when the gradients of the results are missing."""
     not_linear: bool = False
-    """Whether it is not linear, so that it has to be given the sum of all gradients of the results."""
+    """True if the derivative is not linear, so that it needs the sum of all gradients of the results."""
 
     @property
     def is_view(self) -> bool:
-        """Whether it only makes views of its operands."""
+        """True if it only creates views of its operands."""
         return not self.mutates and any(alias >= 0 for alias in self.aliases)
 
 
 class Base(NamedTuple):
-    """What an output is a view of: input (``arg``) or ``output`` number ``at``, or a tensor nobody sees (``hidden``),
-    which is the one that output ``at`` is a view of."""
+    """The base of an output that is a view: input (``arg``) or ``output`` number ``at``, or an invisible tensor
+    (``hidden``), which is the base of output ``at``."""
 
     kind: str
     at: int
@@ -173,12 +173,12 @@ class OutputRecord:
     id: int = -1
     version: int = 0
     base: Base | None = None
-    """What it is a view of; None for what is not a view."""
+    """Its base; None if it is not a view."""
     requires_grad: bool = False
     creation: str | None = None
-    """How it was made, if it is a view: with grad mode off (``no_grad``), or as ``one_of_several`` of an operation."""
+    """The creation of a view: with grad mode off (``no_grad``), or as ``one_of_several`` of an operation."""
     gradient: int | None = None
-    """Of a derivative: the operand whose gradient it is."""
+    """In a derivative: the operand whose gradient it is."""
     const: Any = None
 
 
@@ -194,37 +194,37 @@ class Recording:
     captures: list[Callable[[], torch.Tensor]] = dataclasses.field(default_factory=list)
     """Fetch, at call time, the inputs after the placeholders'."""
     out_spec: Any = None
-    """How the outputs are nested (a pytree spec)."""
+    """The nesting of the outputs (a pytree spec)."""
     mutates_inputs: bool = False
     offset_sensitive: bool = False
-    """Whether an input's absolute storage offset was used."""
+    """True if an input's absolute storage offset was used."""
     device: torch.device | None = None
-    """Where all tensors live; None before the first."""
+    """The device of all tensors; None before the first."""
     _detached: dict[int, int] = dataclasses.field(default_factory=dict)
-    """The results of ``detach`` that nobody has written, with the places of its calls."""
+    """The results of ``detach`` that were not written, with the indices of its calls."""
     _roots: dict[int, int] = dataclasses.field(default_factory=dict)
-    """As `roots`, of the operations so far."""
+    """Like `roots`, for the operations so far."""
     keeps: bool = False
-    """Of a derivative: true if eager keeps something for it, which one walk uses up."""
+    """In a derivative: true if eager saves something for it, which one backward pass uses up."""
     checkpoint: int | None = None
-    """The checkpoint that is being recorded."""
+    """The torch.utils.checkpoint region that is being recorded."""
     checkpoints: int = 0
-    """How many there are."""
+    """The number of such regions."""
     order: int = 1
-    """How often it is differentiated: with 2, what is compiled are its gradients and theirs."""
+    """The number of times it is differentiated: with 2, its gradients and theirs are compiled."""
     path: tuple[int, ...] = ()
-    """Of which node's gradients, for each order but the last: where a graph is several nodes of autograd's graph."""
+    """The node whose gradients these are, for each order except the last, if a graph is several autograd nodes."""
     given: tuple[int, ...] = ()
-    """Which results of the first of these nodes, by their places, its gradients are given and do not compute anew."""
+    """The indices of the first node's results that its gradients are given instead of recomputing them."""
     varying: Varying | None = None
-    """None where all sizes are numbers."""
+    """None if all sizes are static."""
     cut: tuple[Plan, Layouts] | None = None
-    """How it is run in parts, where it has sizes that only running tells, and how values are laid out for some."""
+    """With unbacked sizes: how it is cut into segments, and the noted layouts of values."""
     lengths: Sequence[int] = ()
-    """Which of the arguments are ints for each of which there is an input that is so long, behind those of tensors."""
+    """The arguments that are ints, each passed as an input of that length, after the tensors."""
 
     def place(self, device: torch.device) -> None:
-        """Note where a tensor lives; `Fallback` where others live elsewhere."""
+        """Records the device of a tensor; raises `Fallback` if others are on another device."""
         if self.device is None:
             self.device = device
         elif self.device != device:
@@ -232,7 +232,7 @@ class Recording:
 
     @property
     def is_training(self) -> bool:
-        """Whether an output requires a gradient that the graph has to compute."""
+        """True if an output requires a gradient that the graph has to compute."""
         return any(output.requires_grad for output in self.outputs)
 
     @property
@@ -240,13 +240,13 @@ class Recording:
         return any(op.random for op in self.ops)
 
     def append(self, op: OpRecord, asked: bool = False) -> None:
-        """Note the next operation; ``asked`` where it is what the user has called, and no part of that."""
+        """Records the next operation; ``asked`` if the user called it directly, not as part of another."""
         op.recompute = self.checkpoint
         for at in op.needs_grad:
             self._undo_detach(op.operands[at])
         _note_roots(self._roots, op)
         if op.mutates and self._detached:
-            # What is written has another history from here on, and what was saved of it before is no longer read.
+            # A written value has another history from here on, and what was saved of it before is no longer read.
             written = {self._roots.get(op.operands[at], op.operands[at]) for at in op.mutates}
             self._detached = {value: at for value, at in self._detached.items() if self._roots[value] not in written}
         if op.schema == DETACH and not asked:
@@ -254,10 +254,10 @@ class Recording:
         self.ops.append(op)
 
     def _undo_detach(self, value: int) -> None:
-        """Take a ``detach`` for an alias, given that its result has a history.
+        """Treats a ``detach`` as an alias, since its result gets a history.
 
-        Autograd detaches the results that its formulas need, and gives them their history again when a formula reads
-        them. So it does where the frame itself asks for gradients.
+        Autograd detaches the results that its formulas need, and restores their history when a formula reads them. This
+        happens if the frame itself asks for gradients.
         """
         while (at := self._detached.pop(value, None)) is not None:
             op, alias = self.ops[at], torch.ops.aten.alias.default
@@ -267,7 +267,7 @@ class Recording:
 
     @contextlib.contextmanager
     def recomputed(self) -> Iterator[None]:
-        """Record operations that backward computes again. A checkpoint within another is a part of that."""
+        """Records operations that backward recomputes. A torch.utils.checkpoint within another is a part of that."""
         before = self.enter_checkpoint()
         try:
             yield
@@ -275,7 +275,7 @@ class Recording:
             self.checkpoint = before
 
     def enter_checkpoint(self) -> int | None:
-        """Begin such a part; the one before."""
+        """Begins such a region; returns the previous one."""
         before = self.checkpoint
         if before is None:
             self.checkpoint = self.checkpoints
@@ -283,20 +283,20 @@ class Recording:
         return before
 
     def forget(self, first: int) -> None:
-        """Take out the operations from this place on, to be kept elsewhere."""
+        """Removes the operations from this index on, to be kept elsewhere."""
         del self.ops[first:]
         self._detached = {value: at for value, at in self._detached.items() if at < first}
 
     def drop_unseen_detaches(self) -> None:
-        """Forget ``detach`` where nobody uses its result: autograd calls it on what it saves."""
+        """Removes ``detach`` where its result is unused: autograd calls it on what it saves."""
         used = {output.id for output in self.outputs}
         for op in self.ops:
             used.update(op.operands)
         self.ops = [op for op in self.ops if op.schema != DETACH or used.intersection(op.result_ids)]
 
     def roots(self, detach: bool = True) -> dict[int, int]:
-        """Each value that shares an operand's storage, with the value that this chain of views starts from. Without
-        ``detach`` a new chain starts where something is detached."""
+        """Returns, for each value that shares an operand's storage, the value at the start of its chain of views.
+        Without ``detach`` a new chain starts where something is detached."""
         found: dict[int, int] = {}
         for op in self.ops:
             if detach or op.schema != DETACH:
@@ -304,11 +304,11 @@ class Recording:
         return found
 
     def histogram(self) -> collections.Counter[str]:
-        """How often each schema occurs."""
+        """Returns the count of each schema."""
         return collections.Counter(op.schema for op in self.ops)
 
     def emit(self, make_builder: Callable[[str], Builder]) -> Builder:
-        """Write the recording into a fresh builder."""
+        """Writes the recording into a fresh builder."""
         return self._emit(make_builder, {}, self.varying)
 
     def _emit(
@@ -318,7 +318,7 @@ class Recording:
         device = str(self.device or "cpu")
         if device != "cpu":
             builder.device(device)
-        builder.libraries(places.LIBRARIES)
+        builder.libraries(source_lines.LIBRARIES)
         if self.has_random:
             builder.random()
         if self.keeps:
@@ -358,7 +358,7 @@ class Recording:
                 returned = (output.version, output.base, output.requires_grad, output.creation, output.gradient)
                 builder.output("value", output.id, *returned)
             elif output.kind == "const":
-                # A size is computed beside the graph.
+                # Sizes are computed outside the graph.
                 builder.output("const", 0 if isinstance(output.const, torch.SymInt) else output.const)
             else:
                 builder.output("none")
@@ -366,14 +366,14 @@ class Recording:
 
 
 def _note_roots(roots: dict[int, int], op: OpRecord) -> None:
-    """Add the results of an operation that share an operand's storage."""
+    """Adds the results of an operation that share an operand's storage."""
     for value, alias in zip(op.result_ids, op.aliases):
         if alias >= 0:
             roots[value] = roots.get(op.operands[alias], op.operands[alias])
 
 
 class Builder(Protocol):
-    """The native trace builder. Values are known by the numbers that they are given with."""
+    """The native trace builder. Values are identified by the numbers given for them."""
 
     def device(self, device: str) -> None: ...
 
@@ -419,7 +419,7 @@ class Builder(Protocol):
 
 
 def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
-    """One argument in the builder's form; ``lookup`` gives the id of a tensor."""
+    """Returns one argument in the builder's form; ``lookup`` gives the id of a tensor."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, torch.Tensor):
@@ -454,7 +454,7 @@ def encode(value: Any, lookup: Callable[[torch.Tensor], int]) -> Any:
 
 
 def result_leaves(out: Any, count: int | None = None) -> list[Any]:
-    """What an operator returns, lists in it opened; None in the place of what comes after ``count``."""
+    """Returns the results of an operation, with lists flattened; None for those after ``count``."""
     if isinstance(out, (list, tuple)):
         leaves = [leaf for element in out for leaf in result_leaves(element)]
         return leaves if count is None else [*leaves[:count], *[None] * (len(leaves) - count)]
@@ -462,7 +462,7 @@ def result_leaves(out: Any, count: int | None = None) -> list[Any]:
 
 
 def tensors_of(full: Sequence[Any]) -> list[torch.Tensor]:
-    """The tensors among arguments, and in lists of them."""
+    """Returns the tensors among arguments, and in lists of them."""
     found: list[torch.Tensor] = []
     for value in full:
         if isinstance(value, torch.Tensor):
@@ -473,7 +473,7 @@ def tensors_of(full: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def operand_ids(args: Sequence[Any]) -> Iterator[int]:
-    """The tensors of an encoded argument list, in order."""
+    """Yields the tensors of an encoded argument list, in order."""
     for value in args:
         if isinstance(value, tuple):
             if value[0] == "t":
@@ -483,7 +483,7 @@ def operand_ids(args: Sequence[Any]) -> Iterator[int]:
 
 
 def _on_device(args: Sequence[Any], device: str) -> list[Any]:
-    """Arguments where a device without a number is the current one, of which the results have told."""
+    """Returns arguments with the current device for one without an index; the results give the current one."""
     return [
         _on_device(value, device)
         if isinstance(value, list)

@@ -1,4 +1,4 @@
-"""What a compilation did: operations, kernels, extern calls with route and Python line, seconds by stage."""
+"""The report of a compilation: operations, kernels, extern calls with route and Python line, seconds by stage."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .reasons import REASONS, Event
 
 _KEPT = 256
 _SLOWEST = 6
-"""How many passes a printed report names."""
+"""The number of passes in a printed report."""
 LINES = 3
-"""How many lines it names of each kernel."""
+"""The number of lines shown for each kernel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Kernel:
 
     name: str
     launches: int
-    """Per call."""
+    """The launches per call."""
     bytes: int
-    """What a call reads and writes through the operands of its launches."""
+    """The bytes that a call reads and writes through the operands of its launches."""
     lines: tuple[str, ...] = ()
-    """``file:line`` of what it computes."""
+    """``file:line`` of the computed operations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Product:
     """A product or convolution under ``mode="max-autotune"``."""
 
     problem: str
-    """Operator, sizes, strides, whether something follows that code can take in."""
+    """Operator, sizes, strides, and whether a fusible operation follows."""
     strategy: str
     """``library``, or the form of the code."""
     source: str
-    """Who says so: the ``record``, what was just ``measured``, or the cost ``model``."""
+    """The source of the choice: the ``record``, just ``measured``, or the cost ``model``."""
     milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Of each strategy that was tried."""
+    """The time of each strategy that was tried."""
 
     def times(self) -> str:
-        """The milliseconds as text, shortest first."""
+        """Returns the milliseconds as text, shortest first."""
         return ", ".join(
             f"{strategy} {time:.4g}" for strategy, time in sorted(self.milliseconds.items(), key=lambda item: item[1])
         )
@@ -63,7 +63,7 @@ class Product:
 
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
-    """One graph. ``eager`` is set when it runs as plain eager, with the reason."""
+    """One graph. ``eager`` is set if it runs as plain eager, with the reason."""
 
     graph: str
     ops_recorded: int = 0
@@ -72,50 +72,50 @@ class CompileReport:
     kernels: int = 0
     externs: tuple[Extern, ...] = ()
     workspace_bytes: int = 0
-    """Memory for what kernels and operators hand on, kept between calls."""
+    """The memory for values passed between kernels and operators, kept between calls."""
     live_bytes: int = 0
-    """The most of it that lives at one step: no workspace could be smaller."""
+    """The maximum of it that is live at one step: a lower bound for the workspace."""
     stages: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Seconds by stage. Stages that threads took side by side have their shares of the time that passed."""
+    """Seconds by stage. Stages that ran in parallel on several threads get their shares of the elapsed time."""
     passes: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Seconds by pass, those of all threads added up."""
+    """Seconds by pass, summed over all threads."""
     threads: int = 0
-    """How many threads compiled kernels; 0 where all of them had been compiled before."""
+    """The number of threads that compiled kernels; 0 if all of them had been compiled before."""
     unscheduled: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Kernels that run as plain loops, with the reason for which there is no schedule."""
+    """Kernels that run as plain loops, with the reason that they have no schedule."""
     products: tuple[Product, ...] = ()
-    """Where measurements decide: each product and convolution with more than one strategy."""
+    """If measurements decide: each product and convolution with more than one strategy."""
     eager: Event | None = None
     recorded: dict[str, int] = dataclasses.field(default_factory=dict)
-    """How often each schema was recorded."""
+    """The count of each recorded schema."""
     mode: str = "default"
-    """torch's mode that was asked for. ``reduce-overhead`` compiles as ``default`` does, the autotuning ones alike."""
+    """torch's requested mode. ``reduce-overhead`` compiles as ``default`` does; the autotuning ones also agree."""
     launched: tuple[Kernel, ...] = ()
     """The kernels, in the order of their first launch."""
     saved: tuple[int, ...] = ()
-    """Of a graph that trains: the bytes of each value that is kept for the gradients, inputs and results among them."""
+    """For a graph that trains: the bytes of each value saved for backward, inputs and results included."""
     recomputed: int = 0
-    """Of a graph that trains: how many of its operations are computed again for the gradients."""
+    """For a graph that trains: the number of its operations that backward recomputes."""
     nodes: int = 0
-    """Of a graph that trains: how many nodes of autograd's graph it is."""
+    """For a graph that trains: the number of its nodes in autograd's graph."""
     gradients: CompileReport | None = None
-    """Of a graph that trains: the same of the graphs that compute its gradients, all nodes together."""
+    """For a graph that trains: the report of the graphs that compute its gradients, all nodes together."""
     _times: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
-        """The whole of the backend's time."""
+        """The total time of the backend."""
         return sum(self.stages.values())
 
     @property
     def kernel_seconds(self) -> dict[str, float]:
-        """Seconds of a launch of each kernel that has been measured, under `dynamlir.profile`."""
+        """The seconds per launch of each kernel that has been measured, under `dynamlir.profile`."""
         steps = () if self._times is None else self._times.steps()
         return {name: seconds / calls for name, route, _, _, calls, seconds in steps if route is None and calls}
 
     @property
     def extern_seconds(self) -> tuple[float | None, ...]:
-        """The same of each of `externs`; None for those that have not been measured."""
+        """The same for each of `externs`; None for those that have not been measured."""
         steps = () if self._times is None else self._times.steps()
         externs = [(calls, seconds) for _, route, _, _, calls, seconds in steps if route is not None]
         return tuple(seconds / calls if calls else None for calls, seconds in externs)
@@ -167,7 +167,7 @@ def from_native(
     mode: str = "default",
     times: Any = None,
 ) -> CompileReport:
-    """A report from the dictionary that the native executable gives, and from its ``times``."""
+    """Creates a report from the dictionary that the native executable gives, and from its ``times``."""
     gradients = native.get("vjp")
     externs = tuple(
         Extern(str(entry["schema"]), str(entry["route"]), _location(entry.get("location")), int(entry.get("count", 1)))
@@ -202,7 +202,7 @@ def from_native(
 
 
 def _of_gradients(graph: str, native: dict[str, Any]) -> CompileReport:
-    """What a call of the graph for the gradients does; how it was compiled is said with the other."""
+    """Describes a call of the graph for the gradients; its compilation is part of the other report."""
     shared = ("stages", "passes", "threads", "kernels_reused", "unscheduled", "generated", "ops_generated")
     own = {name: value for name, value in native.items() if name not in shared}
     own["kernels"] = [name for name, *_ in native.get("launched", ())]
@@ -230,7 +230,7 @@ def _location(value: Any) -> str:
 def _with_times(
     header: tuple[str, ...], rows: Sequence[tuple[str, ...]], seconds: Sequence[float | None]
 ) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
-    """A table with a column of microseconds before the last one, where any are known."""
+    """Inserts a column of microseconds before the last one, if any are known."""
     if all(time is None for time in seconds):
         return header, rows
     cells = ["" if time is None else f"{1e6 * time:.2f}" for time in seconds]
@@ -240,7 +240,7 @@ def _with_times(
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """The lines of a table; none where it has no rows."""
+    """Returns the lines of a table; none if it has no rows."""
     if not rows:
         return []
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
@@ -253,7 +253,7 @@ _counters: collections.Counter[str] = collections.Counter()
 
 
 def add(report: CompileReport) -> None:
-    """Remember a finished compilation."""
+    """Remembers a finished compilation."""
     with _lock:
         _reports.append(report)
         _counters["graphs"] += 1
@@ -265,37 +265,37 @@ def add(report: CompileReport) -> None:
 
 
 def bump(name: str) -> None:
-    """Count something that happens at call time."""
+    """Counts an event at call time."""
     with _lock:
         _counters[name] += 1
 
 
 def last() -> CompileReport | None:
-    """The latest finished compilation of any thread."""
+    """Returns the latest finished compilation of any thread."""
     with _lock:
         return _reports[-1] if _reports else None
 
 
 def all_reports() -> list[CompileReport]:
-    """The latest compilations, oldest first."""
+    """Returns the latest compilations, oldest first."""
     with _lock:
         return list(_reports)
 
 
 def counters() -> dict[str, int]:
-    """Totals since the last reset."""
+    """Returns totals since the last reset."""
     with _lock:
         return dict(_counters)
 
 
 def reset() -> None:
-    """Forget reports and totals."""
+    """Discards reports and totals."""
     with _lock:
         _reports.clear()
         _counters.clear()
 
 
 def reasons_table(counts: dict[str, int]) -> str:
-    """The reasons met, with their explanations."""
+    """Returns a table of the reasons so far, with their explanations."""
     rows = [(name, str(count), REASONS[name].explanation) for name, count in sorted(counts.items())]
     return "\n".join(table(("reason", "count", "explanation"), rows))

@@ -1,8 +1,8 @@
-"""A reproducer where the compiler fails: the graph at stage 00, what its inputs look like, a script that replays it.
+"""A reproducer for a failure of the compiler: the graph at stage 00, the metadata of its inputs, a script to replay it.
 
-It is written to a folder of its own, whose name goes into the counted reason: in ``config.reproducers``, else beside
-the dump, else where caches are. A folder is named after the text, so that a failure that comes again is written once; a
-process writes a few, and a place holds a few. Nothing is ever raised here, and no contents of tensors are written.
+It is written to a separate folder, whose name goes into the counted reason: in ``config.reproducers``, else next to the
+dump, else in the default cache folder. A folder is named after the text, so that a recurring failure is written once; a
+process writes a few, and a place holds a few. Nothing is ever raised here, and no tensor contents are written.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .reasons import REASONS, Fallback
 from .recording import DTYPES, Recording
 
 MOST = 8
-"""How many reproducers a process writes, …"""
+"""The number of reproducers that a process writes."""
 MOST_IN_A_PLACE = 32
-"""… and how many a place holds; those that are there stay."""
+"""The number of reproducers that a place holds; existing ones stay."""
 
 _written: set[str] = set()
 _lock = threading.Lock()
@@ -66,7 +66,7 @@ print("compiles; its outputs:", [getattr(output, "shape", output) for output in 
 
 
 def attach(failure: Fallback, trace: Any, recording: Recording, settings: Options, name: str) -> Fallback:
-    """The failure with a reproducer named in its message, where it is the compiler's and one can be written."""
+    """Returns the failure, with a reproducer in its message if it is the compiler's and one can be written."""
     if REASONS[failure.reason].cause != "compiler":
         return failure
     try:
@@ -81,18 +81,18 @@ def attach(failure: Fallback, trace: Any, recording: Recording, settings: Option
 
 
 def reset() -> None:
-    """Forget what has been written: the process may write as many again."""
+    """Resets the count: the process may write as many again."""
     with _lock:
         _written.clear()
 
 
 def place(settings: Options) -> Path:
-    """The folder that reproducers go to."""
+    """Returns the folder for reproducers."""
     if config.reproducers:
         return Path(config.reproducers)
     if settings.dump:
         return Path(settings.dump) / "reproducers"
-    from .autotune.record import cache_folder
+    from .autotune.record import cache_folder  # only failures need it
 
     cache = cache_folder(settings.cache_dir)
     return cache / "reproducers" if cache is not None else Path(tempfile.gettempdir()) / "dynamlir-reproducers"
@@ -139,7 +139,7 @@ def _fill(folder: Path, failure: Fallback, text: str, recording: Recording, sett
         "inputs": inputs,
     }
     message = failure.message.replace("\\", "/").replace('"""', "'''").strip()
-    # Whoever finds the folder finds it whole.
+    # The folder appears only when it is complete.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
         (unfinished / "00-aten.mlir").write_text(text)

@@ -1,6 +1,6 @@
-"""What happens when a compiled graph is called: choose the variant for how the inputs overlap, and run it.
+"""Calls of a compiled graph: choose the variant for the overlap of the inputs, and run it.
 
-What outputs are, and what a call does beside them, the native executable sees to.
+The native executable creates the outputs and performs a call's other effects.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from . import config, interruptions, logs, machinery, native, plain, reasons, report
-from .graphs_of_torch import forward_of
+from . import config, foreign_modes, interruptions, logs, native, plain_warnings, reasons, report
+from .graph_modules import forward_of
 from .recording import Recording
 from .shape_env import of_length
 
@@ -22,7 +22,7 @@ MAX_VARIANTS = 8
 
 
 class Variant:
-    """One executable, with the tensors that it captured and how its outputs are nested."""
+    """One executable, with the tensors that it captured and the nesting of its outputs."""
 
     def __init__(self, recording: Recording, executable: Any) -> None:
         self.recording = recording
@@ -32,15 +32,15 @@ class Variant:
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
         consts = enumerate(output.const for output in recording.outputs)
         self._sizes: list[tuple[int, Any]] = [(at, size) for at, size in consts if isinstance(size, torch.SymInt)]
-        """The outputs that are sizes which vary."""
+        """The outputs that are dynamic sizes."""
         if recording.cut is not None:
-            self._sizes = []  # which are known within
+            self._sizes = []  # the segments compute them
         self._bound = [] if recording.varying is None else recording.varying[1]
         self.lengths = [(at, torch.zeros(1, dtype=torch.int64, device="cpu")) for at in recording.lengths]
-        """Which arguments are ints as long as which the graph is given a tensor, and of which element that is made."""
+        """The int arguments for each of which the graph gets a tensor of that length, with its only element."""
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
-        """Run on the graph's tensors, in order."""
+        """Runs on the graph's tensors, in order."""
         if self._captures:
             tensors = [*tensors, *(fetch() for fetch in self._captures)]
         outputs = self.executable(*tensors)
@@ -51,24 +51,24 @@ class Variant:
         return outputs if self._nested is None else pytree.tree_unflatten(outputs, self._nested)
 
     def native(self) -> Callable[..., Any]:
-        """The same as one native object, for callers that check guards of their own and know how outputs are nested."""
+        """Returns the same as one native object, for callers with their own guards and knowledge of the nesting."""
         return native.module().NativeGraph(self.executable, [fetch() for fetch in self._captures])
 
 
 class PlainGraph:
-    """The callable handed back to torch for a graph that runs as plain eager: the user is told when it is called."""
+    """The callable returned to torch for a graph that runs as plain eager: calling it warns the user."""
 
-    def __init__(self, module: torch.fx.GraphModule, subject: plain.Subject, event: reasons.Event) -> None:
+    def __init__(self, module: torch.fx.GraphModule, subject: plain_warnings.Subject, event: reasons.Event) -> None:
         self._module = module
         self._subject = subject
         self._event = event
         self._due = not event.entry.waits
         self._told = -1
-        """What `config.generation` was when the user was told."""
+        """The `config.generation` at the last warning."""
 
     def __call__(self, *args: Any) -> Any:
         if self._due and self._told != config.generation:
-            plain.tell(self._subject, self._event)
+            plain_warnings.tell(self._subject, self._event)
             self._told = config.generation
         result = forward_of(self._module)(*args)
         self._due = True
@@ -76,7 +76,7 @@ class PlainGraph:
 
 
 class CompiledGraph:
-    """The callable handed back to torch: compiled variants of one fx graph, with plain eager behind them."""
+    """The callable returned to torch: compiled variants of one fx graph, with plain eager as the fallback."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class CompiledGraph:
         self._positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
         self._all_tensors = len(self._positions) == len(example_inputs)
         recording = first.recording
-        # Sizes that vary are those of tensors, and other numbers are guarded by Dynamo.
+        # Dynamic sizes are those of tensors; Dynamo guards other numbers.
         varies = recording.varying is not None or recording.cut is not None
         self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions) and not varies]
         storages = [record.storage for record in recording.inputs]
@@ -102,21 +102,21 @@ class CompiledGraph:
             or any(record.version_bumps for record in recording.inputs)
             or len(set(storages)) != len(storages)
         )
-        self._subject = plain.Subject.of_graph(module)
+        self._subject = plain_warnings.Subject.of_graph(module)
         self._fails_alone = False
-        """Whether plain eager has returned where the compiled graph failed; else its exception says it all."""
+        """True if plain eager has succeeded where the compiled graph failed; otherwise its exception is enough."""
         self._variants: dict[Any, Variant | reasons.Event] = {}
         if self._keyed:
             self._variants[self._key(example_inputs)] = first
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
-        if self._disturbance() is not None and (disturbed := machinery.beyond_compiled_code()) is not None:
-            plain.tell(self._subject, reasons.note(disturbed.reason, disturbed.message))
+        if self._disturbance() is not None and (disturbed := foreign_modes.beyond_compiled_code()) is not None:
+            plain_warnings.tell(self._subject, reasons.note(disturbed.reason, disturbed.message))
             return forward_of(self._module)(*args)
         variant = self._variant(args) if self._keyed else self._first
         if isinstance(variant, reasons.Event):
-            plain.tell(self._subject, variant)
+            plain_warnings.tell(self._subject, variant)
             return forward_of(self._module)(*args)
         tensors = args if self._all_tensors else [args[at] for at in self._positions]
         if variant.lengths:
@@ -126,21 +126,21 @@ class CompiledGraph:
         except Exception as error:
             interruptions.pass_on(error)
             if _is(error, "WrittenError"):
-                raise  # what was written would be read again
+                raise  # a repeated call would read the written values
             if variant.trains and not _is(error, "NativeError"):
-                raise  # by a hook on what is saved for the gradients: the graph has run
+                raise  # from a hook on saved tensors: the graph has run
             reason = native.run_failure(error)
             event = reasons.note(reason, f"{type(error).__name__}: {error}")
             report.bump("calls_repeated_eagerly")
-        # Of what is wrong with the inputs plain eager knows nothing.
+        # Plain eager would not report what is wrong with the inputs.
         if reason != "run-error" or self._fails_alone:
-            plain.tell(self._subject, event)
+            plain_warnings.tell(self._subject, event)
         result = forward_of(self._module)(*args)
         self._fails_alone = True
         return result
 
     def _key(self, args: Sequence[Any]) -> Any:
-        """How the inputs overlap: equal keys, equal overlap."""
+        """Returns a key for the overlap of the inputs: equal keys, equal overlap."""
         numbers: dict[int, int] = {}
         key: list[Any] = []
         counts: dict[int, int] = {}
@@ -159,7 +159,7 @@ class CompiledGraph:
         return tuple(first.setdefault(id(args[at]), at) for at in self._positions)
 
     def _variant(self, args: Sequence[Any]) -> Variant | reasons.Event:
-        """The variant for these inputs, or why there is none."""
+        """Returns the variant for these inputs, or the reason that there is none."""
         key = self._key(args)
         if key in self._variants:
             return self._variants[key]
@@ -178,7 +178,7 @@ class CompiledGraph:
 
 
 def _is(error: Exception, name: str) -> bool:
-    """Whether an exception is the native one of that name."""
+    """Returns true if an exception is the native one of that name."""
     kind = getattr(native.module(), name, None)
     return kind is not None and isinstance(error, kind)
 
@@ -188,5 +188,5 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_flat(spec: Any) -> bool:
-    """Whether the outputs are a plain tuple or list of leaves, which is what torch asks for."""
+    """Returns true if the outputs are a plain tuple or list of leaves, as torch requires."""
     return spec is None or (spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()))

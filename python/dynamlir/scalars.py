@@ -1,12 +1,12 @@
-"""Python numbers that are known when a graph is called: a learning rate, ``step.item()``.
+"""Python numbers that become known when a graph is called: a learning rate, ``step.item()``.
 
 Such a number is a value of the graph, a 0-d ``f64`` tensor, and to the program a ``torch.SymFloat``: arithmetic on it
-is recorded as operations on those tensors, in the doubles of Python. Where an operator takes one, it is recorded with a
-tensor in its place, rounded as eager's kernel rounds a number, so that no later stage knows of numbers. What would turn
-it into a Python value ends the recording, and so does an operator that is not listed here.
+is recorded as operations on those tensors, in doubles, as in Python. If an operator takes one, it is recorded with a
+tensor instead, rounded as eager's kernel rounds a number, so that later stages need no notion of numbers. A conversion
+into a Python value ends the recording, and so does an operator that is not listed here.
 
-Python raises where a tensor would be infinite or not a number (``1 / x`` of zero, powers): an assertion is recorded
-with these, which leaves the call to eager, and that raises.
+Python raises where a tensor would be infinite or NaN (``1 / x`` of zero, powers): an assertion is recorded with these.
+If it fails, the call is left to eager, which raises.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _FLOATS = (torch.float32, torch.float64)
 
 
 class Node:
-    """What torch's C++ code carries for a `Number`: the part of its protocol for symbolic numbers that it asks for."""
+    """The payload of a `Number` in torch's C++ code: the part of the protocol for symbolic numbers that it uses."""
 
     def __init__(self, recorder: OpRecorder, value: torch.Tensor, origins: frozenset[str] = frozenset()) -> None:
         self.recorder = recorder
         self.origins = origins
-        """Where the floats come from that it is computed of."""
+        """The sources of the floats from which it is computed."""
         self.location = recorder.location
         self.value = value
-        """0-d, ``f64``, and of nobody else's memory."""
+        """A 0-d ``f64`` tensor with its own memory."""
         self.positive = False
-        """Whether it is known to be above zero."""
+        """True if it is known to be above zero."""
         self._rounded: dict[torch.dtype, torch.Tensor] = {torch.float64: value}
 
     def rounded(self, dtype: torch.dtype) -> torch.Tensor:
-        """The number in another type, as a 0-d tensor."""
+        """Returns the number in another type, as a 0-d tensor."""
         if dtype not in self._rounded:
             self._rounded[dtype] = aten._to_copy.default(self.value, dtype=dtype)
         return self._rounded[dtype]
@@ -81,8 +81,8 @@ def _lifted(
     check: Callable[[Any, Any, torch.Tensor], Any] | None = None,
     sure: Callable[[Any, Any], bool] = lambda left, right: False,
 ) -> tuple[Callable[[Number, Any], Any], Callable[[Number, Any], Any]]:
-    """The method of a binary operator and its reflection. ``check`` gives a 0-d tensor that has to be true; it is not
-    asked where that is ``sure``."""
+    """Returns the method of a binary operator and its reflection. ``check`` returns a 0-d tensor that has to be true;
+    it is skipped where the result is ``sure``."""
 
     def make(left: Any, right: Any, node: Node) -> Any:
         a, b = _operand(left), _operand(right)
@@ -108,7 +108,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _operand(value: Any) -> torch.Tensor | float | None:
-    """What stands for a number or a constant; None for others, such as a tensor, whose own operators then do it."""
+    """Returns the tensor of a number, or a constant; None for others, such as a tensor, which has own operators."""
     if _is_number(value):
         return value.node.value
     if type(value) is float or (type(value) is int and abs(value) <= 2**53):
@@ -145,7 +145,7 @@ def _pow(a: Any, b: Any) -> torch.Tensor:
 
 
 def _is_power(a: Any, b: Any, out: torch.Tensor) -> torch.Tensor:
-    """Python's power of a base above zero is C's, unless it overflows."""
+    """Python's power of a positive base is C's, unless it overflows."""
     finite = aten.lt.Scalar(aten.abs.default(out), float("inf"))
     if isinstance(a, torch.Tensor):
         return aten.logical_and.default(finite, aten.gt.Scalar(a, 0.0))
@@ -201,7 +201,7 @@ class Number(torch.SymFloat):
 
 
 def of_size(recorder: OpRecorder, origins: Sequence[str], positive: bool, size: torch.SymInt) -> Number:
-    """A size that varies as a float, which may be known to be ``positive``."""
+    """Returns a dynamic size as a float, which may be known to be ``positive``."""
     value = aten.full.default([], size, dtype=torch.float64, device=torch.device("cpu"))
     recorder.has_numbers = True
     made = Number(Node(recorder, value, frozenset(origins)))
@@ -210,7 +210,7 @@ def of_size(recorder: OpRecorder, origins: Sequence[str], positive: bool, size: 
 
 
 def root(number: Number) -> Number:
-    """``math.sqrt(number)`` of one that is above zero."""
+    """Returns ``math.sqrt(number)`` for a positive number."""
     node = number.node
     if not node.positive:
         return cast(Number, node._refuse())
@@ -220,12 +220,12 @@ def root(number: Number) -> Number:
 
 
 def may_read(tensor: torch.Tensor) -> bool:
-    """Whether `read` takes a tensor."""
+    """Returns true if `read` accepts a tensor."""
     return tensor.dtype in _FLOATS and tensor.numel() == 1
 
 
 def read(recorder: OpRecorder, tensor: torch.Tensor) -> Number:
-    """``tensor.item()`` of a tensor of one element: what it is now, whatever is written to it later."""
+    """Returns ``tensor.item()`` of a one-element tensor: its current value, regardless of later writes."""
     if not may_read(tensor):
         raise Fallback("data-dependent", "aten._local_scalar_dense.default")
     with torch.no_grad(), recorder:
@@ -237,20 +237,20 @@ def read(recorder: OpRecorder, tensor: torch.Tensor) -> Number:
 
 
 def as_number(value: Any) -> Any:
-    """What torch's C++ code gives back for a `Number`, as one again; anything else as it is."""
+    """Converts what torch's C++ code returns for a `Number` back into one; returns anything else unchanged."""
     is_one = type(value) is torch.SymFloat and isinstance(value.node, Node)
     return Number(value.node) if is_one else value
 
 
 def has_any(values: Sequence[Any]) -> bool:
-    """Whether there is a number among arguments, which may be lists."""
+    """Returns true if there is a number among arguments, which may be lists."""
     return any(
         isinstance(value, torch.SymFloat) or (isinstance(value, (list, tuple)) and has_any(value)) for value in values
     )
 
 
 def call(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
-    """Record a call that has numbers among its arguments, given in schema order."""
+    """Records a call with numbers among its arguments, given in schema order."""
     try:
         return _call(recorder, func, full)
     except Fallback:
@@ -259,7 +259,7 @@ def call(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
 
 
 def _opened(values: Sequence[Any]) -> list[Any]:
-    """Arguments, and what is in lists among them."""
+    """Returns arguments with lists among them flattened."""
     return [
         element for value in values for element in (_opened(value) if isinstance(value, (list, tuple)) else [value])
     ]
@@ -318,7 +318,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _clamp(x: Any, least: Any = None, most: Any = None) -> Any:
-    """Eager rounds both to the type of what is bounded. Of bounds that are tensors, gradients are others."""
+    """Eager rounds both bounds to the type of the clamped tensor. Bounds that are tensors have different gradients."""
     if x.requires_grad and torch.is_grad_enabled():
         raise Fallback("data-dependent", "a gradient of bounds that are known at the call only")
 
@@ -330,7 +330,7 @@ def _clamp(x: Any, least: Any = None, most: Any = None) -> Any:
 
 
 def _fitting(number: Number, dtype: torch.dtype) -> torch.Tensor:
-    """A number rounded by an operator that raises where it is finite, and too large for the type."""
+    """Returns a number rounded by an operator that raises if it is finite, and too large for the type."""
     value, rounded = number.node.value, number.node.rounded(dtype)
     if dtype != torch.float64:
         is_finite = (aten.lt.Scalar(aten.abs.default(one), float("inf")) for one in (rounded, value))
@@ -357,7 +357,7 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "fill": aten.fill.Tensor,
     "masked_fill": aten.masked_fill.Tensor,
 }
-"""How each operator is recorded once its numbers are tensors of the other operands' type. All arguments are given, in
+"""Records each operator after its numbers have become tensors of the other operands' type. Takes all arguments, in
 schema order."""
 
 
@@ -366,7 +366,7 @@ _MAKERS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
     "full_like": (lambda like, *options: aten.empty_like.default(like, **_options(options, "memory_format")), 1),
     "new_full": (lambda like, size, *options: aten.new_empty.default(like, size, **_options(options)), 2),
 }
-"""Operators that fill what they make with a number: how it is made, and which argument the number is."""
+"""Operators that fill a new tensor with a number: the function that creates it, and the index of the number."""
 
 
 def _options(given: Sequence[Any], *more: str) -> dict[str, Any]:
@@ -374,7 +374,7 @@ def _options(given: Sequence[Any], *more: str) -> dict[str, Any]:
 
 
 def _made(recorder: OpRecorder, name: str, base: str, full: list[Any]) -> torch.Tensor:
-    """What is made and then filled with a number, as eager does it."""
+    """Creates a tensor and then fills it with a number, as eager does."""
     make, place = _MAKERS[base]
     with recorder:
         made = make(*full[:place], *full[place + 1 :])
@@ -384,8 +384,8 @@ def _made(recorder: OpRecorder, name: str, base: str, full: list[Any]) -> torch.
 
 
 def _each(recorder: OpRecorder, func: OpOverload, full: list[Any]) -> Any:
-    """A call on lists of tensors as one on each: what eager's own kernels for the CPU do."""
-    from .aten import schema
+    """Records a call on lists of tensors as one on each, as eager's own CPU kernels do."""
+    from .aten import schema  # which records with this module
 
     base = func._schema.name.removeprefix("aten::_foreach_")
     count = next(len(value) for value in full if isinstance(value, (list, tuple)) and _is_tensors(value))

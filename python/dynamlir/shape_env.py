@@ -1,9 +1,9 @@
-"""Sizes that vary as Dynamo has them, made ours.
+"""Translates Dynamo's dynamic sizes to ours.
 
 Dynamo's `torch.SymInt`s are sympy expressions over the symbols of a ``ShapeEnv``. Each of these symbols that is a size
-of an input becomes one of ours, and expressions over them become ours. One that is an int among the inputs and no
-tensor's size becomes the size of a tensor that the graph is given for it. What has no such form is taken for the number
-that it is, under a guard of Dynamo's. So is what we assume while we record: `Translation.install_guards` asks Dynamo's
+of an input becomes one of ours, and expressions over them become ours. A symbol that is an int input and not a tensor's
+size becomes the size of an extra tensor input. Anything without such a form is specialised to its value, under a guard
+of Dynamo's. Our own assumptions during recording are guarded as well: `Translation.install_guards` asks Dynamo's
 `torch.SymInt`s the same questions, which makes the answers guards.
 """
 
@@ -18,6 +18,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import native
+from .expressions import LARGEST_SIZE
 from .reasons import Fallback
 
 Sized = tuple[list[Any], list[Any]]
@@ -32,15 +33,15 @@ class Translation:
         self._inputs = [node.meta.get("example_value", value) for node, value in zip(nodes, inputs)]
         self.sizes = native.module().Sizes()
         self.bound: list[tuple[int, int]] = []
-        """Which input, of those that are tensors, and which size of that, each symbol is."""
+        """The tensor input, and its dimension, for each symbol."""
         self.lengths: list[int] = []
-        """Which inputs are ints as long as which the graph has a tensor each, behind all others."""
+        """The int inputs for each of which the graph gets a tensor of that length, after all others."""
         self._ours: dict[Any, Any] = {}
-        """Ours by Dynamo's symbols."""
+        """Our symbols by Dynamo's."""
         self._theirs: list[torch.SymInt] = []
-        """Dynamo's by the numbers of ours."""
+        """Dynamo's symbols by the numbers of ours."""
         self._required: list[Callable[[], torch.SymBool]] = []
-        """What has to hold of Dynamo's beside what is assumed on the way."""
+        """The conditions on Dynamo's symbols besides the assumptions made during recording."""
         tensors = [value for value in self._inputs if isinstance(value, torch.Tensor)]
         for position, tensor in enumerate(tensors):
             for dim, size in enumerate(_shape(tensor)):
@@ -49,7 +50,7 @@ class Translation:
             self._bind_int(at, value, len(tensors))
 
     def _bind(self, position: int, dim: int, size: Any) -> None:
-        """Make the symbol that a size is one of ours."""
+        """Makes a size that is a symbol one of our symbols."""
         if not isinstance(size, torch.SymInt):
             return
         expression = _expression(size)
@@ -59,40 +60,40 @@ class Translation:
         hint = int(size.node.hint)
         if hint < 2 or not low <= hint <= high:
             return
-        self._ours[expression] = self.sizes.size(hint, low, None if high >= _MANY else high)
+        self._ours[expression] = self.sizes.size(hint, low, None if high >= LARGEST_SIZE else high)
         self._theirs.append(size)
         self.bound.append((position, dim))
 
     def _bind_int(self, at: int, value: Any, tensors: int) -> None:
-        """Make the symbol that an input is one of ours, without its sign, which Dynamo then guards."""
+        """Makes an int input that is a symbol one of our symbols, without its sign, which Dynamo then guards."""
         if not isinstance(value, torch.SymInt):
             return
         expression, hint = _expression(value), value.node.hint
         if not getattr(expression, "is_Symbol", False) or expression in self._ours or hint is None:
             return
         hint = int(hint)
-        if not 2 <= abs(hint) <= _MANY:
+        if not 2 <= abs(hint) <= LARGEST_SIZE:
             return
         size = self.sizes.size(abs(hint), 2, None)
         self._ours[expression] = -size if hint < 0 else size
         self._theirs.append(-value if hint < 0 else value)
         length = self._theirs[-1]
-        self._required += [lambda: length >= 2, lambda: length <= _MANY]
+        self._required += [lambda: length >= 2, lambda: length <= LARGEST_SIZE]
         self.bound.append((tensors + len(self.lengths), 0))
         self.lengths.append(at)
 
     @property
     def any(self) -> bool:
-        """Whether a size varies."""
+        """True if a size is dynamic."""
         return bool(self.bound)
 
     def number(self, at: int) -> Any:
-        """An input that is a size, as one of ours; None where it is something else."""
+        """Returns an input that is a size, as one of ours; None for other inputs."""
         value = self._inputs[at] if at < len(self._inputs) else None
         return self._value(value) if isinstance(value, torch.SymInt) else None
 
     def tensor(self, at: int) -> Sized | None:
-        """The sizes and strides of an input, if some vary."""
+        """Returns the sizes and strides of an input, if some are dynamic."""
         value = self._inputs[at] if at < len(self._inputs) else None
         if not isinstance(value, torch.Tensor):
             return None
@@ -100,7 +101,7 @@ class Translation:
         return (sizes, strides) if any(isinstance(number, torch.SymInt) for number in (*sizes, *strides)) else None
 
     def stand_ins(self) -> list[tuple[torch.Tensor, Sized]]:
-        """A tensor for each of the ints, with its sizes and strides."""
+        """Returns a tensor for each of the ints, with its sizes and strides."""
         found = []
         for at in self.lengths:
             size = self.number(at)
@@ -113,14 +114,14 @@ class Translation:
         return int(self._inputs[at].node.hint)
 
     def _value(self, size: Any) -> Any:
-        """A number of Dynamo's as one of ours."""
+        """Returns one of Dynamo's numbers as one of ours."""
         if not isinstance(size, torch.SymInt):
             return size
         made = self._made(_expression(size))
         return int(size) if made is None else made
 
     def install_guards(self) -> None:
-        """Have Dynamo guard what was assumed; `Fallback` where it is not so for the sizes that Dynamo has."""
+        """Has Dynamo guard the assumptions; raises `Fallback` if they are false for Dynamo's sizes."""
         if self.sizes.failed is not None:
             raise Fallback("dynamic-shape", self.sizes.failed)
         if not all(bool(holds()) for holds in self._required):
@@ -133,7 +134,7 @@ class Translation:
                 raise Fallback("dynamic-shape", f"{text} does not hold of Dynamo's sizes", location)
 
     def _made(self, expression: Any) -> Any:
-        """An expression of sympy's as ours; None where there is none."""
+        """Returns a sympy expression as ours; None if there is no equivalent."""
         if expression.is_Integer:
             return int(expression)
         if expression.is_Symbol:
@@ -145,7 +146,7 @@ class Translation:
 
 
 def of_length(element: torch.Tensor, value: int) -> torch.Tensor:
-    """A tensor that is as long as an int says, by which a graph is told of that: all its elements are this one."""
+    """Returns a tensor whose length passes an int to a graph: all its elements are this one."""
     return element.expand(abs(value))
 
 
@@ -157,12 +158,8 @@ def _largest(*sizes: Any) -> Any:
     return functools.reduce(torch.sym_max, sizes)
 
 
-_MANY = 1 << 48
-"""No tensor has so many elements."""
-
-
 def _compute(name: str, operands: list[Any]) -> Any:
-    """What a function of sympy's makes of these; None for one that is not known."""
+    """Applies one of sympy's functions to these; returns None for an unknown one."""
     first, *rest = operands
     if name == "Pow":
         return first ** rest[0] if isinstance(rest[0], int) and 0 <= rest[0] <= 8 else None
@@ -194,10 +191,10 @@ def _environment(size: torch.SymInt) -> Any:
 
 
 def _range(size: torch.SymInt, symbol: Any) -> tuple[int, int]:
-    """The values that Dynamo has the symbol have, of those that are neither 0 nor 1."""
+    """Returns the range of values that Dynamo allows for the symbol, without 0 and 1."""
     known = _environment(size).var_to_range.get(symbol)
-    lower, upper = (2, _MANY) if known is None else (known.lower, known.upper)
-    return max(2, int(lower)), int(upper) if getattr(upper, "is_Integer", isinstance(upper, int)) else _MANY
+    lower, upper = (2, LARGEST_SIZE) if known is None else (known.lower, known.upper)
+    return max(2, int(lower)), int(upper) if getattr(upper, "is_Integer", isinstance(upper, int)) else LARGEST_SIZE
 
 
 def _shape(tensor: torch.Tensor) -> Sequence[Any]:

@@ -1,7 +1,7 @@
-"""Recordings with sizes that vary, the same for given sizes, and what is assumed of ints that are computed with.
+"""Recordings with dynamic sizes, their versions for given sizes, and assumptions on ints used in computations.
 
-What varies is an expression over symbols, a ``torch.SymInt`` whose node is native. Where a recording with such cannot
-be compiled itself, `at` makes it one of numbers, which is what would be recorded of tensors with these sizes.
+A dynamic size is an expression over symbols, a ``torch.SymInt`` whose node is native. If a recording with such sizes
+cannot be compiled itself, `at` makes it static, as if it had been recorded on tensors with these sizes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from .aten import schema
 from .recording import OpRecord, Recording, TensorMeta
 
 Layouts = Mapping[int, Sequence[tuple[Mapping[int, int], TensorMeta]]]
-"""Values that are laid out otherwise where symbols, by their numbers, have some values; the last that fits counts."""
+"""Values with other layouts for some values of symbols, by their numbers; the last match counts."""
 
 
 def at(recording: Recording, values: Sequence[int], layouts: Layouts | None = None) -> Recording:
-    """What a recording is where the symbols have these values."""
+    """Returns a recording for these values of the symbols."""
     return _At(values, layouts or {}).recording(recording)
 
 
 class _At:
-    """Makes recordings numeric. What is used twice stays one."""
+    """Makes recordings static. Shared parts stay shared."""
 
     def __init__(self, values: Sequence[int], layouts: Layouts) -> None:
         self.values = list(values)
         self._layouts: dict[int, TensorMeta] = {}
-        """Of the values of the outermost recording."""
+        """The layouts of the outermost recording's values."""
         self._depth = 0
         for value, noted in layouts.items():
             for case, meta in noted:
@@ -75,7 +75,7 @@ class _At:
         if known is None:
             sizes, strides = (tuple(map(self._number, numbers)) for numbers in (meta.sizes, meta.strides))
             made = TensorMeta(meta.dtype, sizes, strides, self._number(meta.offset))
-            known = self._metas[id(meta)] = meta, made  # with what is known by its address
+            known = self._metas[id(meta)] = meta, made  # keeps `meta` alive, since its id is the key
         return known[1]
 
     def _number(self, value: Any) -> Any:
@@ -90,22 +90,22 @@ class _At:
 
 
 def key(meta: TensorMeta) -> TensorMeta:
-    """The same with text for what varies: equal for equal expressions, without asking whether they are."""
+    """Returns the same with text for dynamic sizes: equal for equal expressions, without adding a guard."""
     sizes, strides, offset = map(text, meta.sizes), map(text, meta.strides), text(meta.offset)
     return TensorMeta(meta.dtype, tuple(sizes), tuple(strides), offset)
 
 
 def text(value: Any) -> Any:
-    """A size, where it varies as text."""
+    """Returns a size, as text if it is dynamic."""
     return str(value.node) if isinstance(value, torch.SymInt) else value
 
 
 _COMPUTED = frozenset(["number", "Optional[number]", "List[number]", "Tensor", "Optional[Tensor]"])
-"""The types of arguments whose ints are computed with: 64 bits must hold them, and what they are computed of."""
+"""The types of arguments whose ints are computed with: 64 bits must hold them, and the results."""
 
 
 def fit(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Assume that no int that varies is too large to be computed with."""
+    """Assumes that no dynamic int is too large to be computed with."""
     arguments = schema.info(func).arguments
     kinds = {argument.name: argument.type for argument in arguments}
     given = [*zip((argument.type for argument in arguments), args), *((kinds[name], kwargs[name]) for name in kwargs)]

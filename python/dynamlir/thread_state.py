@@ -1,4 +1,4 @@
-"""The state of a thread that a recorded function may set: noted before, compared and put back after."""
+"""The thread state that a recorded function may set: saved before, compared and restored after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch._functorch import eager_transforms
 from torch.utils import _device
 
 from .capture import forward_mode
-from .choices import CHOICES
+from .kernel_settings import CHOICES
 
 
 def _knows_autocast(device: str) -> bool:
@@ -37,8 +37,8 @@ def _autocast_nesting() -> int:
 
 
 def _has_dual_level() -> bool:
-    """Returns true within a level of forward-mode differentiation: a further one cannot be entered, and nothing else
-    tells of one that was entered past Python, as graphs of Dynamo do."""
+    """Returns true within a level of forward-mode differentiation. A further one cannot be entered, and nothing else
+    shows a level entered without Python, as by Dynamo's graphs."""
     try:
         level = torch._C._enter_dual_level()
     except RuntimeError:
@@ -48,14 +48,13 @@ def _has_dual_level() -> bool:
 
 
 def _function_modes() -> list[Any]:
-    """The function modes that are active, the outermost first: ``with torch.device(…)`` is one."""
+    """Returns the active function modes, the outermost first: ``with torch.device(…)`` is one."""
     return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
 
 
 class nothing_packed:
-    """Without the caller's hooks on saved tensors, such as those of a checkpoint: they would be given fakes, and count
-    them. Not a generator, for the reason of `modes.set_aside`.
-    """
+    """Suspends the caller's hooks on saved tensors, such as those of torch.utils.checkpoint: they would be given fakes,
+    and count them. Not a generator, for the reason given at `modes.set_aside`."""
 
     __slots__ = ("_before",)
 
@@ -67,10 +66,10 @@ class nothing_packed:
 
 
 class ThreadState:
-    """How the state was when this was made.
+    """The state at the time of creation.
 
-    While a function is recorded, autocast caches no casts: it would keep those of fakes. Hooks on saved tensors are not
-    called, see `nothing_packed`.
+    While a function is recorded, autocast does not cache casts: it would keep those of fakes. Hooks on saved tensors
+    are not called, see `nothing_packed`.
     """
 
     def __init__(self) -> None:
@@ -91,9 +90,9 @@ class ThreadState:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Put the state back in the end, no matter what is set meanwhile."""
+        """Restores the state at the end, no matter what is set meanwhile."""
         torch.set_autocast_cache_enabled(False)
-        self.forward_grad = torch._C._is_fwd_grad_enabled()  # which inference mode, where it has been left, has off
+        self.forward_grad = torch._C._is_fwd_grad_enabled()  # off if inference mode has been left
         try:
             with nothing_packed():
                 yield
@@ -101,7 +100,7 @@ class ThreadState:
             self.put_back()
 
     def put_back(self) -> None:
-        """Set all as it was."""
+        """Restores everything."""
         if not self._has_its_modes():
             for _ in range(torch._C._len_torch_function_stack()):
                 torch._C._pop_torch_function_stack()
@@ -130,22 +129,22 @@ class ThreadState:
         torch.set_rng_state(self.random)
 
     def _has_its_modes(self) -> bool:
-        """Whether the same function modes are active."""
+        """Returns true if the same function modes are active."""
         now = _function_modes()
         return len(now) == len(self.function_modes) and all(map(operator.is_, now, self.function_modes))
 
     def chooses_otherwise(self) -> bool:
-        """Whether other kernels of attention may be called now."""
+        """Returns true if other attention kernels may be called now."""
         return any(get() != before for (get, _), before in zip(CHOICES, self.choices, strict=True))
 
     def answered(self, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What a function that reads a part of the state answered, as a tuple of one; empty for other functions."""
+        """Returns the earlier answer of a function that reads a part of the state, as a 1-tuple; else empty."""
         if function is torch.get_autocast_dtype and args and args[0] in self.autocast:
             return (self.autocast[args[0]][1],)
         return tuple(before for (get, _), before in zip(CHOICES, self.choices, strict=True) if get is function)
 
     def changed(self) -> list[str]:
-        """What is set otherwise now, in words."""
+        """Returns as text the state that is set differently now."""
         found = ["grad mode"] if torch.is_grad_enabled() != self.grad else []
         for device, (enabled, dtype) in self.autocast.items():
             if torch.is_autocast_enabled(device) != enabled or torch.get_autocast_dtype(device) != dtype:

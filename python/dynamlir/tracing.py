@@ -1,4 +1,4 @@
-"""Records an fx graph: runs its nodes once on fakes under the recorder, which is told each node's Python line."""
+"""Records an fx graph: runs its nodes once on fakes under the recorder, which gets each node's Python line."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import (
-    backwards,
-    functions,
+    autograd_functions,
+    cut_recording,
+    foreign_modes,
+    function_backward,
     interruptions,
     logs,
-    machinery,
     modes,
     native,
     output_views,
-    presumed,
+    recheck_unbacked,
     scalars,
-    segments,
 )
-from .aten import composites, replaced
+from .aten import composites, overridden_kernels
 from .device import device_of
 from .fakes import Faker, is_stranger
-from .places import parse_stack
 from .reasons import Fallback
 from .recorder import OpRecorder
 from .recording import OutputRecord, Recording
 from .shape_env import Translation
+from .source_lines import parse_stack
 from .thread_state import ThreadState
 
 _CHECKPOINT = "tag_activation_checkpoint"
-"""What Dynamo makes of `torch.utils.checkpoint`."""
+"""Dynamo's operator for `torch.utils.checkpoint`."""
 
 _INLINED = {"invoke_subgraph": 2, "wrap": 1}
-"""Operations that compute what their first argument, a graph, computes of the arguments from this one on: regions of
-`torch.compiler.nested_compile_region`, of which equal ones are found by what is in them."""
+"""Operations that apply their first argument, a graph, to the arguments from this index on: regions of
+`torch.compiler.nested_compile_region`, where equal regions are recognized by their contents."""
 
 
 class _Runner(torch.fx.Interpreter):
-    """Runs the graph's nodes on fakes, telling the recorder the Python line of each."""
+    """Runs the graph's nodes on fakes, passing the recorder the Python line of each."""
 
     def __init__(self, module: torch.fx.GraphModule, recorder: OpRecorder) -> None:
         super().__init__(module)
         self._recorder = recorder
         self.autocasts: list[Any] = []
-        self.calls: presumed.Calls | None = None
-        """The calls of torch's functions, where there may be sizes that only running tells."""
+        self.calls: recheck_unbacked.Calls | None = None
+        """The calls of torch's functions, if there may be unbacked sizes."""
 
     def run_node(self, n: torch.fx.Node) -> Any:
         self._recorder.location = parse_stack(n.stack_trace)
@@ -81,26 +81,26 @@ class _Runner(torch.fx.Interpreter):
         return result
 
     def _checkpointed(self, n: torch.fx.Node) -> Any:
-        """What `torch.utils.checkpoint` was called with, as a part of the graph that backward computes again."""
+        """Runs a torch.utils.checkpoint region, as a part of the graph that backward recomputes."""
         (inner, *args), _ = self.fetch_args_kwargs_from_env(n)
-        # A policy of the user's says what to keep: then that is left to the cut.
+        # With a user's policy on what to save, recomputation is not forced but left to the cut.
         forced = "_checkpoint_context_fn" not in inner.meta and torch.is_grad_enabled()
         with self._recorder.recording.recomputed() if forced else contextlib.nullcontext():
             return self._inner(inner).run(*args, enable_io_processing=False)
 
     def _nested(self, n: torch.fx.Node) -> Any:
-        """A graph within the graph that is a part of it."""
+        """Runs a nested graph as a part of the graph."""
         args, _ = self.fetch_args_kwargs_from_env(n)
         return self._inner(args[0]).run(*args[_INLINED[n.target.name()] :], enable_io_processing=False)  # type: ignore[union-attr]
 
     def _function(self, n: torch.fx.Node) -> Any:
-        """A `torch.autograd.Function`: a graph of its forward, whose second result is what its backward is given after
-        the tangents, which is another graph."""
+        """Runs a `torch.autograd.Function`: a graph of its forward, whose second result goes to its backward, after the
+        tangents. The backward is another graph."""
         (forward, backward, *args), options = self.fetch_args_kwargs_from_env(n)
         recorder = self._recorder
         if options.get("dirty_idx"):
             raise Fallback("autograd", "mark_dirty of a torch.autograd.Function", recorder.location)
-        call = functions.Call(recorder, args)
+        call = autograd_functions.Call(recorder, args)
         with torch.no_grad():
             output, saved = self._inner(forward).run(*args, enable_io_processing=False)
         if not call.is_differentiated:
@@ -111,8 +111,8 @@ class _Runner(torch.fx.Interpreter):
         tangents = iter(call.results(tensors, left_out))
         given = [next(tangents) if isinstance(leaf, torch.Tensor) else None for leaf in listed]
         gradients = self._inner(backward).run(*given, *saved, enable_io_processing=False)
-        once = backwards.is_once(n, backward.graph)
-        call.derivative(gradients, once, unseen=not once and backwards.is_unseen(n, backward.graph))
+        once = function_backward.is_once(n, backward.graph)
+        call.derivative(gradients, once, unseen=not once and function_backward.is_unseen(n, backward.graph))
         return output
 
     def _inner(self, module: torch.fx.GraphModule) -> _Runner:
@@ -150,20 +150,20 @@ def record(
     sizes: Translation | None = None,
     may_tell: tuple[bool, bool] = (False, False),
 ) -> Recording:
-    """Record ``module`` on ``example_inputs`` (real or fake tensors, numbers), of whose ``sizes`` some may vary;
-    `Fallback` when it cannot be. ``may_tell`` says whether it may have sizes that only running tells, and numbers that
-    are read from tensors of ints: where there are such, the recording is `Recording.cut`."""
-    backwards.free(module)
+    """Records ``module`` on ``example_inputs`` (real or fake tensors, numbers), some of whose ``sizes`` may be dynamic;
+    raises `Fallback` if that is impossible. ``may_tell`` has whether it may have unbacked sizes, and whether numbers
+    may be read from tensors of ints: if there are such, the recording is `Recording.cut`."""
+    function_backward.free(module)
     recording = Recording(name)
     mode = mode or fresh_fake_mode()
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker, functools.partial(_find_tensor, module))
     recorder.memo.varies = sizes is not None
-    recorder.takes_numbers = True  # Dynamo hands over a float that changes as a tensor, and reads that
+    recorder.takes_numbers = True  # Dynamo passes a changing float as a tensor, and reads that
     runner = _Runner(module, recorder)
     if sizes is not None and any(may_tell):
-        runner.calls = presumed.Calls(recorder, sizes.sizes, *may_tell)
-    with _disable_current_modes(), modes.set_aside(), machinery.deferred_hooks(), preserved_state(runner):
+        runner.calls = recheck_unbacked.Calls(recorder, sizes.sizes, *may_tell)
+    with _disable_current_modes(), modes.set_aside(), foreign_modes.deferred_hooks(), preserved_state(runner):
         arguments = [_argument(at, value, faker, sizes) for at, value in enumerate(example_inputs)]
         names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
         for position, value in enumerate(arguments):
@@ -190,22 +190,22 @@ def record(
         for output, base, creation in facts:
             output.base, output.creation = base, creation
         recorder.note_bumps()
-        replaced.check(recording)
+        overridden_kernels.check(recording)
         if runner.calls is not None and runner.calls.births:
-            cut = segments.plan(recording, runner.calls.births, recorder.fakes(), recorder.grad_enabled)
+            cut = cut_recording.plan(recording, runner.calls.births, recorder.fakes(), recorder.grad_enabled)
             recording.cut = cut, runner.calls.layouts
     logs.logger("graph").debug("recorded %d operations: %s", len(recording.ops), dict(recording.histogram()))
     return recording
 
 
 def fresh_fake_mode() -> FakeTensorMode:
-    """A fake mode that knows no symbols: every size is a number."""
+    """Returns a fake mode without symbols: every size is a number."""
     return modes.FakeMode(allow_non_fake_inputs=False)
 
 
 @contextlib.contextmanager
 def preserved_state(runner: _Runner) -> Iterator[None]:
-    """Undo what half a graph may have done to the thread, and refuse what a whole one leaves done."""
+    """Undoes the effects of a partial graph on the thread, and refuses a complete one that leaves effects."""
     state = ThreadState()
     with state.kept():
         try:
@@ -234,7 +234,7 @@ def _argument(at: int, value: Any, faker: Faker, sizes: Translation | None) -> A
 
 
 def _find_tensor(module: torch.nn.Module, tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
-    """Name and fetcher of a real tensor met while running: by its path in the module, else the object itself."""
+    """Returns name and fetcher of a real tensor seen while running: its path in the module, else the object."""
     for name, candidate in itertools.chain(module.named_parameters(), module.named_buffers()):
         if candidate is tensor:
             return name, functools.partial(operator.attrgetter(name), module)
@@ -242,7 +242,7 @@ def _find_tensor(module: torch.nn.Module, tensor: torch.Tensor) -> tuple[str, Ca
 
 
 def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
-    """One output of the graph; `Fallback` for what a graph cannot return."""
+    """Returns one output of the graph; raises `Fallback` for what a graph cannot return."""
     if leaf is None:
         return OutputRecord("none")
     if isinstance(leaf, torch.Tensor):
@@ -265,7 +265,7 @@ def output_record(leaf: Any, recorder: OpRecorder) -> OutputRecord:
 
 
 def refused_by_fakes(error: BaseException) -> str | None:
-    """The reason for which fake tensors refuse an operation; None for any other exception."""
+    """Returns the reason that fake tensors refuse an operation; None for any other exception."""
     if isinstance(error, DataDependentOutputException):
         return "data-dependent"
     if isinstance(error, DynamicOutputShapeException):
@@ -274,7 +274,7 @@ def refused_by_fakes(error: BaseException) -> str | None:
 
 
 def _explain(error: Exception, recorder: OpRecorder) -> Fallback:
-    """The reason behind an exception that the operations raised on fakes."""
+    """Returns the reason behind an exception that the operations raised on fakes."""
     if isinstance(error, Fallback):
         return error
     chain: BaseException | None = error

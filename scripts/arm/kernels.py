@@ -1,6 +1,6 @@
 """Compiles some functions for 64-bit Arm, runs their kernels by emulation, and compares with code for plain x86-64.
 
-Called by `scripts/cross kernels`, which says where things are. The kernels' texts are what the driver makes on Arm.
+Called by `scripts/cross kernels`, which passes the paths. The kernels' texts are those that the driver creates on Arm.
 """
 
 import json
@@ -19,20 +19,20 @@ import torch
 import torch.nn.functional as F
 
 HERE = Path(__file__).resolve().parent
-# What each is to LLVM, to QEMU, and to dynamlir. The reference, with no vectors of its own, is first.
+# Each target's name for LLVM, for QEMU, and for dynamlir. The first is the reference, without own vectors.
 INTEL = '"x86_64-unknown-linux-gnu", "x86-64", ""'
 ARM = '"aarch64-unknown-linux-gnu", "%s", "%s", vector_bits = %d, library_vector_bits = 128'
 TARGETS = {
     "x86": ("x86-64", "", INTEL),
     "neon": ("neoverse-n1", "neoverse-n1", ARM % ("neoverse-n1", "+neon", 128)),
     "sve": ("neoverse-v2", "max", ARM % ("neoverse-v2", "+neon,+sve,+sve2", 128)),
-    # Of exactly 256 bits.
+    # Exactly 256 bits wide.
     "sve-256": ("neoverse-v1", "max,sve-default-vector-length=32", ARM % ("neoverse-v1", "+neon,+sve", 256)),
 }
 
 
 def programs() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]:
-    """Functions of many kinds of kernels, with what they take."""
+    """Returns functions with many kinds of kernels, and their arguments."""
     x, y, w = torch.randn(64, 100), torch.randn(64, 100), torch.randn(100)
     whole, image = torch.randint(-50, 50, (64, 100)), torch.randn(2, 4, 16, 16)
     return {
@@ -75,7 +75,7 @@ def programs() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
 
 
 def write(folder: Path) -> None:
-    """The stages of each program for each target."""
+    """Writes the stages of each program for each target."""
     for name, (function, given) in programs().items():
         torch._dynamo.reset()
         torch.compile(function, backend="dynamlir", dynamic=False, options={"dump": str(folder / name)})(*given)
@@ -87,13 +87,13 @@ def write(folder: Path) -> None:
             try:
                 dynamlir.load(path, dump=str(made))
             except ValueError:
-                # This machine cannot run it; the stages are there.
+                # This machine cannot run it, but the stages exist.
                 if not (made / "09-kernels.ll").exists():
                     raise
 
 
 def build(folder: Path, target: str, tools: Path, compiler: Path) -> None:
-    """Makes a library of each program's kernels for a target."""
+    """Builds a library of each program's kernels for a target."""
     processor = f"-mcpu={TARGETS[target][0]}"
     for text in sorted(folder.glob(f"*/{target}/09-kernels.ll")):
         better, code, library = (text.with_name(f"kernels.{ending}") for ending in ("bc", "o", "so"))
@@ -106,7 +106,7 @@ def build(folder: Path, target: str, tools: Path, compiler: Path) -> None:
 
 
 def error(found: list[Any], expected: list[Any]) -> float:
-    """The largest distance, of numbers above 1 in parts of them."""
+    """Returns the largest error, relative for numbers above 1."""
     worst = 0.0
     for one, other in zip(found, expected, strict=True):
         if one == other or (one != one and other != other):
@@ -117,7 +117,7 @@ def error(found: list[Any], expected: list[Any]) -> float:
 
 
 def main() -> int:
-    """Compares; argv: LLVM's programs here, the compiler for Arm, QEMU and what it is given, CPython for Arm."""
+    """Compares; argv: LLVM's programs here, the compiler for Arm, QEMU and its arguments, CPython for Arm."""
     tools, compiler, *emulated = sys.argv[1:]
     torch.manual_seed(0)
     wrong = 0
@@ -133,7 +133,7 @@ def main() -> int:
             subprocess.run([*runner, HERE / "run_kernels.py", folder, target, out], check=True, env=os.environ)
             results[target] = json.loads(out.read_text())
         for target in list(TARGETS)[1:]:
-            # Those for which products are generated have kernels that the reference leaves to the library.
+            # Targets that generate products have kernels that the reference leaves to the library.
             both = sorted(results[target].keys() & results["x86"].keys())
             errors = [
                 (error(found, expected), kernel)

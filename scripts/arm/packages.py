@@ -1,7 +1,7 @@
-"""A folder with torch for Linux on 64-bit Arm, and stand-ins for the GPU's libraries that it is linked with.
+"""Sets up a folder with torch for Linux on 64-bit Arm, and stand-ins for the GPU libraries that it is linked with.
 
-torch's wheel for Arm is the one for NVIDIA's GPUs: the loader asks a dozen libraries, gigabytes of them, for every
-function that torch could call, and without a GPU none is of use. A stand-in has these functions, all of which return 1,
+torch's wheel for Arm is the one for NVIDIA's GPUs. The loader looks up every function that torch could call in a dozen
+libraries of several gigabytes, and without a GPU none is of use. A stand-in has these functions, all of which return 1,
 an error in each of these libraries. Only the runtime, which torch asks whether there is a GPU, is the real one.
 """
 
@@ -12,20 +12,20 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-# Besides what torch needs of packages that are not the GPU's.
+# In addition to torch's dependencies that are not the GPU's.
 PACKAGES = ("numpy", "expecttest", "hypothesis", "pytest", "pytest-timeout", "tqdm")
 NOT_NEEDED = re.compile(r"cuda|nvidia|triton")
-# What wheels for Linux are made for, as uv names it.
+# The platform of the wheels for Linux, as uv names it.
 PLATFORM = "aarch64-manylinux_2_28"
 
 
 def output(*command: str | Path) -> str:
-    """Returns what a command prints."""
+    """Returns the output of a command."""
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout
 
 
 def asked_of_torch(site: Path) -> list[str]:
-    """The packages that the torch in a folder asks for, of the GPU's only the runtime."""
+    """Returns the dependencies of the torch in a folder; of the GPU's only the runtime."""
     (about,) = site.glob("torch-*.dist-info/METADATA")
     text = about.read_text()
     asked = re.findall(r"^Requires-Dist: ([^;\n]+)$", text, re.MULTILINE)
@@ -34,7 +34,7 @@ def asked_of_torch(site: Path) -> list[str]:
 
 
 def install(uv: Path, site: Path, cpython: str, torch: str) -> None:
-    """Installs torch, of this version, and what it and tests need."""
+    """Installs torch, of this version, with its dependencies and those of the tests."""
     command = [uv, "pip", "install", "--quiet", "--target", site, "--python-platform", PLATFORM]
     command += ["--python-version", cpython, "--only-binary", ":all:"]
     subprocess.run([*command, "--no-deps", f"torch=={torch}"], check=True)
@@ -42,14 +42,14 @@ def install(uv: Path, site: Path, cpython: str, torch: str) -> None:
 
 
 def symbols(nm: Path, libraries: Iterable[Path], kind: str) -> set[tuple[str, str]]:
-    """The names and versions of what libraries define or ask others for, by nm's option."""
+    """Returns the names and versions of the symbols that libraries define or require, by nm's option."""
     listed = [output(nm, "-D", kind, library) for library in libraries]
     split = (line.split()[-1].partition("@") for lines in listed for line in lines.splitlines())
     return {(name, version.strip("@")) for name, _, version in split}
 
 
 def needed(readelf: Path, libraries: Iterable[Path]) -> tuple[set[str], dict[str, str]]:
-    """The libraries that these ask for, and by each version of a symbol the library it belongs to."""
+    """Returns the libraries that these require, and the library that each symbol version belongs to."""
     names, versions = set(), {}
     for library in libraries:
         names.update(re.findall(r"NEEDED.*\[(.+)\]", output(readelf, "-d", library)))
@@ -77,7 +77,7 @@ def write_library(clang: Path, path: Path, names: Iterable[str], version: str | 
 
 
 def write_stand_ins(tools: Path, system: Path, site: Path, out: Path) -> None:
-    """Writes a library into ``out`` for each that torch asks for and that is neither its own nor the system's.
+    """Writes a stand-in into ``out`` for each library that torch requires and that is neither its own nor the system's.
 
     ``tools`` is the folder of LLVM's programs for the other system, ``system`` that system's root.
     """
@@ -91,7 +91,7 @@ def write_stand_ins(tools: Path, system: Path, site: Path, out: Path) -> None:
     interpreter = [path for path in (system / "usr/bin").glob("python3.*") if path.is_file()]
     defined = {name for name, _ in symbols(nm, [*torch, *others, *interpreter], "--defined-only")}
     asked = symbols(nm, torch, "--undefined-only")
-    # What has no version may be in any of those that have none.
+    # Symbols without a version may be in any library without versions.
     loose = {name for name, version in asked if not version} - defined
     for library in missing:
         own = [version for version, file in versions.items() if file == library]
@@ -100,7 +100,7 @@ def write_stand_ins(tools: Path, system: Path, site: Path, out: Path) -> None:
 
 
 def unpack(wheel: Path, site: Path) -> None:
-    """Puts what a wheel holds among the packages, in place of what is there of another."""
+    """Unpacks a wheel among the packages, replacing another version."""
     stamp = site / "dynamlir.wheel"
     version = f"{wheel.name} {wheel.stat().st_mtime_ns}\n"
     if stamp.exists() and stamp.read_text() == version:
@@ -114,7 +114,7 @@ def unpack(wheel: Path, site: Path) -> None:
 
 
 def make(uv: Path, tools: Path, system: Path, folder: Path, cpython: str, torch: str) -> tuple[Path, list[Path]]:
-    """Makes what is missing of ``folder``; returns the packages' folder and those where the loader is to look."""
+    """Creates what is missing in ``folder``; returns the packages' folder and those that the loader has to search."""
     site, stand_ins, done = folder / "packages", folder / "stand-ins", folder / f"done-{torch}"
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)

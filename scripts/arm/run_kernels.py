@@ -1,4 +1,4 @@
-"""Runs kernels on made-up numbers and writes what is in memory then: on whatever machine the interpreter is of.
+"""Runs kernels on generated numbers and writes the resulting memory, on the machine of the interpreter.
 
     run_kernels.py FOLDER TARGET OUT
 
@@ -17,7 +17,7 @@ FORMATS = {"f64": "d", "f32": "f", "f16": "e", "bf16": "H", "i64": "q", "i32": "
 FORMATS |= {"i1": "?"}
 KERNEL = re.compile(r"func\.func @([\w$.]+)\((.*?)\) attributes \{[^\n]*dynamo\.kernel")
 MEMORY = re.compile(r"memref<((?:\d+x)*)(\w+)(?:, strided<\[([-\d, ]*)\][^>]*>)?>")
-# Bytes behind what a kernel may write.
+# The number of guard bytes after the memory that a kernel may write.
 FENCE = 256
 
 
@@ -28,7 +28,7 @@ class Numbers:
         self._state = 7
 
     def next(self) -> float:
-        """The next one."""
+        """Returns the next one."""
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self._state >> 33) / 2**31
 
@@ -45,7 +45,7 @@ class Memory:
                 self._count *= extent
         else:
             reach = [(extent - 1) * int(stride) for extent, stride in zip(extents, strides.split(","))]
-            # The first element is behind others where steps go down.
+            # With negative steps, other elements come before the first one.
             self._count, before = 1 + sum(map(abs, reach)), -sum(step for step in reach if step < 0)
         values = [self._value(numbers.next()) for _ in range(self._count)]
         self._bytes = bytearray(struct.pack(f"{self._count}{self._format}", *values)) + bytearray(FENCE)
@@ -61,7 +61,7 @@ class Memory:
         return real if self._kind.startswith("f") else int(number * 40)
 
     def read(self) -> list[float | int]:
-        """What is in it."""
+        """Returns its contents."""
         if any(self._bytes[-FENCE:]):
             raise AssertionError("a kernel writes past the end of its memory")
         found = struct.unpack(f"{self._count}{self._format}", self._bytes[:-FENCE])
@@ -71,7 +71,7 @@ class Memory:
 
 
 def main() -> None:
-    """Runs all of them."""
+    """Runs all kernels."""
     folder, target, out = sys.argv[1:]
     found = {}
     for stage in sorted(Path(folder).glob(f"*/{target}/04-planned.mlir")):

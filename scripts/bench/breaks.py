@@ -1,9 +1,9 @@
-"""What graph breaks cost: graphs, entries and microseconds per call of programs that Python has to run parts of.
+"""The cost of graph breaks: graphs, entries and microseconds per call of programs that run partly as plain Python.
 
     scripts/bench/breaks.py [--seconds N]
 
-TorchDynamo stands beside it with a backend that runs the graph as it is captured, with its nested breaks off and on.
-The tensors have eight elements, so that nearly all of the time is what is around the graphs.
+For comparison, TorchDynamo runs with a backend that executes the graph as captured, with its nested breaks off and on.
+The tensors have eight elements, so that nearly all of the time is spent around the graphs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LOG: list[Any] = []
 
 @torch.compiler.disable
 def act(*given: Any) -> None:
-    """What Python has to run."""
+    """A function that has to run as plain Python."""
 
 
 class Counter:
-    """Something with a number."""
+    """An object with a number."""
 
     count = 0
 
@@ -121,7 +121,7 @@ def deep(x: torch.Tensor) -> torch.Tensor:
 
 
 class Layer(torch.nn.Module):
-    """One that is told from others by what it holds."""
+    """A layer distinguished from others by its attributes."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Layer(torch.nn.Module):
 
 
 class Layers(torch.nn.Module):
-    """Many of them."""
+    """Many such layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class Layers(torch.nn.Module):
 
 
 class Talks(torch.nn.Module):
-    """A module that Python has to run a part of."""
+    """A module that has to run partly as plain Python."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x * 2
@@ -176,7 +176,7 @@ PROGRAMS = [
 
 
 def under_dynamo(function: Callable[..., Any], nested_breaks: bool) -> tuple[Callable[..., Any], list[Any]]:
-    """The function under TorchDynamo, and its graphs."""
+    """Returns the function under TorchDynamo, and its graphs."""
     graphs: list[Any] = []
 
     def backend(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:

@@ -1,11 +1,11 @@
-"""Compares two builds of dynamlir: what calls, guards, captures, compilations and runs cost, one over the other.
+"""Compares two builds of dynamlir: the cost of calls, guards, captures, compilations and runs, as ratios.
 
     scripts/bench/builds.py BEFORE AFTER [--rounds N] [--models bert,resnet18]
 
-BEFORE and AFTER are folders with a package `dynamlir` in them, such as `pip install --target DIR WHEEL` makes. Each
-round starts a fresh process for either, in turns, on one thread and on the clock of the process, so that a busy machine
-slows both alike. A figure is the median over the rounds of the ratio within a round, its interval is the bootstrap's;
-each group ends with the geometric mean of its lines. Above 1 is slower than before.
+BEFORE and AFTER are folders containing a package `dynamlir`, such as `pip install --target DIR WHEEL` creates. Each
+round starts a fresh process for each build, alternating, on one thread and on the process clock, so that a busy machine
+slows both alike. A figure is the median over the rounds of the ratio within a round, with a bootstrap interval; each
+group ends with the geometric mean of its lines. Above 1 is slower than before.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 TIMES = 2000
-"""Calls in a sample."""
+"""The number of calls in a sample."""
 
 SAMPLES = 15
-"""Samples of a call in one process; the least is what it costs."""
+"""The number of samples of a call in one process; the minimum counts."""
 
 RUNS = 25
-"""Runs of a compiled model in one process, of which the least is what it costs."""
+"""The number of runs of a compiled model in one process; the minimum counts."""
 
 
 def least(run: Callable[[int], None]) -> float:
-    """Seconds of one of many calls, of the quickest sample."""
+    """Returns the seconds per call, from the fastest sample."""
     seen = []
     for _ in range(SAMPLES):
         start = time.process_time()
@@ -43,14 +43,14 @@ def least(run: Callable[[int], None]) -> float:
 
 
 def once(function: Callable[[], object]) -> float:
-    """Seconds of a single call."""
+    """Returns the seconds of a single call."""
     start = time.process_time()
     function()
     return time.process_time() - start
 
 
 def figures(chosen: list[str]) -> Iterator[tuple[str, str, float]]:
-    """Group, name and seconds of everything that is measured; runs in a process of its own."""
+    """Yields group, name and seconds of each measurement; runs in a separate process."""
     import dynamlir
     import torch
     from suite import calls, catalog
@@ -83,7 +83,7 @@ def figures(chosen: list[str]) -> Iterator[tuple[str, str, float]]:
 
 
 def ask(folder: str, chosen: list[str]) -> dict[tuple[str, str], float]:
-    """The figures of the build in a folder."""
+    """Returns the figures of the build in a folder."""
     settings = {"PYTHONPATH": os.pathsep.join([folder, str(HERE)]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--child", folder, folder, "--models", ",".join(chosen)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings})
@@ -113,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         return child(options)
-    # Only here: which dynamlir a process meets is decided by its path.
+    # Only here: the path decides which dynamlir a process imports.
     sys.path.insert(0, str(HERE))
     from suite import measure
 

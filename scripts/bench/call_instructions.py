@@ -1,13 +1,13 @@
-"""How many instructions a cached call takes, and a capture: the same numbers on any machine, however busy.
+"""Counts the instructions of a cached call, and of a capture: the same numbers on any machine, however busy.
 
     scripts/bench/call_instructions.py [--write FILE] [--compare FILE] [--tolerance 0.05]
 
-Each subject is called some thousands of times while valgrind's callgrind counts; what an empty loop takes is taken off.
-`--write` records the counts, `--compare` fails where a count has grown by more than the tolerance. `empty` is
-`torch.empty`: what the result of a call costs at least, its death included. `a capture` is one of an encoder of six
-layers, without its compilation; `of it, the ledger` is the part that holds what was used against the guards, and more
+Each subject is called some thousands of times while valgrind's callgrind counts; the count of an empty loop is
+subtracted. `--write` records the counts, `--compare` fails if a count has grown by more than the tolerance. `empty` is
+`torch.empty`: the minimum cost of a call's result, its deallocation included. `a capture` is one of an encoder of six
+layers, without its compilation; `of it, the ledger` is the part that checks used values against the guards, and more
 than 3% of a capture fails. Counts depend on the build of torch and of Python, so only those of one environment are
-compared. Takes three minutes; valgrind is not installed by `scripts/setup`.
+comparable. Takes three minutes; valgrind is not installed by `scripts/setup`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TIMES = 4000
 WARM = 200
 CAPTURE, LEDGER = "a capture", "of it, the ledger"
 LARGEST_SHARE = 0.03
-"""How much of a capture the ledger may take."""
+"""The maximum share of the ledger in a capture."""
 LEDGER_FUNCTIONS = re.compile(r"Capture>::(uses|uses_sameness|unproven)(?!')\b")
 
 
 def control(*arguments: str) -> None:
-    """Tells callgrind something."""
+    """Sends a command to callgrind."""
     command = ["callgrind_control", *arguments, str(os.getpid())]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     if "OK" not in done.stdout:
@@ -41,7 +41,7 @@ def control(*arguments: str) -> None:
 
 
 def subjects() -> dict[str, Callable[[int], None]]:
-    """What is counted: loops of this many calls."""
+    """Returns the subjects: functions that run a loop of this many calls."""
     import dynamlir
     import torch
     from suite import calls
@@ -62,7 +62,7 @@ def subjects() -> dict[str, Callable[[int], None]]:
 
 
 def capture() -> Callable[[], None]:
-    """What captures an encoder anew each time, and compiles nothing."""
+    """Returns a function that captures an encoder anew each time, without compiling."""
     import dynamlir
     import torch
     from torch import nn
@@ -79,7 +79,7 @@ def capture() -> Callable[[], None]:
 
 
 def count() -> None:
-    """Runs under valgrind: makes one dump per subject."""
+    """Runs under valgrind: writes one dump per subject."""
     import torch
 
     torch.set_num_threads(1)
@@ -95,7 +95,7 @@ def count() -> None:
             control("--instr=off")
             control(f"--dump={name}")
         once = capture()
-        # The first ones import.
+        # The first calls import modules.
         once()
         once()
         control("--instr=on")
@@ -105,7 +105,7 @@ def count() -> None:
 
 
 def counted(folder: Path) -> dict[str, float]:
-    """Instructions per call from the dumps."""
+    """Returns the instructions per call from the dumps."""
     totals: dict[str, float] = {}
     captured = {}
     for dump in sorted(folder.glob("out.*")):
@@ -123,20 +123,20 @@ def counted(folder: Path) -> dict[str, float]:
 
 
 def ledger(dump: Path) -> int:
-    """Instructions of the ledger's functions and of what they call. They do not call each other."""
+    """Returns the instructions of the ledger's functions and their callees. They do not call each other."""
     command = ["callgrind_annotate", "--auto=no", "--inclusive=yes", "--threshold=100", str(dump)]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     costs: dict[str, int] = {}
     for line in listed.splitlines():
         count, function = re.match(r"\s*([\d,]+) \(", line), LEDGER_FUNCTIONS.search(line)
         if count and function:
-            # A function is listed once for each file that something was inlined from; the whole is the largest.
+            # A function is listed once for each file from which something was inlined; the largest is the total.
             costs[function[1]] = max(costs.get(function[1], 0), int(count[1].replace(",", "")))
     return sum(costs.values())
 
 
 def main() -> int:
-    """Count, print, compare."""
+    """Counts, prints, compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="record the counts in this file")
     parser.add_argument("--compare", type=Path, help="fail where a count is larger than in this file")

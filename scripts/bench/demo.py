@@ -1,9 +1,9 @@
-"""The demo: BERT, GPT-2 and ResNet-18 with random weights, compiled and held against eager.
+"""The demo: BERT, GPT-2 and ResNet-18 with random weights, compiled and compared with eager.
 
 Each is compiled through both front doors: `torch.compile(model, backend="dynamlir")`, and `dynamlir.compile(model)`
-with dynamlir's own capture. Prints per model and door: graphs, operators generated and left to torch (names and
-routes), seconds of the first call and of the backend by stage, time per call beside eager's (medians of interleaved
-runs), worst relative error. Exits 1 when a result differs.
+with dynamlir's own capture. Prints per model and front door: graphs, generated operators and extern calls (names and
+routes), seconds of the first call and of the backend by stage, time per call compared with eager's (medians of
+interleaved runs), worst relative error. Exits 1 when a result differs.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ VIEWS = frozenset(
         "empty",
     ]
 )
-"""Operators that compute nothing; they are left out of the share of generated ones."""
+"""Operators without computation; they do not count in the share of generated ones."""
 
 HEAVY = ("mm", "addmm", "bmm", "baddbmm", "convolution", "scaled_dot_product", "_scaled_dot_product")
-"""Matrix products, convolution and attention: torch's library does these."""
+"""Matrix products, convolution and attention, which torch's library computes."""
 
 
 def base_name(schema: str) -> str:
-    """`add` for `aten.add.Tensor`."""
+    """Returns `add` for `aten.add.Tensor`."""
     return schema.split(".")[1]
 
 
 def share_generated(report: dynamlir.CompileReport) -> tuple[int, int]:
-    """Calls generated and calls in all, of those that compute something and are not a matrix product or the like."""
+    """Returns generated and total calls, of those that compute something and are not a matrix product or the like."""
     left = collections.Counter(base_name(extern.schema) for extern in report.externs for _ in range(extern.count))
     counted = collections.Counter[str]()
     for schema, calls in report.recorded.items():
@@ -72,7 +72,7 @@ def share_generated(report: dynamlir.CompileReport) -> tuple[int, int]:
 
 @dataclasses.dataclass
 class Door:
-    """A model that came in through one front door."""
+    """A model compiled through one front door."""
 
     name: str
     compiled: Callable[..., Any]
@@ -81,17 +81,17 @@ class Door:
     error: float
     reports: list[dynamlir.CompileReport]
     repeated: int
-    """Calls that failed and were repeated as plain eager."""
+    """The number of calls that failed and were repeated as plain eager."""
 
     @property
     def right(self) -> bool:
-        """Whether graphs ran, all of them, and came to eager's results."""
+        """True if graphs ran, without failures, and gave eager's results."""
         compiled = bool(self.reports) and all(report.eager is None for report in self.reports)
         return self.error <= TOLERANCE and compiled and not self.repeated
 
 
 def enter(name: str, compiled: Callable[..., Any], inputs: dict[str, Any], wanted: Any) -> Door:
-    """The first call."""
+    """Makes the first call."""
     dynamlir.reset()
     native.module().clear_kernel_cache()
     start = time.perf_counter()
@@ -102,7 +102,7 @@ def enter(name: str, compiled: Callable[..., Any], inputs: dict[str, Any], wante
 
 
 def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
-    """One model; True when its results agree."""
+    """Runs one model; returns True if its results agree."""
     with torch.no_grad():
         wanted = module(**inputs)
         doors = [
@@ -126,7 +126,7 @@ def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
 
 
 def show(report: dynamlir.CompileReport) -> None:
-    """What became of one graph."""
+    """Prints the report of one graph."""
     if report.eager is not None:
         print(f"    ran as plain eager: {report.eager}")
         return

@@ -1,9 +1,9 @@
-"""What a call costs on each CPython: microseconds of small graphs, of the guards of many layers, and of a graph break.
+"""The cost of a call on each CPython: microseconds of small graphs, of the guards of many layers, and of a graph break.
 
     scripts/bench/pythons.py [PYTHON...] [--rounds N]
 
 Each PYTHON is an interpreter that has torch, such as those of scripts/test-matrix --keep; without any, this one. They
-take turns, a process each a round; the figure is the median of the rounds, each the least of many samples.
+alternate, with one process per round. A figure is the median over the rounds of the minimum of many samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLS = 400
 
 
 def least(call: Callable[[], Any]) -> float:
-    """Microseconds of a call: the least of the samples' means, since whatever else runs only adds."""
+    """Returns the microseconds of a call: the minimum of the samples' means, because other load only adds time."""
     for _ in range(CALLS):
         call()
     found = []
@@ -40,7 +40,7 @@ def least(call: Callable[[], Any]) -> float:
 
 
 def measured() -> dict[str, float]:
-    """The figures of this interpreter."""
+    """Returns the figures of this interpreter."""
     import dynamlir
     import torch
     from torch import nn

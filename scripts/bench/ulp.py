@@ -1,10 +1,10 @@
-"""How exact generated functions are: the worst distance from the true value, in units in its last place (ulp).
+"""The accuracy of generated functions: the worst distance from the true value, in units in its last place (ulp).
 
     scripts/bench/ulp.py [--step 101] [--only exp] [--limit 2]
 
 float32: every step-th of all floats by their bits (`--step 1` takes them all: a minute or two per function), against
 double precision; float64: two million drawn over all signs and exponents, against numpy's extended precision, for the
-functions that it has. Eager stands beside. Exits 1 where ours is worse than the limit and than eager.
+functions that it has. Eager is shown for comparison. Exits 1 when ours is worse than both the limit and eager.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ CHUNK = 1 << 22
 
 
 def floats(step: int) -> Iterator[Tensor]:
-    """Float32 numbers by their bits, in chunks of equal length."""
+    """Yields float32 numbers by their bits, in chunks of equal length."""
     count = 2**32 // (CHUNK * step) + 1
     for number in range(count):
         bits = (torch.arange(CHUNK, dtype=torch.int64) + number * CHUNK) * step % 2**32
@@ -80,16 +80,16 @@ def floats(step: int) -> Iterator[Tensor]:
 
 
 def doubles() -> Tensor:
-    """Float64 numbers of all signs, exponents and kinds."""
+    """Returns float64 numbers of all signs, exponents and kinds."""
     bits = torch.randint(-(2**63), 2**63 - 1, (CHUNK // 2,), generator=torch.Generator().manual_seed(0))
     moderate = torch.randn(CHUNK // 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 20
     return torch.cat([bits.view(torch.float64), moderate])
 
 
 def worst(found: np.ndarray, wanted: np.ndarray, digits: int, smallest: float, largest: float) -> tuple[float, int]:
-    """The worst distance and where it is; infinite for a NaN or an infinity on one side only.
+    """Returns the worst distance and its position; infinite for a NaN or an infinity on one side only.
 
-    ``digits`` are the format's bits behind the leading one; what is beyond ``largest`` is an infinity in it.
+    ``digits`` are the format's bits after the leading one; values beyond ``largest`` are infinities in it.
     """
     with np.errstate(all="ignore"):
         exponent = np.floor(np.log2(np.clip(np.abs(wanted), smallest, largest)))
@@ -104,7 +104,7 @@ def worst(found: np.ndarray, wanted: np.ndarray, digits: int, smallest: float, l
 def single(
     function: Callable[[Tensor], Tensor], compiled: Callable[[Tensor], Tensor], step: int
 ) -> list[tuple[float, float]]:
-    """Of float32: eager's worst and ours, each with where it is."""
+    """Returns, for float32, eager's worst and ours, each with its position."""
     seen = [(0.0, 0.0), (0.0, 0.0)]
     largest = float(torch.finfo(torch.float32).max)
     for x in floats(step):
@@ -119,7 +119,7 @@ def single(
 def double(
     name: str, function: Callable[[Tensor], Tensor], compiled: Callable[[Tensor], Tensor]
 ) -> list[tuple[float, float]]:
-    """Of float64, where numpy has the function in extended precision."""
+    """Does the same for float64, if numpy has the function in extended precision."""
     ufunc = getattr(np, {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}.get(name, name), None)
     if not isinstance(ufunc, np.ufunc) or np.finfo(np.longdouble).nmant < 63:
         return []

@@ -5,7 +5,7 @@
 // RUN: not dynamlir-opt %t/rows.mlir --dynamo-at="symbols=rows=8" 2>&1 | FileCheck %s --check-prefix=TEXT
 // RUN: not dynamlir-opt %t/memory.mlir --dynamo-at="symbols=s0=8" 2>&1 | FileCheck %s --check-prefix=MEMORY
 
-// What the declaration does not allow: a number that is no multiple of 4, one that is too large.
+// Values that the declaration does not allow: one that is not a multiple of 4, and one that is too large.
 // RANGE: rows.mlir:1:1: error: what it declares of its symbols does not allow s0=
 
 // A symbol without a value.
@@ -13,7 +13,7 @@
 
 // TEXT: error: expected s0=3,s1=4, got rows=8
 
-// From stage 04 on sizes are arguments.
+// From stage 04 on, sizes are arguments.
 // MEMORY: memory.mlir:1:1: error: memref<?xf32> is memory, whose sizes are arguments
 
 //--- rows.mlir

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-at="symbols=s0=3,s1=8" | FileCheck %s
 
-// Numbers in the place of symbols: in types, in attributes and what these hold, and in kernels. What is left has no symbols to declare.
+// Numbers replace symbols in types, in attributes and their nested attributes, and in kernels. The result has no symbols to declare.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:.*]]: tensor<3x8xf32> {dynamo.offset = 24 : i64, dynamo.strides = array<i64: 8, 1>})

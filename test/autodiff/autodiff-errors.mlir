@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-autodiff
 
-// A wrong gradient is the worst that could be: what is not known is refused, and the graph runs as plain eager.
+// Nothing would be worse than a wrong gradient: unknown derivatives are refused, and the graph runs in plain eager.
 
 func.func @unknown(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
     -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
@@ -13,7 +13,7 @@ func.func @unknown(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
 
 // -----
 
-// The operator is known, and not in this form: gradients that are sparse are for eager.
+// The operator is known, but not in this form: sparse gradients are left to eager.
 func.func @declined(%w: tensor<4x2xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 2, 1>},
                     %i: tensor<3xi64> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>})
     -> (tensor<3x2xf32> {dynamo.strides = array<i64: 2, 1>})
@@ -60,7 +60,7 @@ func.func @buffer_written(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.req
 
 // -----
 
-// Eager says that there is a gradient where this finds none: somebody is wrong.
+// Eager reports a gradient where the pass finds none: one of them is wrong.
 func.func @lost(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
     -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
@@ -98,7 +98,7 @@ func.func @vjp_of_nothing(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.req
 
 // -----
 
-// Where sizes vary, so may the degrees of freedom: of one row there are none, and its variance has no gradient.
+// With dynamic sizes the degrees of freedom vary: a single row has none, and its variance has no gradient.
 func.func @freedom(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
     -> (tensor<f32> {dynamo.strides = array<i64>})
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>,
@@ -111,7 +111,7 @@ func.func @freedom(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64
 
 // -----
 
-// Whatever s0 is, the first stride is 2^62 * 8 * s0: of such a value nothing can be said about where its elements are.
+// Regardless of s0, the first stride is 2^62 * 8 * s0: the positions of such a value's elements cannot be computed.
 // expected-error @+1 {{64 bits do not hold the strides of tensor<2x?x8xf32}}
 func.func @huge(%x: tensor<2x?x8xf32, #dynamo.sizes<2, s0*4611686018427387904, 8>>,
                 %y: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>})
@@ -136,7 +136,7 @@ func.func @huge_within(%y: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.offset = 0 :
 
 // -----
 
-// Eager's formula leaves out what has no gradient. Zeros would do in its place, if it divided by nothing.
+// Eager's formula omits gradients that are not present. Zeros could replace them only if the formula did not divide.
 
 func.func private @values_vjp(%x: tensor<4xf32>, %a: tensor<4xf32>, %b: tensor<4xf32>,
                               %ta: tensor<4xf32> {dynamo.tangent = 0 : i64}, %tb: tensor<4xf32> {dynamo.tangent = 1 : i64})

@@ -1,9 +1,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-autodiff --dynamo-verify-functional | FileCheck %s
 
-// What dynamo-autodiff makes of an entry that is differentiated. One case per module, from the simple to the odd.
+// The output of dynamo-autodiff for an entry that is differentiated. One case per module, from simple to unusual.
 
-// The result gets a tangent, and each argument that wants a gradient has one after the results, laid out as the argument. The user's
-// outputs are what they were. What is emitted are the operators that eager calls.
+// The result gets a tangent. Each argument that requires a gradient gets one, placed after the results and with the argument's layout. The
+// user's outputs are unchanged. The emitted operators are those that eager calls.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:[^:]*]]: tensor<2x4xf32> {{[{][^}]*[}]}}, %[[W:[^:]*]]: tensor<3x4xf32> {{[{][^}]*[}]}}, %[[B:[^:]*]]: tensor<3xf32> {{[{][^}]*[}]}},
@@ -20,7 +20,7 @@
 // CHECK-SAME: {grad_enabled, operand_strides = [array<i64: 3, 1>, array<i64: 3, 1>], result_strides = [array<i64: 3, 1>]}
 // CHECK: %[[SUM:.*]] = dynamo.aten "aten.sum.dim_IntList"(%[[G]]) args [#dynamo.operand<0>, [0], true, unit]
 // CHECK: %[[GB:.*]] = dynamo.reshape %[[SUM]]
-// The weight was transposed: its gradient is made so that it lies as the weight does. Nobody wants the one of %x.
+// The weight was transposed: its gradient is computed so that it has the weight's layout. The gradient of %x is not needed.
 // CHECK: %[[GT:.*]] = dynamo.permute %[[G]] dims [1, 0]
 // CHECK: %[[GW:.*]] = dynamo.aten "aten.mm.default"(%[[GT]], %[[X]])
 // CHECK-SAME: operand_strides = [array<i64: 1, 3>, array<i64: 4, 1>]
@@ -43,7 +43,7 @@ func.func @main(%x: tensor<2x4xf32> {dynamo.offset = 0 : i64, dynamo.strides = a
 
 // -----
 
-// A value that is used twice has the sum of both gradients.
+// A value with two uses gets the sum of both gradients.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:[^:]*]]: tensor<4xf32> {{[{][^}]*[}]}}, %[[T:[^:]*]]: tensor<4xf32> {{[{][^}]*}}dynamo.tangent = 0 : i64})
@@ -61,8 +61,8 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// No gradient goes through what was called with grad mode off, nor through dynamo.detach. The tangent of the other result is not
-// there, since eager does not differentiate it, and the argument that nothing leads to has no gradient: nothing stands for zero.
+// Gradients pass neither through operators called with grad mode off, nor through dynamo.detach. The other result has no tangent, since it
+// is not differentiable in eager. The argument that no gradient reaches has none: zeros are not emitted for it.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:[^:]*]]: tensor<4xf32> {{[{][^}]*[}]}}, %[[Y:[^:]*]]: tensor<4xf32> {{[{][^}]*[}]}}, %[[T:[^:]*]]: tensor<4xf32> {{[{][^}]*}}dynamo.tangent = 0 : i64})
@@ -85,7 +85,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// The value of one with the gradient of another: `y = x * 2; with no_grad(): y.mul_(3)`.
+// The value of one tensor with the gradient of another: `y = x * 2; with no_grad(): y.mul_(3)`.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[T:[^:]*]]: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>, dynamo.tangent = 0 : i64}
@@ -105,7 +105,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// What was overwritten has zeros for a gradient: `y = x * 2; y.copy_(z)`. Here that of `z` is its tangent.
+// An overwritten value has a gradient of zeros: `y = x * 2; y.copy_(z)`. The gradient of `z` is the tangent.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[T:[^:]*]]: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 1>, dynamo.tangent = 0 : i64}
@@ -125,7 +125,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// What was broadcast is summed, and what was promoted goes back to its own element type.
+// The gradient of a broadcast value is summed, and that of a promoted one is converted back to its own element type.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[P:.*]] = dynamo.aten "aten.mul.Tensor"(%{{.*}}, %{{.*}}) {{.*}} : (tensor<2x3xf64>, tensor<3xf32>) -> tensor<2x3xf64>
@@ -146,8 +146,8 @@ func.func @main(%x: tensor<2x3xf64> {dynamo.offset = 0 : i64, dynamo.strides = a
 
 // -----
 
-// An output that is a view of a result has the tangent of the result. One that is a view of an argument is made outside of the
-// graph, with its gradient: it has none here. Of two that are one object there is one tangent.
+// An output that is a view of a result uses the tangent of the result. One that is a view of an argument is built outside of the graph,
+// together with its gradient, so it has none here. Two outputs that are the same object have one tangent.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: tensor<2x3xf32> {dynamo.kept_by_eager, dynamo.offset = 0 : i64, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64}) ->
@@ -162,7 +162,7 @@ func.func @main(%x: tensor<2x3xf32> {dynamo.offset = 0 : i64, dynamo.requires_gr
 
 // -----
 
-// Parts: the gradients of those that no gradient has reached are zeros, because others have one.
+// Parts: if some have a gradient, those that no gradient has reached get zeros.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[S:.*]]:2 = dynamo.aten "aten.split.Tensor"
@@ -180,7 +180,7 @@ func.func @main(%x: tensor<2x4xf32> {dynamo.offset = 0 : i64, dynamo.requires_gr
 
 // -----
 
-// `vjp` is asked before the tables. Its gradients of operands that want none are dropped, and a tangent that is not defined is zeros.
+// `vjp` takes precedence over the tables. Its gradients of operands that do not require one are dropped, and an undefined tangent is zeros.
 
 // CHECK-LABEL: func.func private @swirl_vjp
 // CHECK-LABEL: func.func @main
@@ -211,7 +211,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// A buffer that is written without a gradient is as it was: batch norm's statistics.
+// A buffer that is mutated without a gradient is unaffected: batch norm's statistics.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: -> (tensor<4xf32> {dynamo.strides = array<i64: 1>}, tensor<4xf32> {dynamo.mutates = 1 : i64}, tensor<4xf32> {dynamo.gradient = 0 : i64
@@ -227,7 +227,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// What is not differentiated is not touched, whatever wants a gradient.
+// An entry that is not differentiated is unchanged, even if its arguments require gradients.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: dynamo.tangent
@@ -240,8 +240,8 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// In a formula of torch's a tangent that is not defined is left out, with what is made of it alone: as zeros it would be divided by
-// the difference of two singular values, which may be zero. The values' tangent goes its way through what is left.
+// Torch's formulas omit undefined tangents, and everything that depends on them alone: as zeros they would be divided by the difference of
+// two singular values, which may be zero. The tangent of the values passes through the rest.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[T:[^:]*]]: tensor<4xf32> {{[{][^}]*}}dynamo.tangent = 0

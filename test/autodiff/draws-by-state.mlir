@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --dynamo-autodiff --dynamo-gradient | FileCheck %s
 // RUN: sed 's/module attributes {dynamo.eager_random}/module/' %s | dynamlir-opt - --dynamo-autodiff --dynamo-gradient | FileCheck %s --check-prefix=KEYS
 
-// Torch's operators draw once more what they drew, from the state that the generator had. So the function of the gradients has all of
-// them, in order: also the first, whose result is none that a gradient is made of.
+// Torch's operators draw the same numbers again, from the saved state of the generator. So the function of the gradients contains all of
+// them, in order: even the first, whose result no gradient uses.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: dynamo.keys
@@ -10,7 +10,7 @@
 // CHECK: dynamo.aten "aten.rand.default"() args {{\[}}[7]
 // CHECK: dynamo.aten "aten.rand.default"() args {{\[}}[4]
 
-// Where they have keys, only what is needed is made.
+// If they have keys, only the needed ones are computed.
 
 // KEYS-LABEL: func.func @main(
 // KEYS-SAME: dynamo.keys

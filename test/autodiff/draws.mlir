@@ -2,8 +2,8 @@
 // RUN: sed 's/order = 1/order = 2/' %s | dynamlir-opt - --dynamo-autodiff | FileCheck %s --check-prefix=TWICE
 // RUN: sed 's/order = 1/order = 2/' %s | dynamlir-opt - --dynamo-autodiff --dynamo-decompose | FileCheck %s --check-prefix=GIVEN
 
-// Gradients are of the random numbers that were drawn, however often they are differentiated. So the draws of an entry have numbers,
-// `dynamo.draw`, which are the places of their keys in one tensor; and this is kept for the backward in any case.
+// Gradients use the random numbers that were drawn, regardless of how often they are differentiated. So the draws of an entry have numbers,
+// `dynamo.draw`, which are the positions of their keys in one tensor; and this tensor is always saved for backward.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.kept_keys = [[AT:[0-9]+]] : i64
@@ -13,7 +13,7 @@
 // CHECK-LABEL: func.func @main_vjp(
 // CHECK-NOT: aten.randint
 
-// The gradients as a function of their own take that tensor as their last argument, behind x and the tangent.
+// The function of the gradients takes that tensor as its last argument, after x and the tangent.
 
 // TWICE-LABEL: func.func @main(
 // TWICE-SAME: dynamo.primal = 0 : i64
@@ -23,7 +23,7 @@
 // TWICE-DAG: dynamo.aten "aten.rand_like.default"({{.*}} {dynamo.draw = 0 : i64}
 // TWICE-DAG: dynamo.aten "aten.rand_like.default"({{.*}} {dynamo.draw = 1 : i64}
 
-// Then nothing is drawn.
+// Then it draws nothing.
 
 // GIVEN: %[[KEYS:[^:]*]]: tensor<2xi64> {dynamo.keys
 // GIVEN-NOT: dynamo.aten

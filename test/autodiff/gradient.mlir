@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-autodiff --dynamo-gradient --dynamo-verify-functional | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-gradient | FileCheck %s --check-prefix=ALONE
 
-// A joint function becomes the function of its gradients, which can be differentiated in turn. What it takes says which argument of
-// the first function it was, or which tangent; those come after the arguments.
+// A joint function becomes the function of its gradients, which can itself be differentiated. Each of its arguments states which argument
+// of the first function it was, or which tangent; the tangents' numbers follow those of the arguments.
 
-// y = w sin x: x' = t w cos x, w' = t sin x. Both have gradients in turn, because of x, w and t.
+// y = w sin x: x' = t w cos x, w' = t sin x. Both are differentiable themselves, because of x, w and t.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:[^:]*]]: tensor<4xf64> {dynamo.name = "x", dynamo.offset = 0 : i64, dynamo.primal = 0 : i64, dynamo.requires_grad,
@@ -20,7 +20,7 @@
 // CHECK: %[[GX:.*]] = dynamo.mul %[[TW]], %[[C]]
 // CHECK: return %[[GX]], %[[GW]]
 
-// What is no joint function is left alone.
+// A function that is not joint is unchanged.
 // ALONE-LABEL: func.func @main
 // ALONE-NOT: dynamo.primal
 func.func @main(%x: tensor<4xf64> {dynamo.name = "x", dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
@@ -34,8 +34,8 @@ func.func @main(%x: tensor<4xf64> {dynamo.name = "x", dynamo.offset = 0 : i64, d
 
 // -----
 
-// Arguments that no gradient is made of go, tangents stay. What counted writes, named views or wrote to arguments was about the
-// user's outputs, which are not computed here. The gradient of a linear function has a history because of the tangent alone.
+// Arguments that no gradient uses are removed, tangents stay. Attributes that count writes, name views or mark mutated arguments concern
+// the user's outputs, which are not computed here. The gradient of a linear function has a history because of the tangent alone.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[W:[^:]*]]: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.primal = 1 : i64, dynamo.strides = array<i64: 1>},
@@ -57,7 +57,7 @@ func.func @main(%x: tensor<4xf64> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// y = exp x: x' = t y, and y is an argument, which the user has. So is x, for whoever has to compute y after all.
+// y = exp x: x' = t y, and y is an argument, since the user holds it. x is one, too, for callers that have to recompute y.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%{{[^:]*}}: tensor<4xf64> {{[{][^}]*}}dynamo.primal = 0 : i64, dynamo.requires_grad

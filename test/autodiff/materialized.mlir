@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-autodiff | FileCheck %s
 
-// What was made of a function's result has no gradient for it: the function takes zeros (dynamo.materialized), and what it gives is
-// there whenever its node runs, whatever tangents there are (dynamo.reached is empty).
+// The users of a function's result return no gradient for it: the function receives zeros (dynamo.materialized), and its gradients are
+// present whenever its node runs, regardless of the tangents (dynamo.reached is empty).
 
 // CHECK-LABEL: func.func @zeros
 // CHECK-SAME: tensor<4xf32> {dynamo.gradient = 0 : i64, {{[^}]*}}dynamo.reached = array<i64>

@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-autodiff --dynamo-verify-functional | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-autodiff=one-node=true | FileCheck %s --check-prefix=ONE
 
-// Into which nodes of autograd's graph a function is split (dynamo.node), and what they take from one another. A function with one
-// visible result has one node, and says nothing of nodes: see autodiff.mlir.
+// The split of a function into nodes of autograd's graph (dynamo.node), and the values that they take from one another. A function with one
+// visible result has one node, and no attributes for nodes: see autodiff.mlir.
 
-// A chain. y is made of h: the gradient of y with respect to h is a result, and that with respect to x comes from node 0 alone.
+// A chain. y is computed from h: the gradient of y with respect to h is a result, and the gradient of x comes from node 0 alone.
 
 // CHECK-LABEL: func.func @chain
 // CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32> {{[{][^}]*[}]}}, %[[TH:[^:]*]]: tensor<4xf32> {dynamo.node = 0 : i64, {{[^}]*}}dynamo.tangent = 0 : i64},
@@ -18,7 +18,7 @@
 // CHECK: %[[GX:.*]] = dynamo.aten "aten.add.Tensor"(%[[A]], %[[B]])
 // CHECK: return %[[H]], %{{.*}}, %[[GX]], %[[GH]]
 
-// As one node, the gradient of x is the sum of what comes by way of both.
+// As one node, the gradient of x is the sum over both paths.
 // ONE-LABEL: func.func @chain
 // ONE-NOT: dynamo.node
 // ONE: return %{{.*}}, %{{.*}}, %{{[^,]*}} :
@@ -32,7 +32,7 @@ func.func @chain(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_gra
 
 // -----
 
-// A trunk with two heads: three nodes. What the trunk hands on is a result that nodes alone see (dynamo.hidden), which has a tangent.
+// A trunk with two heads: three nodes. The trunk passes on a result that only nodes see (dynamo.hidden), which has a tangent.
 
 // CHECK-LABEL: func.func @heads
 // CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32> {{[{][^}]*[}]}}, %[[TY:[^:]*]]: tensor<4xf32> {dynamo.node = 1 : i64, {{[^}]*}}dynamo.tangent = 0 : i64},
@@ -71,7 +71,7 @@ func.func @apart(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_gra
 
 // -----
 
-// A value that both its own node and a later one use: what the later one gives comes by way of a tangent, and is added.
+// A value used by both its own node and a later one: the later node's gradient arrives as a tangent, and is added.
 
 // CHECK-LABEL: func.func @diamond
 // CHECK-SAME: %[[TT:[^:]*]]: tensor<4xf32> {dynamo.node = 0 : i64, {{[^}]*}}dynamo.tangent = 3 : i64}
@@ -89,8 +89,8 @@ func.func @diamond(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
 
 // -----
 
-// A view that is an output is a cut as well: what is made of it takes the output. It has no tangent, since torch's own view operator
-// carries the gradient on.
+// A view that is an output is a cut as well: values computed from it depend on the output. It has no tangent, since torch's own view
+// operator propagates the gradient.
 
 // CHECK-LABEL: func.func @view
 // CHECK-SAME: %[[T:[^:]*]]: tensor<2xf32> {{{[^}]*}}dynamo.tangent = 0 : i64}
@@ -106,8 +106,8 @@ func.func @view(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// An operator of several results is of one node, whichever of them have users: a tangent that reaches some gradients alone is named
-// with these (dynamo.reached).
+// An operator of several results belongs to one node, regardless of which results are used: a gradient that only some tangents reach lists
+// these (dynamo.reached).
 
 // CHECK-LABEL: func.func @several
 // CHECK-SAME: dynamo.tangent = 0 : i64}
@@ -123,7 +123,7 @@ func.func @several(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
 
 // -----
 
-// Of one node, a gradient that only one tangent reaches.
+// A gradient of a single node that only one tangent reaches.
 
 // ONE-LABEL: func.func @reached
 // ONE-SAME: tensor<4xf32> {dynamo.gradient = 0 : i64, dynamo.reached = array<i64: 0>,
@@ -139,8 +139,8 @@ func.func @reached(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_g
 
 // -----
 
-// A function of the user's that gives no gradient: its node still leads to its operand (dynamo.leads_to), since autograd visits what has
-// made that.
+// A user's function that returns no gradient: its node still leads to its operand (dynamo.leads_to), since autograd visits the operand's
+// producer.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-SAME: {dynamo.leads_to = [#dynamo.output<arg 0>], dynamo.node = 0 : i64{{.*}}dynamo.tangent = 0 : i64}
@@ -161,8 +161,9 @@ func.func private @nothing_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<
 
 // -----
 
-// One that gives a gradient for its first operand alone. The second is made by @exp, whose gradient comes from %z: it is a node of its own,
-// to which that of %y leads as well, so that it is used up whichever of the two is walked back first.
+// A user's function that returns a gradient for its first operand only. The second is computed by exp, whose gradient comes from %z. exp is
+// a node of its own, to which the node of %y leads as well, so that its saved tensors are freed regardless of which of the two runs
+// backward first.
 
 // CHECK-LABEL: func.func @one_of_two
 // CHECK-SAME: {dynamo.leads_to = [#dynamo.output<result 2>], dynamo.node = [[Y:[0-9]]] : i64{{[^}]*}}dynamo.tangent = 0 : i64}

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-autodiff | FileCheck %s
 
-// A function whose derivative is not linear (dynamo.not_linear) is given the sum of all that reaches it: its result is one that nodes
-// see, though there is one visible result alone.
+// A function whose derivative is not linear (dynamo.not_linear) receives the sum of all gradients that reach it: its result becomes one
+// that nodes see, although there is only one visible result.
 
 // CHECK-LABEL: func.func @cut
 // CHECK-SAME: %[[TY:[^:]*]]: tensor<4xf32> {dynamo.node = 1 : i64, {{[^}]*}}dynamo.tangent = 0 : i64},

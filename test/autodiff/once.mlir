@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-autodiff --dynamo-partition | FileCheck %s
 
-// The gradient of a sign is zero, whatever that is the sign of; eager's node keeps it all the same, and the first walk gives it up
-// (dynamo.once).
+// The gradient of a sign is zero, regardless of the operand; eager's node saves the operand all the same, and the first backward pass frees
+// it (dynamo.once).
 
 // CHECK-LABEL: func.func @sign_vjp
 // CHECK-SAME: dynamo.once{{.*}}dynamo.tangent = 0 : i64}) -> (tensor<4xf32> {dynamo.gradient = 0 : i64
@@ -15,7 +15,7 @@ func.func @sign(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// Of a sum it keeps sizes, which are numbers.
+// For a sum eager saves sizes, which are numbers.
 
 // CHECK-LABEL: func.func @sum_vjp
 // CHECK-NOT: dynamo.once
@@ -29,7 +29,7 @@ func.func @sum(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad,
 
 // -----
 
-// Of addmm the matrices, where one of them requires a gradient. What is kept here is given up by torch.
+// For addmm it saves the matrices if one of them requires a gradient. Torch frees what is saved here.
 
 // CHECK-LABEL: func.func @bias_vjp
 // CHECK-NOT: dynamo.once
@@ -57,8 +57,8 @@ func.func @matrix(%m: tensor<2x2xf32> {dynamo.offset = 0 : i64, dynamo.requires_
 
 // -----
 
-// A recorded formula says itself whether eager keeps something. No gradient reaches the exponential, and autograd visits it all the same:
-// it keeps its result.
+// A recorded formula states itself whether eager saves a tensor. No gradient reaches the exponential, but autograd visits it all the same:
+// it saves its result.
 
 // CHECK-LABEL: func.func @reached_vjp
 // CHECK-SAME: dynamo.once

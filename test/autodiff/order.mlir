@@ -2,8 +2,8 @@
 // RUN: sed 's/order = 2/order = 3/' %s | dynamlir-opt - --dynamo-autodiff --dynamo-verify-functional | FileCheck %s --check-prefix=THIRD
 // RUN: dynamlir-opt %s --dynamo-autodiff --dynamo-decompose --dynamo-partition | FileCheck %s --check-prefix=CUT
 
-// `dynamo.order = 2`: what is compiled are the gradients of a function, and theirs, as `create_graph=True` asks for them. The pass
-// does by itself what `--dynamo-autodiff --dynamo-gradient --dynamo-autodiff` does, and once more with 3.
+// `dynamo.order = 2`: compiles the gradients of a function, and the gradients of these, as `create_graph=True` requires. The pass does the
+// work of `--dynamo-autodiff --dynamo-gradient --dynamo-autodiff`, and one more round with order 3.
 
 // y = sin x, with tangent t. Result: x' = t cos x. With its tangent u: x'' = -u t sin x, and t' = u cos x.
 
@@ -21,7 +21,7 @@
 // CHECK: %[[N:.*]] = dynamo.neg %[[P]]
 // CHECK: return %[[G]], %[[N]], %[[UC]]
 
-// The third takes both tangents as arguments, numbers 1 and 2, and has three gradients: of x, t and u.
+// The third order takes both tangents as arguments, numbers 1 and 2, and has three gradients: of x, t and u.
 // THIRD: dynamo.primal = 0
 // THIRD-SAME: dynamo.primal = 1
 // THIRD-SAME: dynamo.primal = 2
@@ -29,7 +29,7 @@
 // THIRD-SAME: dynamo.gradient = 1
 // THIRD-SAME: dynamo.gradient = 2
 
-// It is cut like any other joint function: what runs first are the gradients.
+// It is partitioned like any other joint function; here the gradients are its forward.
 // CUT-LABEL: func.func @main(
 // CUT-SAME: dynamo.vjp = @main_vjp
 // CUT-LABEL: func.func @main_vjp(

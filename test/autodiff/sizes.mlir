@@ -3,10 +3,10 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-at="symbols=s0=7" --dynamo-autodiff > %t.before
 // RUN: diff %t.before %t.after
 
-// Sizes that are expressions. Gradients are made as for numbers, for any values: `dynamo-at` before and after is the same.
+// Symbolic sizes. Gradients are computed as for numbers, and valid for all values: `dynamo-at` before and after gives the same result.
 
-// A layer on rows of which there are any number. The tangent has the result's type and layout, the gradient of the bias is a sum over all
-// rows, that of the weight a product along them.
+// A layer on any number of rows. The tangent has the result's type and layout, the gradient of the bias is a sum over all rows, that of the
+// weight a product along them.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[T:[^:]*]]: tensor<?x3xf32, #dynamo.sizes<s0, 3>> {dynamo.kept_by_eager, dynamo.offset = 0 : i64, dynamo.once, dynamo.strides = array<i64: 3, 1>, dynamo.tangent = 0 : i64})
@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>> {dynamo.offset = 0 : i
 
 // -----
 
-// A mean divides by a size that is known at the call. What was cut off at both ends has no gradient: how much that is depends on the size.
+// A mean divides by a size that is known at the call. The rows cut off at both ends have no gradient: their number depends on the size.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[T:[^:]*]]: tensor<4xf32>
@@ -66,7 +66,7 @@ func.func @main(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>> {dynamo.offset = 0 : i
 
 // -----
 
-// Two that were put together get back their parts. What is assumed of symbols stays with the entry.
+// Two concatenated values get back their parts. The assumptions about symbols stay with the entry.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[T:[^:]*]]: tensor<?xf32, #dynamo.sizes<s0 + 5>> {{[{][^}]*}}dynamo.tangent = 0 : i64})

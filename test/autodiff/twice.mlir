@@ -2,8 +2,8 @@
 // RUN: dynamlir-opt %s --dynamo-autodiff --dynamo-autodiff --dynamo-verify-functional | FileCheck %s --check-prefix=ONCE
 // RUN: dynamlir-opt %s --dynamo-autodiff=again=true | FileCheck %s --check-prefix=NEVER
 
-// Gradients are differentiated in turn with `again`: the gradient, result 1, gets a tangent, and what comes out are the gradients
-// of the argument and of the first tangent. A function that has tangents is left alone otherwise, and one that has none with `again`.
+// Gradients are themselves differentiated with `again`: the gradient, result 1, gets a tangent, and the new gradients are those of the
+// argument and of the first tangent. Without `again` a function with tangents is unchanged, and with it one without tangents.
 
 // y = sin x, with tangent t: x' = t cos x. With the tangent u of that: x'' = -u t sin x, and t' = u cos x.
 

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-alias-scopes | FileCheck %s
 
-// Each access says which argument it goes through and which not. A body that becomes a function of its own keeps that.
+// Each access records which argument it goes through and which it does not. A body that becomes a function of its own keeps that.
 
 // CHECK-DAG: #[[D:.*]] = #llvm.alias_scope_domain<id = "k">
 // CHECK-DAG: #[[X:.*]] = #llvm.alias_scope<id = "k.0", domain = #[[D]]>
@@ -21,8 +21,8 @@ llvm.func @k(%x: !llvm.ptr {llvm.noalias}, %y: !llvm.ptr {llvm.noalias}, %i: i64
   llvm.return
 }
 
-// An argument without a promise is kept from those that have one, but has no scope itself. What does not come from an
-// argument says nothing.
+// An argument without `noalias` is distinct from those that have it, but does not have a scope of its own. An access
+// that does not go through an argument has no scopes.
 
 // CHECK-LABEL: llvm.func @mixed
 // CHECK: llvm.load %arg2 {noalias_scopes = [#{{.*}}, #{{.*}}]}
@@ -35,7 +35,7 @@ llvm.func @mixed(%x: !llvm.ptr {llvm.noalias}, %y: !llvm.ptr {llvm.noalias}, %z:
   llvm.return
 }
 
-// One argument alone has nothing to be kept apart from.
+// A single argument has nothing to be distinct from.
 
 // CHECK-LABEL: llvm.func @single
 // CHECK-NOT: scopes

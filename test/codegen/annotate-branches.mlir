@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-annotate-branches | FileCheck %s
 //
-// What is said of a loop comes to its branch under a name that does not reach LLVM.
+// A loop's branch inherits its annotation, under a name that LLVM's translation does not look up.
 
 module @kernels {
 // CHECK-LABEL: llvm.func @loop

@@ -1,9 +1,9 @@
 // RUN: dynamlir-opt %s --dynamo-approximate-math | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-approximate-math=keep=true | FileCheck %s --check-prefix=KEEP
 
-// exp(x) = 2^n exp(r): r is what is left of x after n steps of ln 2, and small, so a polynomial will do. Nothing is
+// exp(x) = 2^n exp(r): r is what remains of x after n steps of ln 2, and so small that a polynomial suffices. Nothing is
 // called. Adding a large number rounds x / ln 2 to n and leaves n in the lowest bits, from where it is moved to the
-// exponent. Results below the normal numbers are computed 2^65 times too large first. NaN survives the bounds: both
+// exponent. Subnormal results are first computed 2^65 times too large. NaN passes the bounds unchanged: both
 // comparisons are false for it.
 
 // CHECK-LABEL: func.func @exp
@@ -26,7 +26,7 @@ func.func @exp(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// 2^x: the nearest number is taken off x, which is exact.
+// 2^x: the nearest integer is subtracted from x, which is exact.
 
 // CHECK-LABEL: func.func @exp2
 // CHECK-SAME: (%[[X:.*]]: f32)
@@ -61,7 +61,7 @@ func.func @vectors(%x: vector<16xf32>) -> vector<16xf32> {
   return %0 : vector<16xf32>
 }
 
-// erf: an odd polynomial up to 1, and another one further out, with the sign of x. NaN takes the first way.
+// erf: an odd polynomial up to 1, and another polynomial beyond, with the sign of x. NaN takes the first path.
 
 // CHECK-LABEL: func.func @erf
 // CHECK-SAME: (%[[X:.*]]: f32)
@@ -79,7 +79,7 @@ func.func @erf(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Logarithms: exponent and mantissa by the bits, a polynomial for the mantissa, which no base of 2 rounds twice.
+// Logarithms: exponent and mantissa from the bits, and a polynomial for the mantissa. For base 2, nothing is rounded twice.
 
 // CHECK-LABEL: func.func @log2
 // CHECK-SAME: (%[[X:.*]]: f32)
@@ -95,7 +95,7 @@ func.func @log2(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Angles are those of what is small, or what is left of a right angle; tails are exponentials.
+// Angles are computed for small arguments; for others, from the complement to a right angle. Tails are exponentials.
 
 // CHECK-LABEL: func.func @more
 // CHECK-NOT: math.a{{[a-z]+}}n
@@ -114,7 +114,7 @@ func.func @more(%x: f32) -> (f32, f32, f32, f32, f32, f32, f32) {
   return %0, %1, %2, %3, %4, %5, %6 : f32, f32, f32, f32, f32, f32, f32
 }
 
-// Double precision and other functions stay calls.
+// Functions in double precision and other functions remain calls.
 
 // CHECK-LABEL: func.func @others
 // CHECK-NEXT: math.exp %{{.*}} : f64

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-bf16-as-bits | FileCheck %s
 
-// Numbers that are only moved are bits; to compute with one, its bits become the upper half of an f32.
+// Numbers that are only moved are bits. To compute with one, its bits become the upper half of an f32.
 
 // CHECK-LABEL: func.func @moves(%arg0: memref<8xi16, strided<[2], offset: ?>>, %arg1: memref<8xi16>, %arg2: i1, %arg3: index)
 // CHECK-NOT: bf16
@@ -28,7 +28,7 @@ func.func @moves(%x: memref<8xbf16, strided<[2], offset: ?>>, %y: memref<8xbf16>
   return
 }
 
-// So it is with vectors.
+// The same for vectors.
 
 // CHECK-LABEL: func.func @vectors
 // CHECK: %[[X:.*]] = vector.load %arg0[%arg1] : memref<64xi16>, vector<16xi16>
@@ -41,7 +41,7 @@ func.func @vectors(%x: memref<64xbf16>, %i: index) -> vector<16xf32> {
   return %1 : vector<16xf32>
 }
 
-// What rounding has left, integers seen as a number, is nothing any more.
+// The bitcasts of integers to numbers that rounding has left disappear.
 
 // CHECK-LABEL: func.func @rounded
 // CHECK-NEXT: memref.store %arg0, %arg1[%arg2] : memref<8xi16>
@@ -51,7 +51,7 @@ func.func @rounded(%bits: i16, %y: memref<8xbf16>, %i: index) {
   return
 }
 
-// Somebody computes: the function stays.
+// A function that computes with bf16 remains unchanged.
 
 // CHECK-LABEL: func.func @computes(%arg0: bf16)
 // CHECK: arith.addf %arg0, %arg0 : bf16

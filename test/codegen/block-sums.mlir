@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamo-block-sums | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64 --dynamo-block-sums | FileCheck %s --check-prefix=NONE
 
-// A machine of which no vectors are known adds everything in f64.
+// For a machine without known vectors, everything is added in f64.
 // NONE-NOT: vector
 // NONE-NOT: dynamo.long_sum
 
@@ -11,7 +11,7 @@
 #row = affine_map<(i, j) -> (i)>
 #column = affine_map<(i, j) -> (j)>
 
-// Four vectors of sums at a time, of 32 terms each, which are added to sums in f64.
+// Four vectors of sums at a time, of 32 terms each, which are then added to sums in f64.
 // CHECK-LABEL: func.func @everything
 // CHECK-SAME: (%[[X:.*]]: memref<4096xf32>, %[[S:.*]]: memref<f64>)
 // CHECK: %[[TOTAL:.*]] = scf.for %[[I:.*]] = %c0 to %c4096{{.*}} step %c2048 iter_args(%[[SUMS:.*]] = %{{.*}}) -> (vector<16xf64>) {
@@ -38,7 +38,7 @@ func.func @everything(%x: memref<4096xf32>, %s: memref<f64>) {
   return
 }
 
-// Terms may be computed, of what lies along the row or stands still. What is left of a row is added number by number, in f64.
+// Terms may be computed from operands along the row or constant in it. The remainder of a row is added one by one, in f64.
 // CHECK-LABEL: func.func @rows
 // CHECK-SAME: (%[[X:.*]]: memref<8x?xbf16>, %[[Y:.*]]: memref<8xf32>, %[[S:.*]]: memref<8xf64>)
 // CHECK: scf.for %[[ROW:.*]] =
@@ -65,7 +65,7 @@ func.func @rows(%x: memref<8x?xbf16>, %y: memref<8xf32>, %s: memref<8xf64>) {
   return
 }
 
-// Columns: 32 rows are added in f32, and then to the sums.
+// Columns: 32 rows are added in f32, and their sum is added to the sums in f64.
 // CHECK-LABEL: func.func @columns
 // CHECK-SAME: (%[[X:.*]]: memref<1000x64xf32>, %[[S:.*]]: memref<64xf64>)
 // CHECK: %[[FEW:.*]] = memref.alloca() {{.*}} : memref<64xf32>
@@ -94,7 +94,7 @@ func.func @columns(%x: memref<1000x64xf32>, %s: memref<64xf64>) {
   return
 }
 
-// A sum of f64 that somebody asked for is taken in f64, and so is one of what has gaps, and one that is too short for vectors.
+// A sum that the program requests in f64 is computed in f64. So is a sum with gaps, and one that is too short for vectors.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: vector
 // CHECK: return

@@ -26,7 +26,7 @@ func.func @any(%x: memref<16xi64>, %at: index) {
   return
 }
 
-// What works on such memory otherwise keeps it as it is.
+// Other operations on such memory keep it as it is.
 // CHECK-LABEL: func.func @other
 // CHECK: memref.alloca() : memref<64xi1>
 func.func @other(%at: index) -> vector<16xi1> {

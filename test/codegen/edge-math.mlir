@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-edge-math | FileCheck %s
 
-// sinh and cosh are infinite no sooner than they must: beyond the limit the exponential is taken of one less, and e/2
-// makes up for it.
+// sinh and cosh become infinite only if the result does: beyond the limit, the exponential is computed of x - 1, and
+// the factor e/2 makes up for it.
 
 // CHECK-LABEL: func.func @sinh
 // CHECK-SAME: (%[[X:.*]]: f32)
@@ -29,7 +29,7 @@ func.func @cosh(%x: f64) -> f64 {
   return %0 : f64
 }
 
-// The inverses square nothing that is large: there they are ln(2x).
+// The inverses do not square large arguments: for these they are ln(2x).
 
 // CHECK-LABEL: func.func @asinh
 // CHECK-SAME: (%[[X:.*]]: f32)
@@ -43,7 +43,7 @@ func.func @asinh(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Below 1 there is none, also where the root is of something positive.
+// acosh is NaN below 1, even where the square root has a positive argument.
 
 // CHECK-LABEL: func.func @acosh
 // CHECK: math.sqrt
@@ -56,7 +56,7 @@ func.func @acosh(%x: f64) -> f64 {
   return %0 : f64
 }
 
-// The tangent of a subnormal double is that double; in single precision the library knows.
+// The tangent of a subnormal double is that double; in single precision the library's variant is right.
 
 // CHECK-LABEL: func.func @tan
 // CHECK-SAME: (%[[X:.*]]: f64, %[[Y:.*]]: f32)
@@ -69,7 +69,7 @@ func.func @tan(%x: f64, %y: f32) -> (f64, f32) {
   return %0, %1 : f64, f32
 }
 
-// Vectors are as their elements; other functions stay.
+// Vectors are handled like their elements; other functions remain unchanged.
 
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: math.cosh

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-expand-copies | FileCheck %s
 
-// Where elements do not follow each other, a copy is a loop.
+// If elements are not contiguous, a copy is a loop.
 
 // CHECK-LABEL: func.func @strided
 // CHECK: linalg.generic {indexing_maps = [#[[SAME:.*]], #[[SAME]]], iterator_types = ["parallel", "parallel"]} ins(%arg0 : {{.*}}) outs(%arg1 : {{.*}}) {
@@ -12,7 +12,7 @@ func.func @strided(%x: memref<2x3xi8, strided<[15, 1]>>, %y: memref<2x3xi8>) {
   return
 }
 
-// The last block of a loop is as long as what is left, which is known at run time.
+// The last block of a loop has the size of the remainder, which is known at run time.
 
 // CHECK-LABEL: func.func @rest
 // CHECK: linalg.generic
@@ -22,7 +22,7 @@ func.func @rest(%x: memref<?x3xi8, strided<[3, 1], offset: ?>>, %y: memref<?x3xi
   return
 }
 
-// Contiguous memory, wherever it begins, is left to `memcpy`. The stride of one single row says nothing.
+// Contiguous memory is left to `memcpy`, regardless of its offset. The stride of a single row does not matter.
 
 // CHECK-LABEL: func.func @contiguous
 // CHECK: memref.copy

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-fork-if | FileCheck %s
 //
-// Whether a region is parallel is decided when the kernel is called, where the schedule has said what it depends on.
+// If the schedule has recorded a condition, each call of the kernel decides if a region runs in parallel.
 
 module @kernels {
 
@@ -32,7 +32,7 @@ func.func @rows(%out: memref<f32>, %n: index) attributes {
   return
 }
 
-// Of a kernel of numbers it is known.
+// For a kernel of static sizes, this is known at compile time.
 // CHECK-LABEL: func.func @numbers
 // CHECK: omp.parallel {
 func.func @numbers(%out: memref<4xf32>) attributes {dynamo.kernel} {

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-hoist-scratch | FileCheck %s
 
-// A temporary of a parallel loop is made once per thread, at the start of its work.
+// A temporary of a parallel loop is allocated once per thread, at the start of its work.
 
 // CHECK-LABEL: func.func @threads
 // CHECK: omp.parallel {
@@ -26,7 +26,7 @@ func.func @threads(%n: index, %x: f32) {
   return
 }
 
-// Where nothing is parallel, at the start of the function.
+// Without a parallel region, it is allocated at the start of the function.
 
 // CHECK-LABEL: func.func @alone
 // CHECK-NEXT: %[[ROW:.*]] = memref.alloca() : memref<8xf32>
@@ -42,7 +42,7 @@ func.func @alone(%n: index, %x: f32) {
   return
 }
 
-// What is too large for the stack stays where it is, and is freed at the end of its block; once.
+// A temporary that is too large for the stack stays in its place, and is freed at the end of its block, once.
 
 // CHECK-LABEL: func.func @heap
 // CHECK: scf.for
@@ -65,8 +65,8 @@ func.func @heap(%n: index, %x: f32) {
   return
 }
 
-// In a kernel whose sizes are arguments, a temporary of which a bound is known is a part of the stack. One of rows that lie apart by as
-// much as is not known is on the heap, and so is one without a bound.
+// In a kernel whose sizes are arguments, a temporary with a known bound is a part of a stack buffer. One whose rows have an unknown
+// distance is on the heap, and so is one without a bound.
 
 // CHECK-LABEL: func.func @bounded
 // CHECK-NEXT: %[[STACK:.*]] = memref.alloca() {alignment = 64 : i64} : memref<512xf32>

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-legalize-arith | FileCheck %s
 
-// Minima and maxima become intrinsics, which LLVM vectorizes as reductions. Flags are kept; which zero wins is open.
+// Minima and maxima become intrinsics, which LLVM vectorizes as reductions. Flags are kept; either zero may be the result.
 
 // CHECK-LABEL: func.func @extrema
 // CHECK: llvm.intr.maximum(%arg0, %arg1) {fastmathFlags = #llvm.fastmath<nsz>} : (f32, f32) -> f32
@@ -15,7 +15,7 @@ func.func @extrema(%x: f32, %y: f32) -> f32 {
   return %3 : f32
 }
 
-// So does what is one instruction; a library call would take its place otherwise. The rest waits for the library.
+// Functions of one instruction become intrinsics, too; otherwise they would become library calls. The others are left to the library.
 
 // CHECK-LABEL: func.func @instructions
 // CHECK: llvm.intr.sqrt
@@ -30,7 +30,7 @@ func.func @instructions(%x: f64) -> f64 {
   return %3 : f64
 }
 
-// There is no reciprocal root in the C library.
+// The C library does not have a reciprocal square root.
 
 // CHECK-LABEL: func.func @rsqrt
 // CHECK: %[[ROOT:.*]] = llvm.intr.sqrt(%arg0)
@@ -41,8 +41,8 @@ func.func @rsqrt(%x: f32) -> f32 {
   return %0 : f32
 }
 
-// Rounding to bf16, to nearest even: add just under half of what is cut off, plus one where the last bit stays odd.
-// NaN is replaced first, for the sum could carry it into infinity.
+// Rounding to bf16, to nearest even: add just under half of the part that is cut off, plus one if the last bit is odd.
+// NaN is replaced first, since the sum could carry it into infinity.
 
 // CHECK-LABEL: func.func @bf16
 // CHECK: %[[NAN:.*]] = arith.cmpf uno, %arg0, %arg0 : f32
@@ -59,7 +59,7 @@ func.func @bf16(%x: f32) -> bf16 {
   return %0 : bf16
 }
 
-// f16 has instructions of its own, and nothing is computed in 16 bits.
+// f16 has its own instructions, and nothing is computed in 16 bits.
 
 // CHECK-LABEL: func.func @untouched
 // CHECK: arith.truncf %{{.*}} : f32 to f16
@@ -70,7 +70,7 @@ func.func @untouched(%x: f32) -> f16 {
   return %1 : f16
 }
 
-// What is not an integer of the type is the smallest one. To LLVM it would be poison, and what leads to it would not matter.
+// A value that is not an integer of the type becomes the smallest one. In LLVM it would be poison, which would remove the code before it.
 
 // CHECK-LABEL: func.func @integers
 // CHECK: %[[BOUND:.*]] = arith.constant 2.14748365E+9 : f32

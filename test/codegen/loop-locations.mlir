@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-loop-locations --convert-scf-to-cf --mlir-print-debuginfo | FileCheck %s
 
-// A loop's variable has the loop's location, which shows once it is a block argument.
+// A loop's variable has the loop's location, which is visible once it is a block argument.
 
 // CHECK: ^bb1(%{{.*}}: index loc("model.py":7:0))
 func.func @loop(%n: index, %m: memref<?xf32>, %x: f32) {

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt --help | FileCheck %s --check-prefix=HELP
 // RUN: dynamlir-opt %s --dynamlir-to-llvm | FileCheck %s
 
-// A step at a time, as between two dumps, and by pass names.
+// One step at a time, as between two dumps, and by pass names.
 // RUN: dynamlir-opt %s --dynamlir-aten-to-functional -o %t.1 && dynamlir-opt %s --dynamo-functionalize | diff %t.1 -
 // RUN: dynamlir-opt %t.1 --dynamlir-functional-to-prims -o %t.2 && dynamlir-opt %t.1 --dynamo-decompose | diff %t.2 -
 // RUN: dynamlir-opt %t.2 --dynamlir-prims-to-kernels -o %t.3 && dynamlir-opt %t.2 --dynamo-fuse | diff %t.3 -
@@ -9,7 +9,7 @@
 // RUN: dynamlir-opt %t.4 --dynamlir-planned-to-linalg --dynamlir-linalg-to-scheduled --dynamlir-scheduled-to-bufferized \
 // RUN:   --dynamlir-bufferized-to-llvm -o %t.8
 
-// The whole way at once, as a flag, in a pipeline, and in stock mlir-opt.
+// All steps at once: as a flag, in a pipeline, and in stock mlir-opt.
 // RUN: dynamlir-opt %s --dynamlir-to-planned | diff %t.4 -
 // RUN: dynamlir-opt %s --dynamlir-to-llvm | diff %t.8 -
 // RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamlir-to-llvm)' | diff %t.8 -

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-narrow | FileCheck %s
 
-// Magnitudes, signs and selections are those of the bits: nothing is widened.
+// Magnitudes, signs and selections are computed on the bits, without widening.
 // CHECK-LABEL: func.func @bits
 // CHECK-SAME: (%[[X:.*]]: bf16, %[[Y:.*]]: bf16, %[[C:.*]]: i1)
 // CHECK: %[[SIZE:.*]] = arith.constant 32767 : i16
@@ -34,7 +34,7 @@ func.func @half(%x: f16) -> f16 {
   return %2 : f16
 }
 
-// A maximum of such numbers is one, and so are whole numbers: the upper half is all there is.
+// A maximum of such numbers is such a number, and so are whole numbers: the lower half of the f32 is zero.
 // CHECK-LABEL: func.func @upper
 // CHECK: %[[M:.*]] = arith.maximumf
 // CHECK: %[[F:.*]] = math.floor %[[M]]
@@ -52,7 +52,7 @@ func.func @upper(%x: bf16) -> bf16 {
   return %3 : bf16
 }
 
-// Sums are rounded; so are constants that the type does not have, numbers of the other type, and integers of many digits.
+// Sums are rounded. So are constants that the type cannot represent, numbers of the other 16-bit type, and integers of many digits.
 // CHECK-LABEL: func.func @rounded
 // CHECK-COUNT-4: arith.truncf
 func.func @rounded(%x: bf16, %h: f16, %i: i16) -> (bf16, bf16, bf16, bf16) {

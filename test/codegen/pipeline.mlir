@@ -20,7 +20,7 @@
 // RUN: dynamlir-opt %t.06.mlir --dynamlir-scheduled-to-bufferized | diff %t.07.mlir -
 // RUN: dynamlir-opt %t.07.mlir --dynamlir-bufferized-to-llvm | diff %t.08.mlir -
 
-// A softmax on its way from stage 04 to stage 08, stage by stage. Only module @kernels changes. Each step has a name, too.
+// A softmax from stage 04 to stage 08, stage by stage. Only module @kernels changes. Each step also has a name.
 
 // Three phases: maximum, sum of exponentials, quotient.
 // LINALG: dynamo.launch @kernels::@softmax
@@ -29,7 +29,7 @@
 // LINALG: dynamo.phase = 1
 // LINALG: dynamo.phase = 2
 
-// Blocks of rows for threads, in them a loop over rows, in that the phases.
+// Blocks of rows for threads, inside them a loop over rows, and inside that the phases.
 // SCHEDULED: dynamo.launch @kernels::@softmax
 // SCHEDULED: scf.forall
 // SCHEDULED: scf.for
@@ -37,7 +37,7 @@
 // SCHEDULED: dynamo.phase = 1
 // SCHEDULED: dynamo.phase = 2
 
-// The output is written in place. What a row needs is small and on the stack; there is no heap.
+// The output is written in place. The temporaries of a row are small and on the stack; nothing is on the heap.
 // BUFFERS: func.func @softmax
 // BUFFERS-NOT: tensor<
 // BUFFERS-NOT: memref.alloc()
@@ -48,7 +48,7 @@
 // BUFFERS-NOT: memref.copy
 // BUFFERS: linalg.generic
 
-// Bare pointers; each thread has its scratch; no calls; accesses know which argument they go through.
+// Bare pointers; each thread has its own scratch memory; no calls; accesses record the argument that they go through.
 // LLVM: dynamo.launch @kernels::@softmax
 // LLVM: llvm.func @softmax(%{{.*}}: !llvm.ptr {llvm.noalias}, %{{.*}}: !llvm.ptr {llvm.noalias})
 // LLVM: omp.parallel

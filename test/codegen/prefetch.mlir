@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --dynamo-prefetch | FileCheck %s --implicit-check-not=dynamo.prefetch
 
-// A loop along rows of 4096 bytes, in a loop over these rows: each strip of 32 elements asks for the same place one row
-// on, a cache line of 64 bytes at a time. What is read is asked for to be read (rw = 0), the destination to be written
-// (rw = 1). The address is computed on integers: it may lie beyond the end of the memory, where a prefetch does nothing.
+// A loop along rows of 4096 bytes, in a loop over these rows: each strip of 32 elements prefetches the same place in the
+// next row, one cache line of 64 bytes at a time. Operands are prefetched for reading (rw = 0), the destination for writing
+// (rw = 1). The address is computed on integers: it may lie beyond the end of the memory, where a prefetch has no effect.
 
 #full = affine_map<(d0, d1) -> (d0, d1)>
 
@@ -46,7 +46,7 @@ func.func @along_rows(%x: memref<4096x1024xf32>, %o: memref<4096x1024xf32>) {
   return
 }
 
-// One long row: the same row, 2048 bytes on.
+// One long row: the same row, 2048 bytes further.
 
 // CHECK-LABEL: func.func @one_row
 // CHECK: arith.constant 2048 : i64
@@ -63,8 +63,8 @@ func.func @one_row(%x: memref<16777216xf32>) {
   return
 }
 
-// A block of 64 columns, row by row: 256 bytes of a row are little work, so it is the eighth row from here. Its address is
-// 8 times 4096 bytes further.
+// A block of 64 columns, row by row: 256 bytes of a row are little work, so the eighth row from here is prefetched. Its
+// address is 8 times 4096 bytes further.
 
 // CHECK-LABEL: func.func @columns
 // CHECK: arith.constant 32768 : i64
@@ -82,8 +82,8 @@ func.func @columns(%x: memref<512x1024xf32>, %column: index) {
   return
 }
 
-// Two phases go through the same row: the first of them asks. What the second one stores to is a temporary, which is in
-// the cache already.
+// Two phases traverse the same row: the first of them prefetches. The second one stores to a temporary, which is in the
+// cache already.
 
 // CHECK-LABEL: func.func @once_per_row
 // CHECK-COUNT-4: "llvm.intr.prefetch"
@@ -108,7 +108,7 @@ func.func @once_per_row(%x: memref<16384x1024xf32>) {
   return
 }
 
-// Of how many rows there are nothing needs to be known. The memory is an argument of a kernel, seen as the window that it is.
+// The number of rows need not be known. The memory is an argument of a kernel, viewed as the window that it is.
 
 // CHECK-LABEL: func.func @open_rows
 // CHECK: memref.subview
@@ -123,11 +123,11 @@ func.func @open_rows(%x: memref<f32>, %n: index) {
   return
 }
 
-// Nothing is asked for in a loop without the mark, nor
-// - of what is so small that it stays in the cache,
-// - along rows where all memory of the kernel is so little that some cache has it, from which the processor follows by itself,
-// - where the loop goes through memory in steps,
-// - where the size of a row is not known: neither is how far ahead is far enough.
+// A loop without the mark does not prefetch. Neither does a marked loop
+// - memory that is so small that it stays in the cache,
+// - along rows if all memory of the kernel fits into some cache, from which the processor keeps up on its own,
+// - if the loop reads memory with a stride,
+// - if the size of a row is unknown, since the distance to prefetch then is unknown, too.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: "llvm.intr.prefetch"

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-mark-backward | FileCheck %s --check-prefix=MARK
 // RUN: dynamlir-opt %s --dynamo-signed-addresses | FileCheck %s
 
-// Which kernels go backwards is seen while their operands are memrefs.
+// While operands are memrefs, the pass can see which kernels traverse memory backwards.
 
 // MARK-LABEL: func.func @flipped({{.*}}) attributes {dynamo.backward}
 func.func @flipped(%x: memref<4x8xf32, strided<[8, -1]>>, %y: memref<4x8xf32>) {
@@ -15,7 +15,7 @@ func.func @forwards(%x: memref<4x8xf32, strided<[0, 1]>>, %y: memref<4x8xf32>) {
   return
 }
 
-// `nuw` would promise that no address lies below the first. The note has done its work.
+// `nuw` would promise that no address is below the first. The mark is no longer needed, and is removed.
 
 // CHECK-LABEL: llvm.func @backwards
 // CHECK-NOT: dynamo.backward
@@ -32,7 +32,7 @@ llvm.func @backwards(%x: !llvm.ptr, %i: i64) attributes {dynamo.backward} {
   llvm.return
 }
 
-// Others keep what helps the vectorizer.
+// Other kernels keep the flags, which help the vectorizer.
 
 // CHECK-LABEL: llvm.func @unmarked
 // CHECK: overflow<nsw, nuw>

@@ -1,5 +1,5 @@
-// What passes know of a machine stands in the text, as dynamo.target of the module: one text gives the same code everywhere,
-// also for machines that are not this one. Here a kernel of stage 05 goes down to LLVM IR for four processors, for those of Arm's to
+// The text contains everything that passes know about a machine, as dynamo.target of the module. So one text gives the same code everywhere,
+// also for machines other than this one. Here a kernel of stage 05 is lowered to LLVM IR for four processors, and for Arm's to
 // instructions.
 
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v3 --dynamlir-linalg-to-scheduled | FileCheck %s --check-prefixes=AVX2
@@ -25,20 +25,20 @@
 // RUN:   --dynamlir-scheduled-to-bufferized --dynamlir-bufferized-to-llvm --dynamo-print-llvm-ir -o /dev/null \
 // RUN:   | llc -mcpu=neoverse-v1 | FileCheck %s --check-prefixes=LONG
 
-// Two vectors of the processor at a time: of 256, 512 and 128 bits.
+// Two of the processor's vectors at a time: of 256, 512 and 128 bits.
 // AVX2: module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,{{.*}}+movbe", vector_bits = 256, library_vector_bits = 256>}
 // AVX2: vector<16xf32>
 // AVX512: vector_bits = 512
 // AVX512: vector<32xf32>
 // ARM: #dynamo.target<"aarch64-unknown-linux-gnu", "generic", "+neon", vector_bits = 128, library_vector_bits = 128>
 // ARM: vector<8xf32>
-// Names of Arm's processors are known, as the levels of Intel's architecture are. How many bits SVE's vectors have is known when code
-// runs, and 128 in all of them: such a processor gets what one with NEON gets.
+// Arm's processors are known by name, like the levels of Intel's architecture. The width of SVE's vectors is only known at run time, and is
+// at least 128 bits: such a processor gets the same code as one with NEON.
 // NEON: #dynamo.target<"aarch64-unknown-linux-gnu", "neoverse-n1", "+neon", vector_bits = 128, library_vector_bits = 128>
 // NEON: vector<8xf32>
 // SVE: #dynamo.target<"aarch64-unknown-linux-gnu", "neoverse-v2", "+neon,+sve,+sve2", vector_bits = 128, library_vector_bits = 128>
 // SVE: vector<8xf32>
-// Of a machine that nobody has named nothing is taken for granted.
+// Nothing is assumed about a machine that is not named.
 // UNKNOWN: linalg.generic
 
 // IR-AVX2: target triple = "x86_64-unknown-linux-gnu"
@@ -55,7 +55,7 @@
 // ASM: fadd v{{[0-9]+}}.4s
 // ASM: stp q
 // ASM-LABEL: wave:
-// Who says how many bits they have gets SVE's instructions, in code for processors with exactly so many.
+// An explicit vector width gives SVE's instructions, in code for processors with exactly this width.
 // LONG-LABEL: add:
 // LONG: ldr z{{[0-9]+}}, [x{{[0-9]+}}, #1, mul vl]
 // LONG: fadd z{{[0-9]+}}.s
@@ -63,8 +63,8 @@
 // LONG: str z
 // LONG-LABEL: wave:
 // IR: define void @wave(
-// The library's vector variants are those of the target, and so is how wide vectors are, which is said of the entries that kernels are
-// inlined into as well.
+// The library's vector variants are those of the target. So is the vector width, which is also recorded on the entries that kernels are
+// inlined into.
 // IR-AVX512: define void @wave__packed(ptr %0) #[[WIDE:[0-9]+]]
 // IR-AVX512: attributes #[[WIDE]] = { "prefer-vector-width"="512" }
 // IR-AVX2: "vector-function-abi-variant"="_ZGV_LLVM_N8v_expm1f(Sleef_expm1f8_u10avx2)"

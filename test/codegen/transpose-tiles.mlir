@@ -1,13 +1,13 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamo-transpose-tiles | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64 --dynamo-transpose-tiles | FileCheck %s --check-prefix=NONE
 
-// A machine without vectors transposes nothing in registers.
+// For a machine without vectors, nothing is transposed in registers.
 // NONE-NOT: memref.alloca
 
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (j)>
 
-// Neighbours of %x lie along %i: a tile of it is copied, sixteen rows of sixteen at a time, and the phase works on the copy.
+// Neighbours of %x are along %i: a tile of it is copied, sixteen rows of sixteen at a time, and the phase uses the copy.
 // CHECK-LABEL: func.func @across
 // CHECK-SAME: (%[[X:.*]]: memref<64x128xf32, strided<[1, 64]>>, %[[Y:.*]]: memref<64x128xf32>, %[[OUT:.*]]: memref<64x128xf32>)
 // CHECK: %[[BUFFER:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x64xf32>
@@ -32,7 +32,7 @@ func.func @across(%x: memref<64x128xf32, strided<[1, 64]>>, %y: memref<64x128xf3
   return
 }
 
-// What is only copied goes straight to where it belongs. What is left at the ends goes number by number.
+// An operand that is only copied goes directly to its destination. The remainders at the ends are copied one by one.
 // CHECK-LABEL: func.func @copy
 // CHECK-NOT: memref.alloca
 // CHECK: arith.minsi
@@ -53,7 +53,7 @@ func.func @copy(%x: memref<?x100xf64, strided<[1, ?]>>, %out: memref<?x100xf64, 
   return
 }
 
-// Where what is written lies across, the loops change places: now %x does.
+// If the output lies across the loops, the loops are interchanged: then %x lies across them.
 // CHECK-LABEL: func.func @written
 // CHECK-SAME: (%[[X:.*]]: memref<64x16xf32>,
 // CHECK: memref.alloca() {{.*}} : memref<32x64xf32>
@@ -70,7 +70,7 @@ func.func @written(%x: memref<64x16xf32>, %y: memref<16xf32>, %out: memref<64x16
   return
 }
 
-// Neighbours with gaps: two vectors are loaded for one, the second of which ends where the last neighbour is. The buffer has no gaps.
+// Neighbours with gaps: two vectors are loaded for one; the second ends at the last neighbour. The buffer does not have gaps.
 // CHECK-LABEL: func.func @gaps
 // CHECK: memref.alloca() {{.*}} : memref<32x64xf64>
 // CHECK: memref.reinterpret_cast %{{.*}} sizes: [64, 64], strides: [128, 1]
@@ -103,7 +103,7 @@ func.func @wider_gaps(%x: memref<64x64xf64, strided<[3, 192]>>, %out: memref<64x
   return
 }
 
-// Positions are counted from where the tile begins; where loops change places, so do they.
+// Indices count from the start of the tile; if loops are interchanged, so are the indices.
 // CHECK-LABEL: func.func @position
 // CHECK: scf.for %[[I:.*]] =
 // CHECK: scf.for %[[J:.*]] =
@@ -140,7 +140,7 @@ func.func @position_of_what_is_written(%y: memref<64x64xi64>, %out: memref<64x64
   return
 }
 
-// Steps of two, what stands still in either loop, and few elements stay as they are.
+// Unchanged: steps of two, operands that are constant along either loop, and few elements.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: scf.for
 func.func @others(%x: memref<64x64xf32, strided<[128, 2]>>, %y: memref<64xf32>, %z: memref<4x64xf32, strided<[1, 4]>>, %still: memref<64x64xf32, strided<[1, 0]>>, %out: memref<64x64xf32>, %few: memref<4x64xf32>) {

@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64-v4 --dynamo-vector-functions | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=x86-64 --dynamo-vector-functions | FileCheck %s --check-prefix=NONE
 
-// A variant of each width: one formula for common arguments, and what holds for all where a lane has another.
+// A variant for each width: one formula for common arguments, and a general one that is used if any lane has another argument.
 
 // CHECK: func.func private @fmodf(f32, f32) -> f32 attributes {llvm.readnone}
-// Vectors of 512 bits have an instruction that multiplies by powers of two, so no argument of an exponential is rare.
+// Vectors of 512 bits have an instruction that multiplies by powers of two, so an exponential has no rare arguments.
 // CHECK-LABEL: func.func private @dynamlir_exp4(
 // CHECK: scf.if
 // CHECK-LABEL: func.func private @dynamlir_exp8(
@@ -26,7 +26,7 @@
 // CHECK: scf.yield %[[COMMON]]
 // CHECK: return %[[R]]
 
-// In `f64` the sine of the rest of a turn, in two parts.
+// In `f64`, the sine of the remainder of a turn, in two parts.
 // CHECK-LABEL: func.func private @dynamlir_sin8(
 // CHECK-SAME: %[[X:.*]]: vector<8xf64>
 // CHECK: math.fma %[[X]]
@@ -39,7 +39,7 @@
 // CHECK: scf.if
 // CHECK: func.call @Sleef_sinf16_u10avx512f
 
-// A machine without vectors has no variants.
+// A machine without vectors does not have variants.
 // NONE: func.func private @fmodf
 // NONE-NOT: vector<
 

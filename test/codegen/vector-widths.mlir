@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --dynamo-vector-widths | FileCheck %s
 // RUN: sed 's/vector_bits = 512, library/vector_bits = 256, library/' %s | dynamlir-opt --dynamo-vector-widths | FileCheck %s --check-prefix=NARROW
 //
-// Loops that compute with f32 and sum in f64 are vectors of f32: 16 of them have 512 bits. The last one of a row is masked, so nothing is
-// said of processors that have no masks.
+// Loops that compute with f32 and sum in f64 use vectors of f32: 16 of them have 512 bits. The last vector of a row is masked, so the
+// width is not set for processors that do not have masks.
 // NARROW-NOT: loop_annotation
 
 // CHECK: #[[ELEMENTS:.*]] = #llvm.loop_vectorize<predicateEnable = true, width = 16 : i32>
@@ -27,7 +27,7 @@ func.func @sum(%x: memref<f32>, %out: memref<f64>, %n: index) attributes {dynamo
   return
 }
 
-// Of what computes with f64 besides, of what computes little or nothing with f32, and in a kernel of numbers nothing is said.
+// The width is not set for loops that also compute with f64 or compute little with f32, nor in a kernel of static sizes.
 
 // CHECK-LABEL: func.func @double
 // CHECK-NOT: loop_annotation

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-decompose | FileCheck %s
 
-// All that an operation of a checkpoint is lowered to belongs to the checkpoint, and what is left as a call as well.
+// Everything that an operation of a torch.utils.checkpoint region is lowered to belongs to the region, and so do the calls that remain.
 
 // CHECK-LABEL: func.func @main(
 // CHECK: dynamo.exp {{.*}} {dynamo.recompute = 1 : i64}

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
 
-// The gradients of a convolution become convolutions and products, in the body of the call: dynamo-select takes that or the library.
+// The gradients of a convolution become convolutions and products in the body of the call; dynamo-select picks the body or the library.
 
-// Of the images, with a step of 1: a convolution with the weights turned over, whose input and output channels have changed places.
+// The gradient of the images with stride 1: a convolution with the reversed weights, with input and output channels swapped.
 
 // CHECK-LABEL: func.func @images
 // CHECK-SAME: (%[[G:[^:]*]]: tensor<1x8x6x6xf32>, %{{[^:]*}}: tensor<1x4x6x6xf32>, %[[W:[^:]*]]: tensor<8x4x3x3xf32>)
@@ -20,8 +20,8 @@ func.func @images(%g: tensor<1x8x6x6xf32>, %x: tensor<1x4x6x6xf32>, %w: tensor<8
 
 // -----
 
-// With a step of 2 the rows and columns that leave the same remainder meet the same taps: four convolutions, of windows of 1 and 2.
-// Nothing is multiplied with zeros.
+// With stride 2, rows and columns with the same remainder are read by the same taps: four convolutions, with windows of 1 and 2. Nothing is
+// multiplied with zeros.
 
 // CHECK-LABEL: func.func @steps
 // CHECK: dynamo.convolution %{{.*}} : tensor<1x8x3x3xf32>, tensor<4x8x1x1xf32> -> tensor<1x4x3x3xf32>
@@ -39,8 +39,8 @@ func.func @steps(%g: tensor<1x8x3x3xf32>, %x: tensor<1x4x6x6xf32>, %w: tensor<8x
 
 // -----
 
-// Of a weight's tap: a product of two lines of memory. Rows of the gradient are as long as those of the padded images, 8, so that the
-// tap (2, 2) reads what begins 2 * 8 + 2 elements later.
+// The gradient of one tap of the weights: a product of two lines of memory. Rows of the gradient are padded to the length of the padded
+// images' rows, 8, so that the tap (2, 2) reads from 2 * 8 + 2 elements later.
 
 // CHECK-LABEL: func.func @weights
 // CHECK-SAME: (%[[G:[^:]*]]: tensor<1x8x6x6xf32>, %[[X:[^:]*]]: tensor<1x16x6x6xf32>
@@ -58,7 +58,7 @@ func.func @weights(%g: tensor<1x8x6x6xf32>, %x: tensor<1x16x6x6xf32>, %w: tensor
 
 // -----
 
-// More weights than windows: one product with the matrix of all windows, and weights stay where they are.
+// More weights than windows: one product with the matrix of all windows, and the weights are not moved.
 
 // CHECK-LABEL: func.func @last_layer
 // CHECK: %[[WINDOWS:.*]] = dynamo.reshape %{{.*}} : tensor<4x9x4xf32> -> tensor<36x4xf32>
@@ -73,7 +73,7 @@ func.func @last_layer(%g: tensor<1x8x2x2xf32>, %x: tensor<1x4x2x2xf32>, %w: tens
 
 // -----
 
-// A channel for each window: a sum for each tap, which needs no call of the library beside it.
+// One channel per window: a sum for each tap, without an alternative library call.
 
 // CHECK-LABEL: func.func @depthwise
 // CHECK-NOT: aten.convolution_backward
@@ -87,7 +87,7 @@ func.func @depthwise(%g: tensor<1x4x6x6xf32>, %x: tensor<1x4x6x6xf32>, %w: tenso
 
 // -----
 
-// Both at once, or groups that have several channels, are the library's.
+// Calls for both gradients at once, or with groups of several channels, are left to the library.
 
 // CHECK-LABEL: func.func @declined
 // CHECK-NOT: code {

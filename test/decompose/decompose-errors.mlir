@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose | FileCheck %s
 
-// Arguments that no recorder would write are not lowered: the op stays, and eager says what is wrong with it.
+// Arguments that no recorder would emit are not lowered: the op stays, and eager reports the error.
 
 // CHECK-LABEL: func.func @dimension_out_of_range
 // CHECK-NEXT: dynamo.aten "aten.sum.dim_IntList"

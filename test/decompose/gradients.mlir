@@ -1,6 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-decompose --dynamo-verify-prims | FileCheck %s
 
-// Gradients have been taken: what says where they go is its value, and derivatives that operators name are gone.
+// Gradients have been computed: ops that only direct gradients are replaced by their value, and the derivatives named by operators are
+// erased.
 
 // CHECK-NOT: @f_vjp
 // CHECK-NOT: @{{gone_vjp|gone_decomposition}}
@@ -24,7 +25,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %3 = dynamo.mul %2, %1 : tensor<4xf32>
   return %3 : tensor<4xf32>
 }
-// So are those of operators that were gone before: of second gradients, the results themselves are not computed.
+// Functions named by operators that were erased before are erased, too: for second gradients the results themselves are not computed.
 func.func private @gone_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0 : i64})
     -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) {
   %0 = dynamo.full 1.0 : f32 -> tensor<4xf32>

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
-// Rows go where a list says, and stay in their columns. What the program gives is checked before anything is written.
+// Rows are written where a list says, and keep their columns. The program's indices are checked before anything is written.
 
 // CHECK-LABEL: func.func @index_add
 // CHECK-SAME: (%[[X:.*]]: tensor<9x4xf32>, %[[I:.*]]: tensor<3xi64>, %[[S:.*]]: tensor<3x4xf32>)
@@ -16,7 +16,7 @@ func.func @index_add(%x: tensor<9x4xf32>, %i: tensor<3xi64>, %s: tensor<3x4xf32>
 
 // -----
 
-// The index may be smaller than the source. Without a reduction the last element stays.
+// The index may be smaller than the source. Without a reduction the last element remains.
 
 // CHECK-LABEL: func.func @scatter
 // CHECK: %[[AT:.*]] = dynamo.check_range %{{.*}} in{{ ?}}[0, 5)
@@ -30,7 +30,7 @@ func.func @scatter(%x: tensor<3x5xf32>, %i: tensor<3x2xi64>, %s: tensor<4x6xf32>
 
 // -----
 
-// An expanded index is checked where it is small.
+// An expanded index is checked before the expansion, while it is small.
 
 // CHECK-LABEL: func.func @expanded
 // CHECK: %[[C:.*]] = dynamo.check_range %{{.*}} : (tensor<3x1xi64>) -> tensor<3x1xi64>
@@ -45,8 +45,8 @@ func.func @expanded(%x: tensor<9x4xf32>, %i: tensor<3x1xi64>, %s: tensor<3x4xf32
 
 // -----
 
-// A mean that leaves out the old elements: they become zeros where there are new ones, and sums are divided by counts.
-// Places without new elements divide by one.
+// A mean without the old elements: they become zeros where new ones are added, and the sums are divided by counts. Places without new
+// elements divide by one.
 
 // CHECK-LABEL: func.func @mean
 // CHECK: %[[START:.*]] = dynamo.scatter %[[ZEROS:.*]] into %arg0[%[[AT:.*]]] dims [-1] : tensor<9xf32>
@@ -65,7 +65,7 @@ func.func @mean(%x: tensor<9xf32>, %i: tensor<3xi64>, %s: tensor<3xf32>) -> tens
 
 // -----
 
-// Indices that are not neighbours: their own dimensions stand in front in the source, the others follow.
+// Indices that are not adjacent: their own dimensions come first in the source, the others follow.
 
 // CHECK-LABEL: func.func @index_put
 // CHECK: dynamo.scatter %{{.*}} into %arg0[%{{.*}}, %{{.*}}] dims [-1, 1, -1] : tensor<5x4x3xf32>, tensor<2x4xi64>, tensor<2x4xi64>, tensor<2x4xf32>
@@ -78,7 +78,7 @@ func.func @index_put(%x: tensor<5x4x3xf32>, %i: tensor<2xi64>, %j: tensor<2xi64>
 
 // -----
 
-// One value for all that a mask shows is a choice. A value for each stays: how many there are is in the mask's values.
+// One value for all masked elements is a select. With a value for each, the call stays: their number is data-dependent.
 
 // CHECK-LABEL: func.func @masks
 // CHECK: %[[R:.*]] = dynamo.select
@@ -93,7 +93,7 @@ func.func @masks(%x: tensor<5xf32>, %m: tensor<5xi1>, %one: tensor<f32>, %each: 
 
 // -----
 
-// Sums of 16-bit floats are eager's, who rounds them after each step or at the end; moving them is not.
+// Sums of 16-bit floats are left to eager, which rounds them after each step or at the end; plain writes are lowered.
 
 // CHECK-LABEL: func.func @half
 // CHECK: dynamo.aten "aten.index_add.default"
@@ -108,7 +108,7 @@ func.func @half(%x: tensor<9xbf16>, %i: tensor<3xi64>, %s: tensor<3xbf16>) -> te
 
 // -----
 
-// What lies outside the bounds of a histogram goes to one more bin, which is dropped.
+// Elements outside the bounds of a histogram are counted in an extra bin, which is dropped.
 
 // CHECK-LABEL: func.func @histc
 // CHECK: %[[BINS:.*]] = dynamo.full 0.000000e+00 : f32 -> tensor<5xf32>

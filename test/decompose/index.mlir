@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
-// What the program gives is checked before anything reads by it.
+// The program's indices are checked before anything is read with them.
 
 // CHECK-LABEL: func.func @embedding
 // CHECK-SAME: (%[[TABLE:.*]]: tensor<10x4xf32>, %[[I:.*]]: tensor<2x3xi64>)
@@ -31,7 +31,7 @@ func.func @positions(%table: tensor<10x4xf32>) -> tensor<3x4xf32> {
 
 // -----
 
-// Negative indices count from the end. Indices that are not neighbours put their dimensions in front.
+// Negative indices count from the end. The dimensions of indices that are not adjacent come first.
 
 // CHECK-LABEL: func.func @apart
 // CHECK-SAME: (%[[X:.*]]: tensor<5x4x3xf32>, %[[I:.*]]: tensor<2x1xi64>, %[[J:.*]]: tensor<6xi32>)
@@ -54,7 +54,7 @@ func.func @apart(%x: tensor<5x4x3xf32>, %i: tensor<2x1xi64>, %j: tensor<6xi32>) 
 
 // -----
 
-// Masks stay: how many elements they take is in their values.
+// Calls with masks stay: the number of selected elements is data-dependent.
 
 // CHECK-LABEL: func.func @mask
 // CHECK: dynamo.aten "aten.index.Tensor"
@@ -66,7 +66,7 @@ func.func @mask(%x: tensor<5xf32>, %m: tensor<5xi1>) -> tensor<2xf32> {
 
 // -----
 
-// Nothing is read by an empty index.
+// An empty index reads nothing.
 
 // CHECK-LABEL: func.func @empty
 // CHECK-NOT: check_range
@@ -79,7 +79,7 @@ func.func @empty(%x: tensor<0x3xf32>, %i: tensor<0xi64>) -> tensor<0x3xf32> {
 
 // -----
 
-// Where an enlarged image takes its elements from is known.
+// The source of each element of an enlarged image is known.
 
 // CHECK-LABEL: func.func @enlarge
 // CHECK-NOT: check_range
@@ -95,7 +95,7 @@ func.func @enlarge(%x: tensor<1x2x3xf32>) -> tensor<1x2x6xf32> {
 
 // -----
 
-// A class that there is not raises; where all are known to be in range there is nothing to check.
+// A class out of range raises; if all are known to be in range, nothing is checked.
 
 // CHECK-LABEL: func.func @one_hot
 // CHECK-SAME: (%[[I:.*]]: tensor<4xi64>)
@@ -110,7 +110,7 @@ func.func @one_hot(%i: tensor<4xi64>) -> tensor<4x3xi64> {
 
 // -----
 
-// What nothing uses is checked all the same. Operators stay unless it is known that they do not raise, here on floats.
+// Unused results are checked all the same. Operators are kept unless they are known not to raise, here on floats.
 
 // CHECK-LABEL: func.func @unused
 // CHECK-NOT: aten.mm

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s
 
-// An op without a lowering is replaced by its decomposition, which is lowered in turn, at the op's own location. The
-// function is gone afterwards.
+// An op without a lowering is replaced by its decomposition, whose ops are lowered, too, at the op's own location. The function is erased
+// afterwards.
 
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %[[S:.*]] = dynamo.sin %{{.*}} : tensor<4xf32> loc("model.py":3:0)
@@ -20,7 +20,7 @@ func.func private @outer(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A lowering of ours goes before the decomposition; what is kept on purpose is not inlined.
+// Our own lowering takes precedence over the decomposition; an op that is kept on purpose is not inlined.
 
 // CHECK-LABEL: func.func @ours_first
 // CHECK-NEXT: dynamo.exp
@@ -42,7 +42,7 @@ func.func private @product(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> tensor<4
 
 // -----
 
-// A decomposition that comes back to itself ends in an extern call.
+// A recursive decomposition ends in an extern call.
 
 // CHECK-LABEL: func.func @circle
 // CHECK-NEXT: dynamo.aten "aten.b.default"(%{{.*}}) args [#dynamo.operand<0>] :
@@ -58,7 +58,7 @@ func.func private @a(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A function that does not fit the op is not inlined.
+// A function whose signature does not match the op is not inlined.
 
 // CHECK-LABEL: func.func @misfit
 // CHECK-NEXT: dynamo.aten "aten.a.default"

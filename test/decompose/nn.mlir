@@ -14,7 +14,7 @@ func.func @glu(%x: tensor<2x6xf32>) -> tensor<2x3xf32> {
   return %0 : tensor<2x3xf32>
 }
 
-// Dropout is nothing in inference; of training speaks `random.mlir`.
+// Dropout does nothing in inference; for training see `random.mlir`.
 
 // CHECK-LABEL: func.func @dropout
 // CHECK-SAME: (%[[X:.*]]: tensor<4xf32>)
@@ -25,7 +25,7 @@ func.func @dropout(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>) {
   return %0#0, %0#1 : tensor<4xf32>, tensor<4xi1>
 }
 
-// Windows that tile the image are a reshape and a mean, global pooling among them; others are sums of slices.
+// Windows that tile the image become a reshape and a mean, including global pooling; others become sums of slices.
 
 // CHECK-LABEL: func.func @pool
 // CHECK: %[[TILES:.*]] = dynamo.reshape %{{.*}} : tensor<1x3x8x6xf32> -> tensor<1x3x4x2x2x3xf32>
@@ -53,7 +53,7 @@ func.func @mse_loss(%a: tensor<2x3xf32>, %b: tensor<3xf32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 
-// A diagonal is a window on the matrix; its sum is the trace, in i64 for integers.
+// A diagonal is a window of the matrix; its sum is the trace, in i64 for integers.
 
 // CHECK-LABEL: func.func @trace
 // CHECK: %[[DIAGONAL:.*]] = dynamo.as_strided %{{.*}} strides [6] offset 0 : tensor<3x5xi32> -> tensor<3xi32>

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-decompose | FileCheck %s
 
-// Two passes in f32: the mean, then the mean of the differences, which the sum's rounding has lost, and that of their squares. Results are
-// rounded at the very end.
+// Two passes in f32: the mean, then the mean of the differences, which is the rounding error of the sum, and the mean of their squares.
+// Results are rounded at the very end.
 
 // CHECK-LABEL: func.func @layer_norm
 // CHECK-SAME: (%[[X16:.*]]: tensor<2x8xbf16>, %[[W16:.*]]: tensor<8xbf16>)
@@ -34,7 +34,7 @@ func.func @layer_norm(%x: tensor<2x8xbf16>, %w: tensor<8xbf16>) -> (tensor<2x8xb
   return %0#0, %0#1, %0#2 : tensor<2x8xbf16>, tensor<2x1xbf16>, tensor<2x1xbf16>
 }
 
-// The statistics cover the channels of a group; the weight belongs to a channel.
+// The statistics are taken over the channels of a group; the weight is per channel.
 
 // CHECK-LABEL: func.func @group_norm
 // CHECK: dynamo.reshape %{{.*}} : tensor<2x6x4x4xf32> -> tensor<2x3x32xf32>
@@ -47,7 +47,7 @@ func.func @group_norm(%x: tensor<2x6x4x4xf32>, %w: tensor<6xf32>) -> (tensor<2x6
   return %0#0, %0#1, %0#2 : tensor<2x6x4x4xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
 
-// In inference all that is known about a channel becomes one factor and one term; nothing is saved.
+// In inference the statistics and parameters of a channel become one factor and one term; nothing is saved.
 
 // CHECK-LABEL: func.func @batch_norm_inference
 // CHECK-SAME: (%[[X:.*]]: tensor<2x3x4x4xf32>, %[[W:.*]]: tensor<3xf32>, %[[B:.*]]: tensor<3xf32>, %[[MEAN:.*]]: tensor<3xf32>, %[[VAR:.*]]: tensor<3xf32>)
@@ -66,7 +66,7 @@ func.func @batch_norm_inference(%x: tensor<2x3x4x4xf32>, %w: tensor<3xf32>, %b: 
   return %0#0, %0#1, %0#2 : tensor<2x3x4x4xf32>, tensor<0xf32>, tensor<0xf32>
 }
 
-// The functional form returns the running statistics; the running variance is the unbiased one (31 of 32).
+// The functional form returns the running statistics; the running variance is unbiased (31 of 32).
 
 // CHECK-LABEL: func.func @batch_norm_training
 // CHECK-COUNT-3: dynamo.reduce sum %{{.*}} dims [0, 2, 3]
@@ -80,7 +80,7 @@ func.func @batch_norm_training(%x: tensor<2x3x4x4xf32>, %m: tensor<3xf32>, %v: t
   return %0#0, %0#3, %0#4 : tensor<2x3x4x4xf32>, tensor<3xf32>, tensor<3xf32>
 }
 
-// The default epsilon is that of the computing type.
+// The default epsilon is that of the compute type.
 
 // CHECK-LABEL: func.func @rms_norm
 // CHECK: dynamo.convert %{{.*}} : tensor<2x8xf16> -> tensor<2x8xf32>

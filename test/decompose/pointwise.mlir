@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=256 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NARROW
 
-// Constants are tensors, a choice hands on NaN and -0 as they are, and what nothing uses is gone.
+// Constants are tensors, a select passes NaN and -0 through unchanged, and unused ops are erased.
 
 // CHECK-LABEL: func.func @relu
 // CHECK-NEXT: %[[ZERO:.*]] = dynamo.full 0.0{{.*}} -> tensor<4xf32>
@@ -15,7 +15,7 @@ func.func @relu(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// 16-bit floats are computed with as f32, and rounded after each op as eager does.
+// 16-bit floats are computed in f32, and rounded after each op as in eager.
 
 // CHECK-LABEL: func.func @half_chain
 // CHECK: %[[WIDE:.*]] = dynamo.convert %{{.*}} : tensor<4xbf16> -> tensor<4xf32>
@@ -31,7 +31,7 @@ func.func @half_chain(%x: tensor<4xbf16>) -> tensor<4xbf16> {
 
 // -----
 
-// Floor division of integers is lowered for a constant divisor: one less where the remainder's sign is wrong.
+// Floor division of integers is lowered for a constant divisor: one less if the remainder has the wrong sign.
 
 // CHECK-LABEL: func.func @floor_divide
 // CHECK-DAG: %[[Q:.*]] = dynamo.div %[[X:.*]], %{{.*}} : tensor<4xi64>
@@ -46,7 +46,7 @@ func.func @floor_divide(%x: tensor<4xi64>) -> tensor<4xi64> {
 
 // -----
 
-// A divisor that may be 0 stays extern, so that eager's error is raised.
+// A division whose divisor may be 0 stays an extern call, so that eager's error is raised.
 
 // CHECK-LABEL: func.func @unknown_divisor
 // CHECK-NEXT: dynamo.aten "aten.floor_divide.default"
@@ -58,7 +58,7 @@ func.func @unknown_divisor(%x: tensor<4xi64>, %y: tensor<4xi64>) -> tensor<4xi64
 
 // -----
 
-// x³ is two products; x⁵ of integers squares and multiplies.
+// x³ is two products; x⁵ of integers is computed by square and multiply.
 
 // CHECK-LABEL: func.func @powers
 // CHECK: %[[SQUARE:.*]] = dynamo.mul %[[X:.*]], %[[X]] : tensor<4xf32>
@@ -74,7 +74,7 @@ func.func @powers(%x: tensor<4xf32>, %n: tensor<4xi64>) -> (tensor<4xf32>, tenso
 
 // -----
 
-// The upper bound comes last and wins where the bounds cross; None is not a bound.
+// The upper bound is applied last and wins if the bounds cross; None is not a bound.
 
 // CHECK-LABEL: func.func @clamp
 // CHECK: %[[LOW:.*]] = dynamo.select %{{.*}}, %{{.*}}, %[[X:.*]] :
@@ -91,7 +91,7 @@ func.func @clamp(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 
 // -----
 
-// Creation: sizes and dtype are the result's; an empty tensor may hold anything.
+// Creation: sizes and dtype are the result's; an empty tensor may contain anything.
 
 // CHECK-LABEL: func.func @creation
 // CHECK-NEXT: dynamo.full true -> tensor<2xi1>
@@ -107,7 +107,7 @@ func.func @creation() -> (tensor<2xi1>, tensor<0x3xf32>, tensor<5xf32>) {
 
 // -----
 
-// Ops on purpose extern, unknown ones, and ones of unknown sizes stay as they are.
+// Ops that are extern calls on purpose, unknown ones, and ones of unknown sizes remain unchanged.
 
 // CHECK-LABEL: func.func @extern
 // CHECK-NEXT: dynamo.aten "aten.mm.default"
@@ -121,7 +121,7 @@ func.func @extern(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// A product and a sum that eager's kernel rounds once are one primitive; of integers they are two.
+// A product and a sum that eager's kernel rounds once are one primitive; for integers they are two.
 
 // CHECK-LABEL: func.func @add_alpha
 // CHECK: %[[SUM:.*]] = dynamo.fma %{{.*}}, %{{.*}}, %arg0 : tensor<4xf32>
@@ -136,8 +136,8 @@ func.func @add_alpha(%x: tensor<4xf32>, %n: tensor<4xi32>) -> (tensor<4xf32>, te
 
 // -----
 
-// Eager asks a library for the gelu of a contiguous tensor, which finds NaN at infinity where it has vectors of 512 bits: x - x is added
-// to the 1.
+// Eager computes the gelu of a contiguous tensor by a library, which returns NaN at infinity if it uses 512-bit vectors: x - x is added to
+// the 1.
 
 // CHECK-LABEL: func.func @gelu
 // CHECK: dynamo.erf

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=0 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s --check-prefix=WIDE
 
-// With wide vectors there is code for maxima. Without, taps are strided slices of the padded image; nothing reads the indices, so
-// there are none.
+// With wide vectors maxima have generated code. Otherwise taps are strided slices of the padded image. The indices are unused, so they are
+// not computed.
 
 // WIDE-LABEL: func.func @max_pool
 // WIDE: dynamo.max_pool %arg0 window [2, 2] strides [2, 2] padding [1, 1] dilation [1, 1] : tensor<1x2x7x7xf32> -> tensor<1x2x4x4xf32>
@@ -18,7 +18,7 @@ func.func @max_pool(%x: tensor<1x2x7x7xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// Overlapping windows: a sum, divided by as many elements as each window has.
+// Overlapping windows: a sum, divided by the number of elements in each window.
 
 // CHECK-LABEL: func.func @avg_pool
 // CHECK-COUNT-3: dynamo.slice
@@ -30,7 +30,7 @@ func.func @avg_pool(%x: tensor<2x8xf32>) -> tensor<2x6xf32> {
 
 // -----
 
-// Where the places are asked for, and for windows of f64 or of a single image, there are slices either way.
+// If the places are used, and for windows of f64 or of a single image, slices are used in either case.
 
 // WIDE-LABEL: func.func @places
 // WIDE-NOT: dynamo.max_pool
@@ -47,7 +47,7 @@ func.func @places(%x: tensor<1x2x7x7xf32>, %y: tensor<1x2x7x7xf64>, %z: tensor<2
 
 // -----
 
-// Windows of too many taps stay a call.
+// Windows with too many taps stay a call.
 
 // CHECK-LABEL: func.func @large
 // CHECK: dynamo.aten "aten.max_pool2d_with_indices.default"

@@ -14,7 +14,7 @@ func.func @zero_dim(%x: tensor<3xf32>, %s: tensor<f64>) -> tensor<3xf32> {
 
 // -----
 
-// A Python float lifts integers to the default dtype, and the comparison is made there.
+// A Python float promotes integers to the default dtype, in which they are compared.
 
 // CHECK-LABEL: func.func @number_above_category
 // CHECK-DAG: %[[X:.*]] = dynamo.convert %{{.*}} : tensor<3xi64> -> tensor<3xf32>
@@ -27,7 +27,7 @@ func.func @number_above_category(%x: tensor<3xi64>) -> tensor<3xi1> {
 
 // -----
 
-// A Python int takes the tensor's type, wrapped: -1 is 255 as ui8.
+// A Python int is wrapped to the tensor's type: -1 is 255 as ui8.
 
 // CHECK-LABEL: func.func @wrapped
 // CHECK: dynamo.full 255 : ui8 -> tensor<3xui8>
@@ -38,7 +38,7 @@ func.func @wrapped(%x: tensor<3xui8>) -> tensor<3xi1> {
 
 // -----
 
-// Tensors with dimensions: ui8 with i8 meets in i16, bf16 with f16 in f32.
+// Tensors with dimensions: ui8 and i8 are promoted to i16, bf16 and f16 to f32.
 
 // CHECK-LABEL: func.func @join
 // CHECK: dynamo.add %{{.*}}, %{{.*}} : tensor<3xi16>
@@ -53,7 +53,7 @@ func.func @join(%a: tensor<3xui8>, %b: tensor<3xi8>, %c: tensor<3xbf16>, %d: ten
 
 // -----
 
-// An in-place op had a narrower result: computed in the promoted type, then converted.
+// An in-place op with a narrower result: computed in the promoted type, then converted.
 
 // CHECK-LABEL: func.func @narrower_result
 // CHECK: %[[SUM:.*]] = dynamo.add %{{.*}}, %{{.*}} : tensor<3xf64>
@@ -79,7 +79,7 @@ func.func @number_with_half(%x: tensor<3xbf16>) -> (tensor<3xbf16>, tensor<3xbf1
 
 // -----
 
-// True division makes floats of integers; on bool, a sum is an or.
+// True division converts integers to floats; for bools a sum is an or.
 
 // CHECK-LABEL: func.func @categories
 // CHECK: dynamo.div %{{.*}}, %{{.*}} : tensor<3xf32>

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
 
-// Random numbers are functions of keys, which one call of torch's generator draws for all operators of the function. Each operator
-// counts its elements in row-major order.
+// Random numbers are functions of keys. One call of torch's generator draws the keys for all operators of the function. Each operator
+// numbers its elements in row-major order.
 
 // CHECK-LABEL: func.func @two_operators
 // CHECK: %[[KEYS:.*]] = dynamo.aten "aten.randint.low"() args [-9223372036854775808, 9223372036854775807, [2], i64, unit, #dynamo.device<"cpu">, unit]
@@ -48,8 +48,8 @@ func.func @dropout(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>) {
 
 // -----
 
-// Probabilities in a tensor are checked, so that eager can raise. There is no such check on a GPU, so that the call stays beside its
-// code, and draws its key by itself.
+// Probabilities in a tensor are checked, so that eager can raise. Such a check does not exist on a GPU, so there the call is kept with its
+// code, and draws its key separately.
 
 // CHECK-LABEL: func.func @probabilities
 // CHECK: dynamo.check_range %{{.*}} in[0, 1) "aten.bernoulli.default: a probability is not between 0 and 1"
@@ -61,7 +61,7 @@ func.func @probabilities(%p: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Doubles take all bits of a half, and the angle of a normal number the other half.
+// Doubles use all bits of one half; the angle of a normally distributed number uses the other half.
 
 // CHECK-LABEL: func.func @doubles
 // CHECK: dynamo.random %{{.*}} half 0
@@ -76,7 +76,7 @@ func.func @doubles() -> tensor<4xf64> {
 
 // -----
 
-// What draws nothing asks for no key: other kinds of dropout, no elements, and what is left to torch.
+// Operators that draw nothing need no key: dropout in inference, empty tensors, and operators that are left to torch.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: aten.randint.low
@@ -92,7 +92,7 @@ func.func @nothing(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<0xf32>, tensor<2
 
 // -----
 
-// Arguments that eager refuses, and ranges that do not fit 31 bits: eager's operators.
+// Arguments that eager rejects, and ranges that do not fit 31 bits, are left to eager's operators.
 
 // CHECK-LABEL: func.func @declined
 // CHECK: dynamo.aten "aten.bernoulli.p"
@@ -114,7 +114,7 @@ func.func @declined(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<
 
 // -----
 
-// Eager's numbers are wanted, and drawn by its operators.
+// Eager's numbers are requested, so its operators draw them.
 
 // CHECK: module attributes {dynamo.eager_random}
 // CHECK-LABEL: func.func @eager
@@ -131,7 +131,7 @@ module attributes {dynamo.eager_random} {
 
 // -----
 
-// Keys lie in the CPU's memory: on a device as well.
+// Keys are in the CPU's memory, even if the tensors are on a device.
 
 // CHECK-LABEL: func.func @device
 // CHECK: dynamo.aten "aten.rand_like.default"
@@ -144,7 +144,7 @@ module attributes {dynamo.device = "cuda:0"} {
 
 // -----
 
-// Where sizes vary, the index of an element is computed of them: the numbers are those that are drawn for these sizes as numbers.
+// With dynamic sizes, the index of an element is computed from them: the numbers are the same as for these sizes as constants.
 
 // CHECK-LABEL: func.func @sizes
 // CHECK: %[[ROW:.*]] = dynamo.iota 0 : tensor<?x?xi64, #dynamo.sizes<s0, s1>>

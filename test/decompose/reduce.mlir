@@ -14,7 +14,7 @@ func.func @sum(%x: tensor<2x3xbf16>) -> tensor<2x1xbf16> {
 
 // -----
 
-// Truth values are summed as i64; an empty list of dimensions means all of them.
+// Bools are summed in i64; an empty list of dimensions means all of them.
 
 // CHECK-LABEL: func.func @sum_of_bool
 // CHECK-NEXT: %[[X:.*]] = dynamo.convert %{{.*}} : tensor<2x3xi1> -> tensor<2x3xi64>
@@ -26,7 +26,7 @@ func.func @sum_of_bool(%x: tensor<2x3xi1>) -> tensor<i64> {
 
 // -----
 
-// The mean of nothing is 0 / 0.
+// The mean of no elements is 0 / 0.
 
 // CHECK-LABEL: func.func @mean_of_nothing
 // CHECK: %[[SUM:.*]] = dynamo.reduce sum %{{.*}} dims [0] : tensor<0xf32> -> tensor<f32>
@@ -39,7 +39,7 @@ func.func @mean_of_nothing(%x: tensor<0xf32>) -> tensor<f32> {
 
 // -----
 
-// The largest of nothing is eager's error to raise.
+// The maximum of no elements is left to eager, which raises.
 
 // CHECK-LABEL: func.func @max_of_nothing
 // CHECK-NEXT: dynamo.aten "aten.amax.default"
@@ -50,7 +50,8 @@ func.func @max_of_nothing(%x: tensor<0x3xf32>) -> tensor<3xf32> {
 
 // -----
 
-// Two passes: the mean, then the squared distances, over n - correction. In f64, where the square of any f32 is a number.
+// Two passes: the mean, then the squared differences from it, divided by n - correction. Computed in f64, where the square of any f32 is
+// finite.
 
 // CHECK-LABEL: func.func @var
 // CHECK: %[[X:.*]] = dynamo.convert %arg0 : tensor<2x5xf32> -> tensor<2x5xf64>
@@ -85,7 +86,7 @@ func.func @indices(%x: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xi64>, tensor
 
 // -----
 
-// A running sum of f32 is kept in f64, as in eager.
+// A running sum of f32 is accumulated in f64, as in eager.
 
 // CHECK-LABEL: func.func @cumsum
 // CHECK: %[[WIDE:.*]] = dynamo.convert %{{.*}} : tensor<2x3xf32> -> tensor<2x3xf64>

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
-// A running maximum with its place is one scan, over the element's order in the high half and its place in the low half:
-// of equal elements the last has the largest. Both zeros are one, and NaN is the largest. The value is read at the place.
+// A running maximum with its place is one scan, over the element's order in the high half and its place in the low half: so of equal
+// elements the last has the largest value. Both zeros are equal, and NaN is the largest. The value is read at the place.
 
 // CHECK-LABEL: func.func @cummax
 // CHECK-SAME: (%[[X:.*]]: tensor<8x2xf32>)
@@ -22,7 +22,7 @@ func.func @cummax(%x: tensor<8x2xf32>) -> (tensor<8x2xf32>, tensor<8x2xi64>) {
 
 // -----
 
-// There is no half left for a place beside 64 bits.
+// With 64-bit elements no half is left for a place.
 
 // CHECK-LABEL: func.func @wide
 // CHECK: dynamo.aten "aten.cummin.default"
@@ -44,7 +44,7 @@ func.func @innermost(%x: tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi64>) 
 
 // -----
 
-// How many the mask has shown so far says which element of the source is next, if there are enough.
+// The number of mask elements set so far gives the position of the next source element; it is checked that the source has enough elements.
 
 // CHECK-LABEL: func.func @masked_scatter
 // CHECK: %[[COUNT:.*]] = dynamo.scan sum %{{.*}} dim 0 : tensor<6xi64>

@@ -1,9 +1,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose | dynamlir-opt --split-input-file --dynamo-decompose --dynamo-verify-prims | FileCheck %s
 
-// Sizes that are expressions. What is left to the choice of a size takes the form that is right for all values.
+// Symbolic sizes. Where a lowering would choose by a size, it uses the form that is valid for all values.
 
-// Broadcasting is by form: what has the same expression has the same size. A number, a tensor, a row and a size meet.
+// Broadcasting compares expressions: equal expressions are equal sizes. A number, a tensor, a row and a size are combined.
 
 // CHECK-LABEL: func.func @pointwise
 // CHECK: %[[ROWS:.*]] = dynamo.broadcast %arg1 dims [1] : tensor<4xf32> -> tensor<?x4xf32, #dynamo.sizes<s0, 4>>
@@ -29,7 +29,7 @@ func.func @pointwise(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %row: tensor<4xf
 
 // -----
 
-// Views: heads of a projection, the last row, all rows but some, and both together again.
+// Views: heads of a projection, the last row, every second row, and the two concatenated.
 
 // CHECK-LABEL: func.func @views
 // CHECK: dynamo.reshape %arg0 : tensor<?x8xf32, #dynamo.sizes<s0, 8>> -> tensor<?x2x4xf32, #dynamo.sizes<s0, 2, 4>>
@@ -54,8 +54,8 @@ func.func @views(%x: tensor<?x8xf32, #dynamo.sizes<s0, 8>>) -> (tensor<2x?x4xf32
 
 // -----
 
-// A softmax along a dimension of which nothing is known is summed in f64, as long sums are; one that is known to be short is not.
-// The mean divides by the size.
+// A softmax along a dimension of unknown length is summed in f64, as long sums are; along one that is known to be short it is not. The mean
+// divides by the size.
 
 // CHECK-LABEL: func.func @reductions
 // CHECK: %[[EXP:.*]] = dynamo.exp
@@ -75,7 +75,7 @@ func.func @reductions(%x: tensor<4x?xf32, #dynamo.sizes<4, s0>>, %y: tensor<?x4x
 
 // -----
 
-// Positions up to a size are in a table that is as long, and are checked against one that may be shorter.
+// Positions up to a size are in range for a table of that size; for a table that may be shorter they are checked.
 
 // CHECK-LABEL: func.func @indices
 // CHECK: %[[AT:.*]] = dynamo.iota 0 : tensor<?xi64, #dynamo.sizes<s0>>
@@ -94,7 +94,8 @@ func.func @indices(%own: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %other: tensor<1
 
 // -----
 
-// What computes with numbers leaves expressions to the library: a rotation, whose parts depend on the size. So does what may be of nothing.
+// Lowerings that compute with static sizes leave symbolic ones to the library: a rotation, whose parts depend on the size. A maximum of
+// possibly no elements is left to the library, too.
 
 // CHECK-LABEL: func.func @left
 // CHECK: dynamo.aten "aten.roll.default"
@@ -110,7 +111,7 @@ func.func @left(%x: tensor<?xf32, #dynamo.sizes<s0>>, %y: tensor<?xf32, #dynamo.
 
 // -----
 
-// Sizes as values: positions behind a cache of s0, and the mask of what they may see.
+// Sizes as values: positions after a cache of length s0, and the mask of visible positions.
 
 // CHECK-LABEL: func.func @behind_a_cache
 // CHECK: %[[STEPS:.*]] = dynamo.iota 0 : tensor<?xi64, #dynamo.sizes<s1>>
@@ -129,7 +130,7 @@ func.func @behind_a_cache(%cache: tensor<?xf32, #dynamo.sizes<s0>>, %mask: tenso
 
 // -----
 
-// What a recorder says of the result in another form is the same size all the same.
+// If the recorder writes the result's size as another expression, it is the same size all the same.
 
 // CHECK-LABEL: func.func @another_form
 // CHECK: dynamo.reshape %{{.*}} : tensor<?xf32, #dynamo.sizes<s0>> -> tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>>
@@ -141,7 +142,7 @@ func.func @another_form(%x: tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #
 
 // -----
 
-// An argument that is an expression where a rule knows numbers only is none that is not given: the library has the operator.
+// A symbolic argument that a rule reads as a number must not count as missing: the operator is left to the library.
 
 // CHECK-LABEL: func.func @a_factor
 // CHECK: dynamo.aten "aten.add.Tensor"(%arg0, %arg0) args [#dynamo.operand<0>, #dynamo.operand<1>, #dynamo.expr<s0>]

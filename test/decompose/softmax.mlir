@@ -29,7 +29,7 @@ func.func @log_softmax(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   return %0 : tensor<2x8xf32>
 }
 
-// A row that is masked throughout has -inf as its largest element, and gives zeros.
+// A completely masked row has -inf as its largest element, and gives zeros.
 
 // CHECK-LABEL: func.func @safe_softmax
 // CHECK: %[[MAX:.*]] = dynamo.reduce max
@@ -41,7 +41,7 @@ func.func @safe_softmax(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   return %0 : tensor<2x8xf32>
 }
 
-// There is no largest element of nothing.
+// An empty row does not have a largest element.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: dynamo.reduce
@@ -51,7 +51,7 @@ func.func @nothing(%x: tensor<2x0xf32>) -> tensor<2x0xf32> {
   return %0 : tensor<2x0xf32>
 }
 
-// A scalar is a row of one.
+// A 0-d tensor is a row of one element.
 
 // CHECK-LABEL: func.func @scalar
 // CHECK: dynamo.reshape %{{.*}} : tensor<f32> -> tensor<1xf32>

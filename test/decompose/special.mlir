@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-decompose --dynamo-select --dynamo-verify-prims | FileCheck %s
 
-// Two ranges, each with its own formula, and a choice between them.
+// Two ranges, each with its own formula, and a select between them.
 
 // CHECK-LABEL: func.func @spherical
 // CHECK-DAG: dynamo.sin
@@ -14,7 +14,7 @@ func.func @spherical(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Eager raises for 16-bit floats, and is left to.
+// Eager raises for 16-bit floats, so these are left to eager.
 
 // CHECK-LABEL: func.func @half
 // CHECK: dynamo.aten

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-verify-prims
 
-// Each clause of stage 02's contract, broken once.
+// Violates each clause of stage 02's contract once.
 
 // expected-error @+1 {{not primitive: a value is a !dynamo.tensor}}
 func.func @mutable(%x: !dynamo.tensor<3xf32, [1]>) {

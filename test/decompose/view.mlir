@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-decompose | FileCheck %s
 
-// Most views need nothing but the shape of their result; -1 was resolved by recording.
+// Most views need only the shape of their result; recording has resolved -1.
 
 // CHECK-LABEL: func.func @shapes
 // CHECK-SAME: (%[[X:.*]]: tensor<2x1x6xf32>)
@@ -18,7 +18,7 @@ func.func @shapes(%x: tensor<2x1x6xf32>) -> (tensor<12xf32>, tensor<2x6xf32>, te
   return %0, %1, %2, %3, %4 : tensor<12xf32>, tensor<2x6xf32>, tensor<6x1x2xf32>, tensor<3x2x5x6xf32>, tensor<2x1x6xf32>
 }
 
-// Bounds count from the back where negative and are clamped; a diagonal steps over a row and one more.
+// Negative bounds count from the back, and bounds are clamped; the stride of a diagonal is a row plus one element.
 
 // CHECK-LABEL: func.func @parts
 // CHECK-SAME: (%[[X:.*]]: tensor<4x6xf32>)
@@ -38,7 +38,7 @@ func.func @parts(%x: tensor<4x6xf32>) -> (tensor<2x6xf32>, tensor<6xf32>, tensor
   return %0, %1, %2, %3#0, %3#1, %4 : tensor<2x6xf32>, tensor<6xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<4x2xf32>, tensor<4x2x3xf32>
 }
 
-// ATen's as_strided speaks of storage: it is lowered where the operand is row-major, and left alone where it is not.
+// ATen's as_strided indexes the storage: it is lowered if the operand is row-major, and kept otherwise.
 
 // CHECK-LABEL: func.func @storage
 // CHECK: dynamo.as_strided %{{.*}} strides [5, 1] offset 3
@@ -49,7 +49,7 @@ func.func @storage(%x: tensor<4x4xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
   return %0, %1 : tensor<2x2xf32>, tensor<2x2xf32>
 }
 
-// An argument that starts inside its storage shifts the window.
+// A storage offset of the argument shifts the window.
 
 // CHECK-LABEL: func.func @storage_offset
 // CHECK: dynamo.aten "aten.as_strided.default"
@@ -58,7 +58,7 @@ func.func @storage_offset(%x: tensor<4xf32> {dynamo.offset = 2 : i64, dynamo.str
   return %0 : tensor<2xf32>
 }
 
-// Concatenation meets in the result's type, and a vector of no elements fits anywhere.
+// Concatenation converts to the result's type, and accepts an empty vector anywhere.
 
 // CHECK-LABEL: func.func @cat
 // CHECK-SAME: (%[[A:.*]]: tensor<2x3xf32>, %[[B:.*]]: tensor<1x3xi64>, %[[NONE:.*]]: tensor<0xf32>)
@@ -69,7 +69,7 @@ func.func @cat(%a: tensor<2x3xf32>, %b: tensor<1x3xi64>, %none: tensor<0xf32>) -
   return %0 : tensor<3x3xf32>
 }
 
-// What repeats becomes a dimension of its own, unless it has size 1.
+// Repetitions become a new dimension, unless the repeated one has size 1.
 
 // CHECK-LABEL: func.func @repeat
 // CHECK: %[[WIDE:.*]] = dynamo.broadcast %{{.*}} dims [0, 2] : tensor<1x3xf32> -> tensor<4x2x3xf32>
@@ -99,7 +99,7 @@ func.func @pad(%x: tensor<3x4xf32>) -> tensor<3x5xf32> {
   return %0 : tensor<3x5xf32>
 }
 
-// A mirror does not repeat the edge: `c b | a b c | b`.
+// Reflection does not repeat the edge: `c b | a b c | b`.
 
 // CHECK-LABEL: func.func @reflect
 // CHECK-SAME: (%[[X:.*]]: tensor<1x3xf32>)
@@ -112,7 +112,7 @@ func.func @reflect(%x: tensor<1x3xf32>) -> tensor<1x6xf32> {
   return %0 : tensor<1x6xf32>
 }
 
-// A contiguous part is written by putting it between what stays; a strided one through its window.
+// A contiguous part is written by concatenating it with the rest; a strided one through its window.
 
 // CHECK-LABEL: func.func @scatter
 // CHECK-SAME: (%[[X:.*]]: tensor<8xf32>, %[[PART:.*]]: tensor<3xf32>)
@@ -126,7 +126,7 @@ func.func @scatter(%x: tensor<8xf32>, %part: tensor<3xf32>) -> (tensor<8xf32>, t
   return %0, %1 : tensor<8xf32>, tensor<8xf32>
 }
 
-// A constant that does not fit is eager's error to raise.
+// A constant that does not fit is left to eager, which raises.
 
 // CHECK-LABEL: func.func @masked_fill
 // CHECK-SAME: (%[[X:.*]]: tensor<3xi8>, %[[MASK:.*]]: tensor<3xi1>)

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
 
-// What the ATen op, the tensor type and the attributes may not look like.
+// Invalid forms of the ATen op, the tensor type and the attributes.
 
 // The schema names operator and overload.
 func.func @f(%x: tensor<4xf32>) {
@@ -35,7 +35,7 @@ func.func @f(%x: tensor<4xf32>) {
 
 // -----
 
-// args name operands that exist, and each of them, in lists too.
+// args must name operands that exist, and every operand, in lists too.
 func.func @f(%x: tensor<4xf32>) {
   // expected-error @+1 {{args name operand 1 of 1}}
   dynamo.aten "aten.add.Tensor"(%x) args [#dynamo.operand<0>, #dynamo.operand<1>] : (tensor<4xf32>) -> tensor<4xf32>
@@ -126,7 +126,7 @@ func.func @f(%x: tensor<*xf32>) {
 
 // -----
 
-// The type: a stride per size, nothing negative, an element type of torch.
+// The type: one stride per size, nothing negative, one of torch's element types.
 // expected-error @+1 {{expected one stride per dimension: 2 sizes, 1 strides}}
 func.func private @f(!dynamo.tensor<2x3xf32, [1]>)
 
@@ -173,7 +173,7 @@ func.func private @f() attributes {test = #dynamo.output<result_view 0, [2], [1]
 
 // -----
 
-// Strides: a number for each dimension, none negative.
+// Strides: one number per dimension, not negative.
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   // expected-error @+1 {{'operand_strides' has array<i64: 4> for 'tensor<4x4xf32>'}}
   %0 = dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {operand_strides = [array<i64: 4>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -198,7 +198,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// The code of a call gives what the call gives.
+// The code of a call yields what the call returns.
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @+1 {{its code must end in dynamo.yield of the results' types}}
   %r = dynamo.aten "aten.relu.default"(%x) args [#dynamo.operand<0>] code {
@@ -243,7 +243,7 @@ func.func private @f() attributes {test = #dynamo.base<arg -1>}
 
 // -----
 
-// What is detached is the same.
+// A detached value has the same type.
 func.func @f(%x: tensor<4xf32>) {
   // expected-error @+1 {{requires the same type for all operands and results}}
   "dynamo.detach"(%x) : (tensor<4xf32>) -> tensor<2xf32>
@@ -252,7 +252,7 @@ func.func @f(%x: tensor<4xf32>) {
 
 // -----
 
-// A tensor keeps its type when it is written.
+// A write does not change a tensor's type.
 func.func @f(%x: tensor<4xf32>, %y: tensor<4xf64>) {
   // expected-error @+1 {{requires the same type for all operands and results}}
   "dynamo.history"(%x, %y) : (tensor<4xf32>, tensor<4xf64>) -> tensor<4xf32>

@@ -3,9 +3,9 @@
 // RUN: dynamlir-opt %s --mlir-print-op-generic | dynamlir-opt | FileCheck %s
 // RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
 
-// The one open op, at each level where it stands.
+// The op for any ATen operator, at each level at which it occurs.
 
-// On tensors that share storage: who shares with whom, who is written, and what the call would be on values.
+// On tensors that share storage: the aliases, the mutated operands, and the functional variant of the call.
 // CHECK-LABEL: func.func @mutable
 // CHECK-SAME: (%arg0: !dynamo.tensor<2x3xf32, [3, 1]> {dynamo.name = "x"})
 func.func @mutable(%x: !dynamo.tensor<2x3xf32, [3, 1]> {dynamo.name = "x"})
@@ -22,7 +22,7 @@ func.func @mutable(%x: !dynamo.tensor<2x3xf32, [3, 1]> {dynamo.name = "x"})
   return
 }
 
-// On values, with the layouts that eager saw.
+// On values, with the layouts in eager.
 // CHECK-LABEL: func.func @functional
 func.func @functional(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) -> tensor<2x4xf32> {
   // CHECK: dynamo.aten "aten.mm.default"(%arg0, %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>]
@@ -53,7 +53,7 @@ func.func @arguments(%x: tensor<2xf32>, %y: tensor<2xf32>) {
   return
 }
 
-// Several results, none, and torch's own decomposition beside the call.
+// Several results, none, and torch's own decomposition of the call.
 // CHECK-LABEL: func.func @results
 func.func @results(%x: tensor<4x2xf32>) {
   // CHECK: %{{.*}}:2 = dynamo.aten "aten.max.dim"(%arg0) args [#dynamo.operand<0>, 1, false]
@@ -64,14 +64,14 @@ func.func @results(%x: tensor<4x2xf32>) {
   dynamo.aten "aten._assert_async.default"(%x) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> ()
   // CHECK: dynamo.aten "aten.sin.default"(%arg0) args [#dynamo.operand<0>] {decomposition = @sin}
   dynamo.aten "aten.sin.default"(%x) args [#dynamo.operand<0>] {decomposition = @sin} : (tensor<4x2xf32>) -> tensor<4x2xf32>
-  // Complex values pass by: they belong to extern calls.
+  // Complex values are allowed: they belong to extern calls.
   // CHECK: dynamo.aten "aten.view_as_complex.default"(%arg0) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
   dynamo.aten "aten.view_as_complex.default"(%x) args [#dynamo.operand<0>] : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
   return
 }
 func.func private @sin(tensor<4x2xf32>) -> tensor<4x2xf32>
 
-// A call with code beside it, which uses the values around; dynamo-select takes one of the two.
+// A call with code, which uses values around it; dynamo-select chooses the call or the code.
 // CHECK-LABEL: func.func @with_code
 // CHECK: %[[R:.*]] = dynamo.aten "aten.mm.default"(%arg0, %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>] code {
 // CHECK-NEXT: %[[P:.*]] = dynamo.matmul %arg0, %arg1 batch 0 : tensor<8x16xf32>, tensor<16x4xf32> -> tensor<8x4xf32>
@@ -86,7 +86,7 @@ func.func @with_code(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<8x4xf
   return %r : tensor<8x4xf32>
 }
 
-// Where gradients do not go the way of values.
+// Gradients that do not follow the values.
 // CHECK-LABEL: func.func @gradients
 func.func @gradients(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<2xcomplex<f32>>) {
   // CHECK: dynamo.detach %arg0 : tensor<4xf32>
@@ -100,7 +100,7 @@ func.func @gradients(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<2xcomplex<
   return
 }
 
-// What belongs to a checkpoint, of which backward computes it again.
+// Operations of a checkpoint region, which backward recomputes.
 // CHECK-LABEL: func.func @checkpoint
 // CHECK: dynamo.exp %arg0 {dynamo.recompute = 0 : i64} : tensor<4xf32>
 func.func @checkpoint(%x: tensor<4xf32>) -> tensor<4xf32> {

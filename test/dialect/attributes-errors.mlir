@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
 
-// The attributes that make a function the graph, or a kernel: passes and runtime rely on what they say.
+// The attributes that make a function the graph or a kernel: passes and the runtime rely on them.
 
 // entry, kernel and the like belong to functions.
 // expected-error @+1 {{'dynamo.entry' belongs to a function}}
@@ -14,7 +14,7 @@ func.func private @f() attributes {dynamo.entry = true}
 
 // -----
 
-// outputs: what there is.
+// outputs: only values that exist.
 // expected-error @+1 {{'dynamo.outputs' must be an array of #dynamo.output, got 3}}
 func.func private @f() attributes {dynamo.outputs = 3}
 
@@ -30,7 +30,7 @@ func.func private @f() -> tensor<4xf32> attributes {dynamo.outputs = [#dynamo.ou
 
 // -----
 
-// A result that goes into an argument is nothing that the user gets.
+// A result that is written into an argument is not returned to the user.
 // expected-error @+1 {{output 0, #dynamo.output<result 0>, names nothing: there are 0}}
 func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 0}) attributes {dynamo.outputs = [#dynamo.output<result 0>]}
 
@@ -67,7 +67,7 @@ func.func private @f() -> tensor<4xf32> attributes {dynamo.versions = array<i64:
 
 // -----
 
-// One for each result that the user gets.
+// One for each result that is returned to the user.
 // expected-error @+1 {{'dynamo.versions' must have a number for each of the 1 results that are returned, got array<i64: 0, 0>}}
 func.func private @f(tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32> {dynamo.mutates = 0}) attributes {dynamo.versions = array<i64: 0, 0>}
 
@@ -78,7 +78,7 @@ func.func private @f() attributes {dynamo.arg_versions = array<i64: 1>}
 
 // -----
 
-// random: says something by being there.
+// random: a unit attribute.
 // expected-error @+1 {{'dynamo.random' must be a unit attribute, got 1}}
 func.func private @f() attributes {dynamo.random = 1}
 
@@ -90,7 +90,7 @@ module attributes {dynamo.random} {
 
 // -----
 
-// eager_random: of the whole program.
+// eager_random: an attribute of the whole program.
 // expected-error @+1 {{'dynamo.eager_random' must be a unit attribute of a module, got 1}}
 module attributes {dynamo.eager_random = 1} {
 }
@@ -102,7 +102,7 @@ func.func private @f() attributes {dynamo.eager_random}
 
 // -----
 
-// memory_budget: a percentage, of the whole program.
+// memory_budget: a percentage, for the whole program.
 // expected-error @+1 {{'dynamo.memory_budget' must be a percentage of a module, from 0 to 100, got 101 : i64}}
 module attributes {dynamo.memory_budget = 101 : i64} {
 }
@@ -136,7 +136,7 @@ func.func private @f() attributes {dynamo.outputs = [#dynamo.output<none>], dyna
 
 // -----
 
-// Without a list of outputs they are the results.
+// Without a list of outputs, the outputs are the results.
 // expected-error @+1 {{'dynamo.bases' must say one for each output: there are 1, it has 0}}
 func.func private @f() -> tensor<4xf32> attributes {dynamo.bases = []}
 
@@ -163,7 +163,7 @@ func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.base
 
 // -----
 
-// The first view of a hidden tensor gives it its number.
+// A hidden tensor has the number of its first view.
 // expected-error @+1 {{base of output 0, #dynamo.base<hidden 1>, has the number of an output that is not the first view of it}}
 func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.bases = [#dynamo.base<hidden 1>, #dynamo.base<hidden 1>]}
 
@@ -174,7 +174,7 @@ func.func private @f() -> (tensor<4xf32>, tensor<4xf32>) attributes {dynamo.base
 
 // -----
 
-// version_bumps: a count; requires_grad: says something by being there.
+// version_bumps: a count; requires_grad: a unit attribute.
 // expected-error @+1 {{'dynamo.version_bumps' of argument 0 must be an i64 from 0 to below 1048576, got -1}}
 func.func private @f(tensor<4xf32> {dynamo.version_bumps = -1})
 
@@ -185,7 +185,7 @@ func.func private @f(tensor<4xf32> {dynamo.requires_grad = true})
 
 // -----
 
-// domain and reduced_dims: sizes, and increasing dimensions of them.
+// domain and reduced_dims: sizes, and increasing dimensions of the domain.
 // expected-error @+1 {{'dynamo.domain' must not be negative, got array<i64: 4, -1>}}
 func.func private @f() attributes {dynamo.kernel, dynamo.domain = array<i64: 4, -1>}
 
@@ -222,7 +222,7 @@ func.func private @f(tensor<4xf32>) attributes {dynamo.signature = (tensor<4xf32
 
 // -----
 
-// strides and offset: of the type's rank, and a memref's own.
+// strides and offset: they match the type's rank, and a memref's own layout.
 // expected-error @+1 {{'dynamo.strides' of argument 0 must have a number per dimension of 'tensor<4x4xf32>', got array<i64: 1>}}
 func.func private @f(tensor<4x4xf32> {dynamo.strides = array<i64: 1>})
 
@@ -259,7 +259,7 @@ func.func private @f(tensor<4xf32> {dynamo.name = 1})
 
 // -----
 
-// mutates: an argument of the result's type, once.
+// mutates: an argument of the result's type, at most once.
 // expected-error @+1 {{'dynamo.mutates' of result 0 must be an i64 from 0 to below 1, got 1}}
 func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 1})
 
@@ -275,7 +275,7 @@ func.func private @f(tensor<4xf32>) -> (tensor<4xf32> {dynamo.mutates = 0}, tens
 
 // -----
 
-// The target of a module: what passes and LLVM are to rely on.
+// The target of a module, which passes and LLVM rely on.
 // expected-error @+1 {{'dynamo.target' must be a #dynamo.target of a module, got "znver4"}}
 module attributes {dynamo.target = "znver4"} {}
 
@@ -316,7 +316,7 @@ module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "z
 
 // -----
 
-// A dump of an older form says how the new one looks.
+// The error for a dump in an older form names the new form.
 // expected-error @+1 {{'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = "sm_90"> now}}
 module attributes {dynamo.chip = "sm_90"} {}
 
@@ -420,7 +420,7 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {dynamo.gradient = "x"}) {
 
 // -----
 
-// How often a function is differentiated.
+// The number of times that a function is differentiated.
 // expected-error@+1 {{'dynamo.order' must be an i64 from 0 to below 9, got 9 : i64}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.order = 9} {
   return %x : tensor<4xf32>
@@ -428,7 +428,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dy
 
 // -----
 
-// The arguments that gradients are made of.
+// The arguments that gradients depend on.
 // expected-error@+1 {{'dynamo.primals' must be increasing positions of the 1 arguments, got array<i64: 1>}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.primals = array<i64: 1>} {
   return %x : tensor<4xf32>
@@ -450,7 +450,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dy
 
 // -----
 
-// The keys of random numbers: which draw an operator is, who gives the keys of all of them, which kept value they are.
+// The keys of random numbers: an operator's draw number, the source of all keys, and their position among the saved values.
 // expected-error@+1 {{'dynamo.kept_keys' must be an i64 from 0 to below 1, got 1 : i64}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg 0>], dynamo.saved = 1 : i64, dynamo.kept_keys = 1 : i64} {
@@ -467,7 +467,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
-// Nothing is kept here, for its sizes or otherwise.
+// Nothing is saved here, neither a value nor sizes.
 // expected-error@+1 {{'dynamo.kept_sizes' must be a unit attribute of a function with 'dynamo.saved', got unit}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<arg 0>], dynamo.saved = 0 : i64, dynamo.kept_sizes} {

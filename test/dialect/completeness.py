@@ -1,4 +1,4 @@
-"""Compares the dialect's definitions (llvm-tblgen --dump-json) with the tests in a folder; prints what has no test."""
+"""Compares the dialect's definitions (llvm-tblgen --dump-json) with the tests in a folder; prints the missing tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def mentions(folder: pathlib.Path, errors: bool) -> str:
-    """The text of the round-trip tests, or of the negative ones, without their comments."""
+    """The text of the round-trip tests, or of the negative tests, without their comments."""
     files = [path for path in sorted(folder.glob("*.mlir")) if path.stem.endswith("-errors") == errors]
     lines = [line for path in files for line in path.read_text().splitlines()]
     return "\n".join(line for line in lines if not line.lstrip().startswith("//"))
 
 
 def missing(definitions: dict[str, Any], folder: pathlib.Path) -> list[str]:
-    """What the tests lack, a line each."""
+    """The missing tests, one per line."""
     good, bad = mentions(folder, errors=False), mentions(folder, errors=True)
     found = []
 
@@ -50,7 +50,7 @@ def missing(definitions: dict[str, Any], folder: pathlib.Path) -> list[str]:
 
 
 def main() -> int:
-    """Returns 1 when something has no test."""
+    """Returns 1 if a test is missing."""
     lines = missing(json.loads(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))
     print("\n".join(lines))
     return 1 if lines else 0

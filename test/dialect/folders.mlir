@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --canonicalize --split-input-file | FileCheck %s
 
-// What is equal to something simpler, NaN and signed zero included, becomes that; its neighbours do not.
+// An op that always equals something simpler, also for NaN and signed zeros, is folded to that; similar ops are not.
 
 // f(f(x)) = x
 // CHECK-LABEL: func.func @involution
@@ -28,7 +28,7 @@ func.func @idempotent(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, t
 
 // -----
 
-// x - x is not 0 where x is NaN; x xor x has no folder; max(x, y) is left alone.
+// x - x is not 0 if x is NaN; x xor x and max(x, y) do not have a folder.
 // CHECK-LABEL: func.func @not_equal
 func.func @not_equal(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   // CHECK-NEXT: dynamo.sub
@@ -52,7 +52,7 @@ func.func @select(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (te
 
 // -----
 
-// What changes nothing is its operand.
+// An op that changes nothing is folded to its operand.
 // CHECK-LABEL: func.func @same_type
 func.func @same_type(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = dynamo.convert %x : tensor<2x3xf32> -> tensor<2x3xf32>
@@ -67,7 +67,7 @@ func.func @same_type(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 
 // -----
 
-// A conversion there and back loses digits and stays, and so does a transposition of a square.
+// A conversion to another type and back loses digits and is kept, and so is a transposition of a square.
 // CHECK-LABEL: func.func @another_value
 func.func @another_value(%x: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
   // CHECK-NEXT: dynamo.convert
@@ -81,7 +81,7 @@ func.func @another_value(%x: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf3
 
 // -----
 
-// reshape(reshape(x)) = reshape(x), and nothing at all when the first shape returns
+// reshape(reshape(x)) = reshape(x), and x if the result has the first shape again
 // CHECK-LABEL: func.func @reshapes
 func.func @reshapes(%x: tensor<2x6xf32>) -> (tensor<3x4xf32>, tensor<2x6xf32>) {
   %0 = dynamo.reshape %x : tensor<2x6xf32> -> tensor<12xf32>

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
 
-// What the ops after outlining and planning may not look like.
+// Invalid forms of the ops after outlining and planning.
 
 // launch: on tensors or on memrefs.
 func.func @f(%x: tensor<4xf32>, %m: memref<4xf32>) {
@@ -35,7 +35,7 @@ func.func @f(%m: memref<4xf32>) {
 
 // -----
 
-// launch: what a kernel gets is an address, so the operands are exactly what it takes.
+// launch: a kernel gets only an address, so the operands must have exactly the layouts that it expects.
 func.func @f(%m: memref<4xf32>) {
   // expected-error @+1 {{there is no kernel @kernels::@missing}}
   dynamo.launch @kernels::@missing(%m) : (memref<4xf32>) -> ()
@@ -123,7 +123,7 @@ module @kernels {
 
 // -----
 
-// an offset that the kernel would add once more,
+// an offset that the kernel would add a second time,
 func.func @f(%m: memref<4xf32, strided<[1], offset: 2>>) {
   // expected-error @+1 {{its kernel takes 'memref<4xf32, strided<[1], offset: 2>>'}}
   dynamo.launch @kernels::@k(%m) : (memref<4xf32, strided<[1], offset: 2>>) -> ()
@@ -136,7 +136,7 @@ module @kernels {
 
 // -----
 
-// a number that nobody knows.
+// an unknown number.
 func.func @f(%m: memref<?xf32>) {
   // expected-error @+1 {{operand 0 has sizes or strides that are not numbers, which a launch hands over as 'sizes'}}
   dynamo.launch @kernels::@k(%m) : (memref<?xf32>) -> ()
@@ -149,7 +149,7 @@ module @kernels {
 
 // -----
 
-// The signature counts where the kernel takes bare pointers; without one, nothing fits.
+// If the kernel takes bare pointers, the signature counts; without one, no operands are accepted.
 func.func @f(%m: memref<4xf32>) {
   // expected-error @+1 {{operand 0 is 'memref<4xf32>', its kernel takes 'memref<5xf32>'}}
   dynamo.launch @kernels::@k(%m) : (memref<4xf32>) -> ()
@@ -186,7 +186,7 @@ module @kernels {
 
 // -----
 
-// workspace: bytes, and how many.
+// workspace: bytes, and their number.
 func.func @f() {
   // expected-error @+1 {{result #0 must be 1D memref of 8-bit signless integer values}}
   dynamo.workspace : memref<64xf32>
@@ -203,7 +203,7 @@ func.func @f() {
 
 // -----
 
-// buffer: inside the workspace and aligned to its elements, also where the sum does not fit 64 bits.
+// buffer: inside the workspace and aligned to its elements, also if the sum does not fit into 64 bits.
 func.func @f(%ws: memref<64xi8>) {
   // expected-error @+1 {{expected a byte offset that is not negative}}
   dynamo.buffer %ws[-64] : memref<64xi8> -> memref<4xf32>
@@ -342,7 +342,7 @@ func.func @f(%m: memref<4xf32>) {
 
 // -----
 
-// check_range: the operand itself comes back.
+// check_range: its result is the operand itself.
 func.func @f(%i: tensor<4xi64>) {
   // expected-error @+1 {{returns its operand if that is a tensor, else nothing}}
   dynamo.check_range %i in [0, 10) "index out of range" : (tensor<4xi64>) -> ()

@@ -14,7 +14,7 @@ func.func @outlined(%x: tensor<4xf32>) {
   return
 }
 
-// What relies on the check takes its result.
+// Ops that rely on the check use its result.
 // CHECK-LABEL: func.func @checked
 func.func @checked(%table: tensor<10xf32>, %i: tensor<4xi64>) -> tensor<4xf32> {
   // CHECK: %[[C:.*]] = dynamo.check_range %arg1 in{{ ?}}[0, 10) "index out of range" : (tensor<4xi64>) -> tensor<4xi64>
@@ -28,7 +28,7 @@ func.func @checked(%table: tensor<10xf32>, %i: tensor<4xi64>) -> tensor<4xf32> {
 func.func @planned(%x: memref<4x8xf32, strided<[1, 4], offset: 2>>) -> memref<4x8xf32> {
   // CHECK: %[[WS:.*]] = dynamo.workspace : memref<256xi8>
   %ws = dynamo.workspace : memref<256xi8>
-  // The last buffer ends where the workspace does.
+  // The last buffer ends at the end of the workspace.
   // CHECK: %[[A:.*]] = dynamo.buffer %[[WS]][0] : memref<256xi8> -> memref<4x8xf32>
   %a = dynamo.buffer %ws[0] : memref<256xi8> -> memref<4x8xf32>
   // CHECK: dynamo.buffer %[[WS]][128] : memref<256xi8> -> memref<4x8xf32, strided<[1, 4]>>
@@ -39,7 +39,7 @@ func.func @planned(%x: memref<4x8xf32, strided<[1, 4], offset: 2>>) -> memref<4x
   %o = dynamo.output_buffer : memref<4x8xf32>
   // CHECK: dynamo.launch @kernels::@k(%arg0, %[[A]]) : (memref<4x8xf32, strided<[1, 4], offset: 2>>, memref<4x8xf32>) -> ()
   dynamo.launch @kernels::@k(%x, %a) : (memref<4x8xf32, strided<[1, 4], offset: 2>>, memref<4x8xf32>) -> ()
-  // Into memory of ours, and allocated by the operator; one space before the route.
+  // Results in the graph's memory, and results that the operator allocates; one space before the route.
   // CHECK: dynamo.extern c_shim "aten.sin.out"(%[[A]]) outs(%[[O]]) args [#dynamo.operand<0>] : (memref<4x8xf32>) -> (), (memref<4x8xf32>)
   dynamo.extern c_shim "aten.sin.out"(%a) outs(%o) args [#dynamo.operand<0>] : (memref<4x8xf32>) -> (), (memref<4x8xf32>)
   // CHECK: dynamo.extern dispatcher "aten.nonzero.default"(%[[A]]) args [#dynamo.operand<0>] : (memref<4x8xf32>) -> memref<7x2xi64>
@@ -55,7 +55,7 @@ func.func @planned(%x: memref<4x8xf32, strided<[1, 4], offset: 2>>) -> memref<4x
   return %o : memref<4x8xf32>
 }
 
-// Once a kernel takes bare pointers, its signature says what they point at: here a bool, which is a byte, at any offset.
+// If a kernel takes bare pointers, its signature gives the memory they point to: here a bool, which is a byte, at any offset.
 // CHECK-LABEL: func.func @lowered
 func.func @lowered(%x: memref<4x1xi1, strided<[2, 9], offset: 5>>, %y: memref<4x1xui8>) {
   dynamo.launch @kernels::@lowered(%x, %y) : (memref<4x1xi1, strided<[2, 9], offset: 5>>, memref<4x1xui8>) -> ()

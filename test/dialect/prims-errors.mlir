@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
 
-// Each clause of the primitives' verifiers, broken once.
+// Violates each rule of the primitives' verifiers once.
 
-// Pointwise: one type, and one the op has a meaning on.
+// Pointwise: one type, on which the op is defined.
 func.func @f(%x: tensor<4xi32>) {
   // expected-error @+1 {{operand #0 must be ranked tensor of 64-bit float or 32-bit float or bfloat16 type or 16-bit float values}}
   dynamo.exp %x : tensor<4xi32>
@@ -59,7 +59,7 @@ func.func @f(%x: tensor<4xi16>, %y: tensor<4xui16>) {
 
 // -----
 
-// No broadcasting, no promotion.
+// There is neither broadcasting nor promotion.
 func.func @f(%x: tensor<4xf32>, %y: tensor<1xf32>) {
   // expected-error @+1 {{op all non-scalar operands/results must have the same shape and base type}}
   "dynamo.add"(%x, %y) : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
@@ -494,7 +494,7 @@ func.func @f(%x: tensor<3xf32>) {
 
 // -----
 
-// as_strided: the window stays inside, also where the sum does not fit 64 bits.
+// as_strided: the window must be inside the operand, also if the sum does not fit into 64 bits.
 func.func @f(%x: tensor<3x3xf32>) {
   // expected-error @+1 {{expected one entry of 'strides' per dimension (1), got 2}}
   dynamo.as_strided %x strides [1, 1] offset 0 : tensor<3x3xf32> -> tensor<3xf32>
@@ -789,7 +789,7 @@ func.func @f(%x: tensor<2x3xf32>) {
 
 // -----
 
-// Products: k of one length, batch dimensions that are equal, a result of the lines and columns.
+// Products: k has one size, batch dimensions are equal, and the result has the rows and columns.
 func.func @f(%x: tensor<2x8xf32>, %w: tensor<7x3xf32>) {
   // expected-error @+1 {{expected equal batch dimensions and equal sizes of k, got 'tensor<2x8xf32>' and 'tensor<7x3xf32>'}}
   dynamo.matmul %x, %w batch 0 : tensor<2x8xf32>, tensor<7x3xf32> -> tensor<2x3xf32>
@@ -879,7 +879,7 @@ func.func @f(%x: tensor<1x3x9x9xf32>, %w: tensor<8x3x3x3xf32>) {
 
 // -----
 
-// Attention: as many heads of each, keys as long as queries, a mask for each score.
+// Attention: the same number of heads, keys as long as queries, a mask element for each score.
 func.func @f(%q: tensor<5x8xf32>, %k: tensor<7x8xf32>) {
   // expected-error @+1 {{expected queries, keys and values by batch, head and line}}
   dynamo.attention %q, %k, %k scale 1.0 : tensor<5x8xf32>, tensor<7x8xf32>, tensor<7x8xf32> -> tensor<5x8xf32>

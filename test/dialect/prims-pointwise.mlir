@@ -4,7 +4,7 @@
 // RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
 
 
-// Pointwise primitives: printed as they are written, from the generic form and from bytecode too.
+// Pointwise primitives print as they are written, also from the generic form and from bytecode.
 
 // CHECK-LABEL: func.func @one_float
 func.func @one_float(%x: tensor<4xf32>) {
@@ -71,7 +71,7 @@ func.func @one_float(%x: tensor<4xf32>) {
   return
 }
 
-// Each takes every float type, any rank, and sizes that are unknown.
+// Each accepts every float type, any rank, and unknown sizes.
 // CHECK-LABEL: func.func @float_types
 func.func @float_types(%a: tensor<f64>, %b: tensor<2x0xbf16>, %c: tensor<?x3xf16>) {
   // CHECK: dynamo.exp %arg0 : tensor<f64>
@@ -171,7 +171,7 @@ func.func @two_bools(%x: tensor<4xi1>, %y: tensor<4xi1>) {
   return
 }
 
-// One space before the predicate, none doubled.
+// There is one space before the predicate, not two.
 // CHECK-LABEL: func.func @compare
 func.func @compare(%x: tensor<4xf32>, %y: tensor<4xf32>, %b: tensor<i1>) {
   // CHECK: dynamo.compare eq %arg0, %arg1 : tensor<4xf32> -> tensor<4xi1>
@@ -214,7 +214,7 @@ func.func @conversions(%x: tensor<4xf32>, %b: tensor<4xi1>, %u: tensor<4xui8>) {
   return
 }
 
-// Attributes that passes leave on an op stay there.
+// Attributes that passes put on an op are kept.
 // CHECK-LABEL: func.func @attributes
 func.func @attributes(%x: tensor<4xf32>) {
   // CHECK: dynamo.exp %arg0 {note = "kept"} : tensor<4xf32>

@@ -3,7 +3,7 @@
 // RUN: dynamlir-opt %s --mlir-print-op-generic | dynamlir-opt | FileCheck %s
 // RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
 
-// Products of matrices: any number of dimensions of lines of lhs, and of columns of rhs.
+// Matrix products: any number of row dimensions of lhs, and of column dimensions of rhs.
 
 // CHECK-LABEL: func.func @matmul
 func.func @matmul(%x: tensor<2x5x8xf32>, %w: tensor<8x3xf32>, %q: tensor<4x6x8xf64>, %k: tensor<4x8x3xf64>, %v: tensor<8xf32>,

@@ -4,7 +4,7 @@
 // RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
 
 
-// Reductions, running ones included. One space before the kind, none doubled.
+// Reductions and scans. There is one space before the kind, not two.
 
 // CHECK-LABEL: func.func @reduce
 func.func @reduce(%x: tensor<2x3xf32>, %b: tensor<2x3xi1>, %e: tensor<0x3xf32>, %d: tensor<?x3xf32>) {
@@ -22,7 +22,7 @@ func.func @reduce(%x: tensor<2x3xf32>, %b: tensor<2x3xi1>, %e: tensor<0x3xf32>, 
   dynamo.reduce or %b dims [0, 1] : tensor<2x3xi1> -> tensor<i1>
   // CHECK: dynamo.reduce xor %arg1 dims [0, 1] : tensor<2x3xi1> -> tensor<i1>
   dynamo.reduce xor %b dims [0, 1] : tensor<2x3xi1> -> tensor<i1>
-  // Over nothing, the neutral element; over no dimension, the operand.
+  // Over no elements, the result is the neutral element; over no dimension, the operand.
   // CHECK: dynamo.reduce sum %arg2 dims [0] : tensor<0x3xf32> -> tensor<3xf32>
   dynamo.reduce sum %e dims [0] : tensor<0x3xf32> -> tensor<3xf32>
   // CHECK: dynamo.reduce max %arg2 dims [1] : tensor<0x3xf32> -> tensor<0xf32>

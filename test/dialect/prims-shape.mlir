@@ -81,7 +81,7 @@ func.func @concatenate_pad(%x: tensor<2x3xf32>, %y: tensor<2x0xf32>, %d: tensor<
   return
 }
 
-// Windows: the diagonal of a matrix, rows that overlap, one element many times, nothing at all.
+// Windows: the diagonal of a matrix, overlapping rows, one element many times, and an empty window.
 // CHECK-LABEL: func.func @as_strided
 func.func @as_strided(%x: tensor<3x3xf32>, %v: tensor<3xf32>) {
   // CHECK: dynamo.as_strided %arg0 strides [4] offset 0 : tensor<3x3xf32> -> tensor<3xf32>
@@ -114,7 +114,7 @@ func.func @scatter(%x: tensor<9x4xf32>, %i: tensor<3x4xi64>, %rows: tensor<3x4xf
   dynamo.scatter %rows into %x[%i] dims [-1, 1] by sum : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
   // CHECK: dynamo.scatter %arg2 into %arg0[%arg1, %arg1] dims [-1, -1] : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
   dynamo.scatter %rows into %x[%i, %i] dims [-1, -1] : tensor<9x4xf32>, tensor<3x4xi64>, tensor<3x4xi64>, tensor<3x4xf32> -> tensor<9x4xf32>
-  // All go to the one place of a 0-d base.
+  // All elements go to the single place of a 0-d base.
   // CHECK: dynamo.scatter %arg4 into %arg3[] dims [] by prod : tensor<ui8>, tensor<5xui8> -> tensor<ui8>
   dynamo.scatter %n into %m[] dims [] by prod : tensor<ui8>, tensor<5xui8> -> tensor<ui8>
   return

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics
 
-// What is wrong with sizes that are expressions, each at its place.
+// Errors of sizes that are expressions, each at its location.
 
 // The text of an expression.
 // expected-error @+1 {{division by zero}}
@@ -38,7 +38,7 @@ func.func private @f() attributes {test = #dynamo.expr<rows>}
 
 // -----
 
-// A second name of s1 would be a second form.
+// Another spelling of s1 would be a second form of the same expression.
 // expected-error @+1 {{expected a number, a symbol or `(`}}
 func.func private @f() attributes {test = #dynamo.expr<s01>}
 
@@ -59,7 +59,7 @@ func.func private @f() attributes {test = #dynamo.expr<min s0>}
 
 // -----
 
-// Sizes of a tensor: one per dimension, a number where the shape has it, an expression at a `?`.
+// Sizes of a tensor: one per dimension, a number where the shape has a number, an expression for a `?`.
 // expected-error @+1 {{expected a size per dimension: 2 dimensions, #dynamo.sizes<s0>}}
 func.func private @f(tensor<?x4xf32, #dynamo.sizes<s0>>)
 
@@ -80,7 +80,7 @@ func.func private @f(tensor<?x?xf32, #dynamo.sizes<s0, 4>>)
 
 // -----
 
-// Of one meaning there is one form: numbers stand in the shape.
+// There is only one form for one meaning: if all sizes are numbers, they are in the shape.
 // expected-error @+1 {{expected an expression among the sizes}}
 func.func private @f(tensor<?x4xf32, #dynamo.sizes<s0 - s0 + 2, 4>>)
 
@@ -107,7 +107,7 @@ func.func private @f(!dynamo.tensor<[s0]xf32, [1], s0 - s0 - 4>)
 
 // -----
 
-// Declarations: of a function, each symbol once, with values that there are.
+// Declarations: on a function, each symbol once, with possible values.
 // expected-error @+1 {{'dynamo.symbols' belongs to a function}}
 module attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
 }
@@ -179,7 +179,7 @@ func.func private @f() attributes {dynamo.symbols = [#dynamo.symbol<s0, dim = 1>
 
 // -----
 
-// Where a symbol comes from: a size that is exactly it.
+// The source of a symbol: a size that is exactly this symbol.
 // expected-error @+1 {{'dynamo.symbols' finds s0 in argument 1 of 1}}
 func.func private @f(tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 1, dim = 0>]}
 
@@ -215,7 +215,7 @@ func.func private @f() attributes {dynamo.entry, dynamo.symbols = [#dynamo.symbo
 
 // -----
 
-// A symbol that nobody declares is an error where it is named: in a type, in an attribute, in an operation of another dialect.
+// An undeclared symbol is an error where it is used: in a type, in an attribute, in an operation of another dialect.
 func.func @f(%x: tensor<?xf32, #dynamo.sizes<s1>>) attributes {dynamo.symbols = [#dynamo.symbol<s1, argument = 0, dim = 0>]} {
   // expected-error @+1 {{names the symbol s0, which 'dynamo.symbols' of @f does not declare}}
   %0 = dynamo.slice %x starts [s0] steps [1] : tensor<?xf32, #dynamo.sizes<s1>> -> tensor<1xf32>
@@ -246,7 +246,7 @@ func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = 
 
 // -----
 
-// Sizes must be equal for all values of the symbols, and bounds must hold for some.
+// Sizes must be equal for all values of the symbols, and bounds must hold for at least one.
 func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>, %y: tensor<?xi1, #dynamo.sizes<s1>>) attributes {
     dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>, #dynamo.symbol<s1, argument = 1, dim = 0>]} {
   // expected-error @+1 {{expected operands and results of one shape, got 'tensor<?xi1, #dynamo.sizes<s1>>' and 'tensor<?xf32, #dynamo.sizes<s0>>'}}
@@ -328,7 +328,7 @@ func.func @f(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>) attributes {dynamo.symbo
 
 // -----
 
-// Memory. The bytes of a workspace stand in its type, or are an expression.
+// Memory. The size of a workspace in bytes is in its type, or is an expression.
 func.func @f() attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
   // expected-error @+1 {{says how many bytes it has in its type: 'bytes' is for an expression}}
   %ws = dynamo.workspace bytes s0*4 : memref<64xi8>
@@ -353,7 +353,7 @@ func.func @f() {
 
 // -----
 
-// A buffer lies inside, aligned to its elements; what its type says its sizes say, too.
+// A buffer is inside the workspace, aligned to its elements; its sizes agree with its type.
 func.func @f() attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
   %ws = dynamo.workspace bytes s0*4 : memref<?xi8>
   // expected-error @+1 {{reaches byte s0*8 of a workspace of s0*4}}
@@ -436,7 +436,7 @@ func.func @f() attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
 
 // -----
 
-// A kernel gets as many sizes as it takes, after its memory.
+// A launch passes as many sizes as the kernel takes, after its memory.
 func.func @f(%x: memref<?xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
   // expected-error @+1 {{hands over 2 sizes, its kernel takes 1}}
   dynamo.launch @kernels::@k(%x) sizes [s0, 4] : (memref<?xf32>) -> ()
@@ -484,7 +484,7 @@ module @kernels {
 
 // -----
 
-// The smallest number is MLIR's `?`, and not a size.
+// The smallest number is MLIR's `?`, not a size.
 func.func @f(%x: tensor<8xf32>) -> tensor<2xf32> {
   // expected-error @+1 {{is not a size: -9223372036854775808 stands for `?`}}
   %0 = dynamo.slice %x starts [-9223372036854775808] steps [1] : tensor<8xf32> -> tensor<2xf32>
@@ -506,7 +506,7 @@ func.func private @f(tensor<?x?xf32, #dynamo.sizes<s0, -9223372036854775808>>)
 
 // -----
 
-// An entry declares what is named anywhere in it.
+// An entry declares all symbols that are used in it.
 func.func @f(%n: index) attributes {dynamo.entry} {
   // expected-error @+1 {{names the symbol s7, which 'dynamo.symbols' of @f does not declare}}
   %0 = tensor.empty(%n) : tensor<?xf32, #dynamo.sizes<s7>>
@@ -515,7 +515,7 @@ func.func @f(%n: index) attributes {dynamo.entry} {
 
 // -----
 
-// A kernel that relies on more than its launches know would be wrong for some of them.
+// A kernel that assumes more than its launches guarantee would be wrong for some of them.
 func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = [#dynamo.symbol<s0, min = 3>]} {
   // expected-error @+1 {{its kernel takes more for granted of s0 than is declared here}}
   dynamo.launch @kernels::@k(%x) : (tensor<?xf32, #dynamo.sizes<s0>>) -> ()
@@ -590,7 +590,7 @@ func.func @f(%x: tensor<?xf32, #dynamo.sizes<s0>>) attributes {dynamo.symbols = 
 
 // -----
 
-// What a view, an argument in memory and a result of the library say of themselves is what their types say, where these say a number.
+// The sizes recorded on a view, an argument in memory and a library result must equal the numbers in their types.
 func.func @f(%x: memref<?x4xf32>) attributes {dynamo.symbols = [#dynamo.symbol<s0>]} {
   // expected-error @+1 {{its 'sizes' are [s0, 5], and in its type [?, 4]}}
   %v = dynamo.view %x[0] sizes [s0, 5] strides [4, 1] : memref<?x4xf32> -> memref<?x4xf32>
@@ -676,7 +676,7 @@ func.func @f(%x: memref<?x4xf32>) attributes {dynamo.assumed = 4, dynamo.symbols
 
 // -----
 
-// What is assumed says that this is negative always; without it nobody knows.
+// Given the assumption, this is always negative; without it, that is not known.
 func.func @f(%x: memref<?x?xf32>) attributes {dynamo.assumed = "s0 < s1", dynamo.symbols = [#dynamo.symbol<s0>, #dynamo.symbol<s1>]} {
   // expected-error @+1 {{expected the offset not to be negative, got s0 - s1}}
   %0 = dynamo.view %x[s0 - s1] sizes [s0] strides [1] : memref<?x?xf32> -> memref<?xf32, strided<[1], offset: ?>>

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --canonicalize --split-input-file | FileCheck %s
 
-// Folders by types: equal types have equal sizes where these are numbers or expressions, and only there.
+// Folders that compare types: equal types have equal sizes if these are numbers or expressions, and only then.
 
-// What changes nothing is its operand.
+// An op that changes nothing is folded to its operand.
 // CHECK-LABEL: func.func @same_sizes
 func.func @same_sizes(%x: tensor<?x3xf32, #dynamo.sizes<s0, 3>>) -> tensor<?x3xf32, #dynamo.sizes<s0, 3>> attributes {
     dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
@@ -16,7 +16,7 @@ func.func @same_sizes(%x: tensor<?x3xf32, #dynamo.sizes<s0, 3>>) -> tensor<?x3xf
 
 // -----
 
-// There and back again, through a shape of as many elements.
+// A reshape and its inverse, through a shape with as many elements.
 // CHECK-LABEL: func.func @reshapes
 func.func @reshapes(%x: tensor<?x6xf32, #dynamo.sizes<s0, 6>>) -> (tensor<?x2xf32, #dynamo.sizes<s0*3, 2>>, tensor<?x6xf32, #dynamo.sizes<s0, 6>>) attributes {
     dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
@@ -30,7 +30,7 @@ func.func @reshapes(%x: tensor<?x6xf32, #dynamo.sizes<s0, 6>>) -> (tensor<?x2xf3
 
 // -----
 
-// Two `?` need not be equal: a slice may leave something out, a broadcast repeat a size of 1, a reshape go from 2x3 to 3x2.
+// Two `?` need not be equal: a slice may drop elements, a broadcast may repeat a size of 1, a reshape may go from 2x3 to 3x2.
 // CHECK-LABEL: func.func @open
 func.func @open(%x: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>) {
   // CHECK-NEXT: dynamo.slice
@@ -44,7 +44,7 @@ func.func @open(%x: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tenso
 
 // -----
 
-// What keeps each element in its place needs to know no size.
+// Ops that keep each element in its place fold without known sizes.
 // CHECK-LABEL: func.func @in_place
 func.func @in_place(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %0 = dynamo.convert %x : tensor<?x?xf32> -> tensor<?x?xf32>
@@ -56,7 +56,7 @@ func.func @in_place(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
 
 // -----
 
-// Sizes that are equal by what is known of the symbol are two types, and no value has both.
+// Sizes that are equal because of facts about the symbol make two types, and a value has only one of them.
 // CHECK-LABEL: func.func @two_types
 func.func @two_types(%x: tensor<?xf32, #dynamo.sizes<s0>>) -> tensor<?xf32, #dynamo.sizes<(s0 floordiv 8)*8>> attributes {
     dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0, divisor = 8>]} {

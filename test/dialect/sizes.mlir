@@ -3,9 +3,9 @@
 // RUN: dynamlir-opt %s --mlir-print-op-generic | dynamlir-opt | FileCheck %s
 // RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
 
-// Where a size is a number there may be an expression over symbols. It is brought into canonical form where it is read.
+// Instead of a number, a size may be an expression over symbols. The parser brings it into canonical form.
 
-// A function declares its symbols: what is known of each, and which size of which argument it is. What is not said is not printed.
+// A function declares its symbols: the facts about each, and the argument size that it is. Defaults are not printed.
 // CHECK-LABEL: func.func @symbols
 // CHECK-SAME: dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 1, max = 1024, divisor = 8, hint = 16>,
 // CHECK-SAME: #dynamo.symbol<s1, argument = 1, dim = 0, min = 0>, #dynamo.symbol<s2, argument = 2>]
@@ -16,7 +16,7 @@ func.func @symbols(%x: tensor<4x?xf32, #dynamo.sizes<4, s0>>, %m: !dynamo.tensor
   return
 }
 
-// Each operator, and what its canonical form is. Equal polynomials are one attribute; what depends on no symbol is a number.
+// Each operator and its canonical form. Equal polynomials are one attribute; an expression without symbols is a number.
 // CHECK-LABEL: func.func private @expressions
 func.func private @expressions() attributes {dynamo.symbols = [#dynamo.symbol<s0>, #dynamo.symbol<s1>], test = {
   // CHECK-SAME: a_symbol = #dynamo.expr<s0>
@@ -40,7 +40,7 @@ func.func private @expressions() attributes {dynamo.symbols = [#dynamo.symbol<s0
   // CHECK-SAME: whole = #dynamo.expr<s0>
   whole = #dynamo.expr<(s0*8) floordiv 8>}}
 
-// The sizes of a tensor are its encoding: equal types have equal sizes, so this call is one of the types that are declared.
+// The sizes of a tensor are its encoding. Equal types have equal sizes, so this call has the declared types.
 // CHECK-LABEL: func.func @types
 // CHECK-SAME: (%{{.*}}: tensor<?x128xf32, #dynamo.sizes<s0*3, 128>>) -> tensor<?x128xf32, #dynamo.sizes<s0*3, 128>>
 func.func @types(%x: tensor<?x128xf32, #dynamo.sizes<s0*2 + s0, 128>>) -> tensor<?x128xf32, #dynamo.sizes<3*s0, 128>> attributes {
@@ -48,7 +48,7 @@ func.func @types(%x: tensor<?x128xf32, #dynamo.sizes<s0*2 + s0, 128>>) -> tensor
   return %x : tensor<?x128xf32, #dynamo.sizes<s0 + s0 + s0, 128>>
 }
 
-// A mutable tensor says sizes in brackets where one is an expression; strides and offset are where they always were.
+// A mutable tensor has its sizes in brackets if one is an expression; strides and offset are in their usual places.
 // CHECK-LABEL: func.func private @windows
 // CHECK-SAME: (!dynamo.tensor<[s0, 128]xf32, [128, 1]>, !dynamo.tensor<[2, s0]xf32, [s0*2, 2], s0>,
 // CHECK-SAME: !dynamo.tensor<4xf32, [s0]>, !dynamo.tensor<f32, [], s0*4>, !dynamo.tensor<4x2xf32, [2, 1], 3>,
@@ -63,7 +63,7 @@ func.func private @windows(!dynamo.tensor<[s0, 128]xf32, [128, 1]>, !dynamo.tens
 func.func private @outputs(tensor<?x4xf32, #dynamo.sizes<s0, 4>>) attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>],
   dynamo.outputs = [#dynamo.output<arg_view 0, [s0, 2], [2, 1], s0 + s0>, #dynamo.output<arg_view 0, [4], [s0], 0>]}
 
-// The layouts that eager saw, of arguments and of a call's operands and results, and sizes among the arguments of a call.
+// The layouts in eager of arguments and of a call's operands and results, and sizes among the arguments of a call.
 // CHECK-LABEL: func.func @layouts
 // CHECK-SAME: {dynamo.offset = #dynamo.expr<s0*2>, dynamo.strides = #dynamo.sizes<1, s0>}
 func.func @layouts(%x: tensor<?x2xf32, #dynamo.sizes<s0, 2>> {dynamo.strides = #dynamo.sizes<1, s0>, dynamo.offset = #dynamo.expr<s0*2>})
@@ -76,7 +76,7 @@ func.func @layouts(%x: tensor<?x2xf32, #dynamo.sizes<s0, 2>> {dynamo.strides = #
   return
 }
 
-// Attributes of primitives that hold sizes. With numbers only they are what they always were.
+// Attributes of primitives that hold sizes. If all are numbers, they are plain arrays.
 // CHECK-LABEL: func.func @attributes
 func.func @attributes(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %i: tensor<?xi64, #dynamo.sizes<s1>>, %d: tensor<4xf32>) attributes {
     dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>, #dynamo.symbol<s1, argument = 1, dim = 0>]} {
@@ -97,7 +97,7 @@ func.func @attributes(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %i: tensor<?xi6
   return
 }
 
-// Verifiers compare values: by form, and by what is known of the symbols. The size here is a multiple of 8.
+// Verifiers compare values by form, and by the facts about the symbols. The size here is a multiple of 8.
 // CHECK-LABEL: func.func @equal
 func.func @equal(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %y: tensor<?x4xf32, #dynamo.sizes<s1, 4>>) attributes {
     dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0, min = 8, divisor = 8>, #dynamo.symbol<s1, argument = 1, dim = 0>]} {
@@ -120,7 +120,7 @@ func.func @equal(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %y: tensor<?x4xf32, 
   return
 }
 
-// In memory, types say a `?`. Arguments, views and results of the library say what stands there.
+// In memory, types contain a `?`. Attributes of arguments, views and results of the library give the expression for it.
 // CHECK-LABEL: func.func @memory
 // CHECK-SAME: memref<?x4xf32, strided<[?, 1], offset: ?>> {dynamo.offset = #dynamo.expr<s0*4>, dynamo.sizes = #dynamo.sizes<s0, 4>, dynamo.strides = #dynamo.sizes<s0*4, 1>}
 func.func @memory(%x: memref<?x4xf32, strided<[?, 1], offset: ?>>
@@ -138,7 +138,7 @@ func.func @memory(%x: memref<?x4xf32, strided<[?, 1], offset: ?>>
   return
 }
 
-// What is assumed of the symbols is known to verifiers and folders as what is declared of each.
+// Verifiers and folders use the assumptions about the symbols, as they use the declarations.
 // CHECK-LABEL: func.func @assumed
 // CHECK-SAME: dynamo.assumed = "(s0*s1) mod 8 == 0; s0 <= s1"
 func.func @assumed(%x: memref<?x?xf32> {dynamo.sizes = #dynamo.sizes<s0, s1>}) attributes {dynamo.assumed = "(s0*s1) mod 8 == 0; s0 <= s1",

@@ -3,9 +3,9 @@
 // RUN: dynamlir-opt %s --mlir-print-op-generic | dynamlir-opt | FileCheck %s
 // RUN: dynamlir-opt %s --emit-bytecode | dynamlir-opt | FileCheck %s
 
-// The type and the attributes by themselves.
+// The type and the attributes on their own.
 
-// Sizes, strides, and the storage offset where it is not 0. Sizes and strides may be unknown.
+// Sizes, strides, and the storage offset if it is not 0. Sizes and strides may be unknown.
 // CHECK-LABEL: func.func private @tensors
 // CHECK-SAME: (!dynamo.tensor<2x3xf32, [3, 1]>, !dynamo.tensor<2x3xf32, [1, 2], 4>, !dynamo.tensor<f64, []>,
 // CHECK-SAME: !dynamo.tensor<f64, [], 7>, !dynamo.tensor<0x2xi1, [2, 1]>, !dynamo.tensor<5xui8, [0]>,
@@ -28,7 +28,7 @@ func.func private @outputs(tensor<4xf32>, tensor<8xf32>) -> tensor<f32> attribut
   #dynamo.output<result 0>, #dynamo.output<arg 1>, #dynamo.output<arg_view 1, [2, 3], [3, 1], 4>,
   #dynamo.output<result_view 0, [], [], 0>, #dynamo.output<none>, #dynamo.output<same 2>, #dynamo.output<constant -3>]}
 
-// What outputs are views of; unit for what they are as they are made.
+// The bases of outputs; unit for those that have the right base as they are built.
 // CHECK-LABEL: func.func private @bases
 // CHECK-SAME: [#dynamo.base<none>, #dynamo.base<arg 0>, #dynamo.base<output 0>, #dynamo.base<hidden 3>, unit]
 func.func private @bases(tensor<4xf32>) attributes {
@@ -42,7 +42,7 @@ func.func private @bases(tensor<4xf32>) attributes {
 func.func private @enums() attributes {test =
   [#dynamo<reduce_kind sum>, #dynamo<reduce_kind and>, #dynamo<predicate lt>, #dynamo<route c_shim>]}
 
-// What kernels are made for: the processor, and the chip of a GPU where it is one. What is 0 or missing is not written.
+// The machine that kernels are compiled for: the processor, and the chip if it is a GPU. Values that are 0 or missing are not printed.
 // CHECK-LABEL: func.func private @targets
 // CHECK-SAME: all = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "+avx2,+fma", vector_bits = 512, library_vector_bits = 256, chip = "sm_90">
 // CHECK-SAME: plain = #dynamo.target<"aarch64-unknown-linux-gnu", "generic", "">

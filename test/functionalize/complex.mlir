@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-verify-functional | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-decompose --dynamo-fuse --dynamo-plan | FileCheck %s --check-prefix=PLAN
 
-// Complex numbers have no primitives and no kernels: they are values of torch's operators. What a view shows is read, and what is
-// written through it is put in its place, by operators that take a window.
+// Complex numbers have neither primitives nor kernels: they are values of torch's operators. Operators with a window read what a view
+// contains, and put back what is written through it.
 
 // CHECK-LABEL: func.func @main(%arg0: tensor<2x3xcomplex<f32>>
 // CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Tensor"(%arg0, %arg0)
@@ -29,7 +29,7 @@ func.func @main(%x: !dynamo.tensor<2x3xcomplex<f32>, [3, 1]> {dynamo.name = "x"}
 
 // -----
 
-// Where a value must lie elsewhere, torch copies it: into the memory of a result, dense where eager's is transposed.
+// If a value must have another layout, torch copies it: into the memory of a result, and densely if eager's value is transposed.
 
 // PLAN-LABEL: func.func @main(
 // PLAN: %[[N:.*]] = dynamo.extern c_shim "aten.neg.default"(%arg0)
@@ -49,7 +49,7 @@ func.func @main(%x: !dynamo.tensor<2x3xcomplex<f64>, [1, 2]> {dynamo.name = "x"}
 
 // -----
 
-// What a result shows as real numbers is a view of a result of real numbers, if nobody sees the complex ones.
+// A view of a result as real numbers becomes a view of a real result, if the complex result is not returned.
 
 // CHECK-LABEL: func.func @main(%arg0: tensor<3xcomplex<f32>>
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result_view 0, [6], [1], 0>]
@@ -70,7 +70,7 @@ func.func @main(%x: !dynamo.tensor<3xcomplex<f32>, [1]> {dynamo.name = "x"})
 
 // -----
 
-// A storage that is written and shown in both types is of real numbers.
+// A storage that is written and viewed in both types consists of real numbers.
 
 // CHECK-LABEL: func.func @main(%arg0: tensor<3xcomplex<f32>>
 // CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Tensor"(%arg0, %arg0)

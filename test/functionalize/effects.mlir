@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-verify-functional | FileCheck %s
 
-// What dynamo-functionalize makes of what a call does beside its values: what outputs are views of, how often tensors count
-// as written, random numbers, gradients that are wanted.
+// The effects of a call besides its values, as dynamo-functionalize records them: the bases of outputs, the version counters of
+// tensors, random numbers, required gradients.
 
-// A view of an argument is made as one, and a view of a result that is returned as well is made as one of that. Where eager
-// has the same, there is nothing to say any more.
+// A view of an argument is built as a view of it, and a view of a result that is also returned as a view of that. If eager
+// has the same bases, they need not be recorded.
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: dynamo.bases
@@ -27,7 +27,7 @@ func.func @main(%x: !dynamo.tensor<2x2xf32, [2, 1]>)
 
 // -----
 
-// Views of a tensor that is not returned share it, and the first of them has its number: nothing to say either.
+// Views of a tensor that is not returned share it, and it has the number of the first of them: nothing to record either.
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: dynamo.bases
@@ -43,8 +43,8 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> (!dynamo.tensor<2xf32, [1]>, 
 
 // -----
 
-// d = x.detach(); return x[:2], d[:2], d.  All three are made as views of x, but detach() breaks the chain: what eager has
-// otherwise stays, and `unit` stands for what is as it is made.
+// d = x.detach(); return x[:2], d[:2], d.  All three are built as views of x, but detach() breaks the chain: bases that
+// differ in eager are recorded, and `unit` marks outputs that have the right base as they are built.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: dynamo.bases = [unit, #dynamo.base<output 2>, #dynamo.base<none>]
@@ -63,7 +63,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> (!dynamo.tensor<2xf32, [1]>, 
 
 // -----
 
-// The same object twice is that: whatever is done about the first holds for it too.
+// The same object twice: the second output is the first one, with all its properties.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: dynamo.bases = [#dynamo.base<none>, unit]
@@ -77,7 +77,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> (!dynamo.tensor<4xf32, [1]>, 
 
 // -----
 
-// What is detached of what nobody sees is that itself: there is no second tensor. The other one that shows it is made as a view.
+// A detached tensor whose original is not visible is the original itself: there is no second tensor. The other one is built as a view.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: dynamo.bases = [unit, #dynamo.base<none>]
@@ -95,8 +95,8 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> (!dynamo.tensor<4xf32, [1]>, 
 
 // -----
 
-// What shows one storage has one version counter: the largest number that was recorded of it. Of the argument that is written,
-// and of its view, the argument's own number tells; a result that goes into an argument has none.
+// All views of one storage share one version counter: the largest number that was recorded for it. For the argument that is written,
+// and for its view, the argument has the number; a result that is written into an argument has none.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %arg0: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>, dynamo.version_bumps = 5 : i64})
@@ -121,7 +121,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.version_bumps = 5, dynamo
 
 // -----
 
-// A text without `dynamo.versions` says nothing of counters: then the writes in it are counted. Arguments that share a
+// A text without `dynamo.versions` does not record counters: then the writes in it are counted. Arguments that share a
 // storage share its counter, so one of them has it.
 
 // CHECK-LABEL: func.func @main
@@ -137,7 +137,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.storage = 1}, %y: !dynamo
 
 // -----
 
-// Where versions were recorded, eager's counting is not ours to guess: this write was not counted.
+// If versions were recorded, the writes are not counted: eager did not count this write.
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: dynamo.version_bumps

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-functionalize
 
-// What has no meaning on values, or none worth the trouble. Whoever runs the pass takes these as: run it eagerly.
+// Cases without a meaning on values, or not worth supporting. Callers of the pass treat these errors as: run it in eager.
 
 func.func @expanded_write(%x: !dynamo.tensor<3xf32, [1]>) attributes {dynamo.entry} {
   %0 = dynamo.aten "aten.expand.default"(%x) args [#dynamo.operand<0>, [2, 3], false] {aliases = array<i64: 0>}
@@ -103,7 +103,7 @@ func.func @view_of_another(%x: !dynamo.tensor<3xf32, [1]>, %y: !dynamo.tensor<3x
 
 // -----
 
-// Whether the view stays within the argument depends on the symbol.
+// The symbol decides if the view stays within the argument.
 
 func.func @beyond(%x: !dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<4xf32, [1], 32> attributes {
     dynamo.entry, dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0>]} {
@@ -117,7 +117,7 @@ func.func @beyond(%x: !dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> !dynamo.tensor<4xf
 
 // -----
 
-// Rows of s1 elements that lie s0 apart: they may overlap.
+// Rows of s1 elements at a distance of s0: they may overlap.
 
 func.func @may_repeat(%x: !dynamo.tensor<[4, s1]xf32, [s0, 1]>, %y: !dynamo.tensor<[s0]xf32, [1]>) attributes {
     dynamo.entry, dynamo.symbols = [#dynamo.symbol<s0, argument = 1, dim = 0>, #dynamo.symbol<s1, argument = 0, dim = 1>]} {

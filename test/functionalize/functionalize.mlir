@@ -1,9 +1,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-verify-functional | FileCheck %s
 
-// What dynamo-functionalize makes of each way tensors can share and change memory. One case per module, from the
-// simple to the odd.
+// The result of dynamo-functionalize for each way in which tensors can share and change memory. One case per module, from
+// simple to unusual.
 
-// A view of what nothing writes to stays an ATen op, on values. The layouts that eager saw become attributes.
+// A view of a tensor that is never written remains an ATen op, on values. The layouts in eager become attributes.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:.*]]: tensor<2x3xf32> {dynamo.name = "x", dynamo.offset = 0 : i64, dynamo.strides = array<i64: 3, 1>}
@@ -43,7 +43,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>, %y: !dynamo.tensor<4xf32, [1]>) 
 
 // -----
 
-// On a fresh tensor nothing is left to see of it, except that the version counter was bumped.
+// On a new tensor nothing of it remains visible, except that the version counter was bumped.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
@@ -83,7 +83,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) -> !dynamo.tensor<4xf32, [1]> at
 
 // -----
 
-// x[1:3] = y; return x.t() + 1.  The view made before the write sees it: it is read when it is used.
+// x[1:3] = y; return x.t() + 1.  The view created before the write reflects it: it is read when it is used.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:.*]]: tensor<4x3xf32> {{.*}}, %[[Y:.*]]: tensor<2x3xf32> {{.*}}) -> (tensor<3x4xf32> {dynamo.strides = array<i64: 1, 3>}, tensor<4x3xf32> {dynamo.mutates = 0 : i64})
@@ -107,8 +107,8 @@ func.func @main(%x: !dynamo.tensor<4x3xf32, [3, 1]>, %y: !dynamo.tensor<2x3xf32,
 
 // -----
 
-// Views of views, straight to the base: x.view(6, 4)[::2].t() of a 24-element x takes the first four of each eight.
-// What `fill_` leaves of the old value is nothing, so none is read.
+// Views of views, directly to the base: x.view(6, 4)[::2].t() of a 24-element x takes the first four of each eight.
+// `fill_` keeps nothing of the old value, so no old value is read.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[SIN:.*]] = dynamo.aten "aten.sin.default"
@@ -138,7 +138,7 @@ func.func @main(%a: !dynamo.tensor<24xf32, [1]>) -> !dynamo.tensor<4x3xf32, [1, 
 
 // -----
 
-// A diagonal is not a slice of any reshape: as_strided says what it is.
+// A diagonal is not a slice of any reshape: it needs as_strided.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[OLD:.*]] = dynamo.as_strided %[[X:.*]] strides [4] offset 0 : tensor<3x3xf32> -> tensor<3xf32>
@@ -154,7 +154,7 @@ func.func @main(%x: !dynamo.tensor<3x3xf32, [3, 1]>) attributes {dynamo.entry} {
 
 // -----
 
-// Two arguments on one storage, one a row of the other. The one that shows everything is written, once.
+// Two arguments on one storage, one a row of the other. The one that covers everything is written, once.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%{{.*}}: tensor<3xf32> {dynamo.offset = 3 : i64, dynamo.storage = 0 : i64, {{.*}}}, %[[ALL:.*]]: tensor<2x3xf32>
@@ -175,7 +175,7 @@ func.func @main(%row: !dynamo.tensor<3xf32, [1], 3> {dynamo.storage = 0}, %all: 
 
 // -----
 
-// Arguments that overlap without one covering the other: both are gathered in a stretch of memory, both are written.
+// Arguments that overlap without one covering the other: both are gathered into one range of memory, and both are written.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[LOW:.*]]: tensor<4xf32> {{.*}}, %[[HIGH:.*]]: tensor<4xf32> {{.*}}) -> (tensor<4xf32> {dynamo.mutates = 0 : i64}, tensor<4xf32> {dynamo.mutates = 1 : i64})
@@ -196,7 +196,7 @@ func.func @main(%low: !dynamo.tensor<4xf32, [1]> {dynamo.storage = 0}, %high: !d
 
 // -----
 
-// Neighbours in one storage that do not touch are strangers: the second is not written.
+// Neighbours in one storage that do not overlap are independent: the second is not written.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: -> (tensor<3xf32> {dynamo.mutates = 0 : i64})
@@ -211,7 +211,7 @@ func.func @main(%a: !dynamo.tensor<3xf32, [1]> {dynamo.storage = 0}, %b: !dynamo
 
 // -----
 
-// A column of a larger tensor: the memory between its elements is not the graph's to see.
+// A column of a larger tensor: the graph cannot access the memory between its elements.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32> {dynamo.offset = 1 : i64, dynamo.strides = array<i64: 5>, dynamo.version_bumps = 1 : i64}
@@ -228,7 +228,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [5], 1>) attributes {dynamo.entry} {
 
 // -----
 
-// Outputs: a view of an input, a detached input (another object), a fresh tensor through a view only, its other view.
+// Outputs: a view of an input, a detached input (another object), a new tensor visible only through a view, and another view of it.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: -> (tensor<4xf32> {dynamo.strides = array<i64: 1>})
@@ -257,7 +257,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1], 4>)
 
 // -----
 
-// Batch normalization in training writes two operands. The functional variant returns first what was fresh, then the
+// Batch normalization in training writes two operands. The functional variant returns first the new tensors, then the
 // new running statistics. A constant output passes through.
 
 // CHECK-LABEL: func.func @main
@@ -280,7 +280,7 @@ func.func @main(%x: !dynamo.tensor<2x3xf32, [3, 1]>, %mean: !dynamo.tensor<3xf32
 
 // -----
 
-// torch.add(x, y, out=x): the out tensor is an argument no more, but as an operand it stays.
+// torch.add(x, y, out=x): the out tensor is no longer an out argument, but remains an operand.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[NEW:.*]] = dynamo.aten "aten.add.Tensor"(%arg0, %arg1) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
@@ -307,7 +307,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>, %y: !dynamo.tensor<2xf32, [1]>) 
 
 // -----
 
-// as_strided counts from the start of the storage, which a value does not know: it is always resolved.
+// as_strided counts from the start of the storage, which a value does not have: it is always resolved.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[W:.*]] = dynamo.as_strided %arg0 strides [1, 1] offset 1 : tensor<6xf32> -> tensor<4x2xf32>
@@ -322,8 +322,8 @@ func.func @main(%x: !dynamo.tensor<6xf32, [1], 2>) -> !dynamo.tensor<4x2xf32, [2
 
 // -----
 
-// Operators stay where nothing uses their results: in eager they run, and may raise or draw random numbers. Which ones do
-// neither is dynamo-decompose's to know.
+// Operators whose results are not used remain: eager runs them, and they may raise or draw random numbers. dynamo-decompose
+// knows which operators do neither.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.aten "aten.sin.default"
@@ -338,8 +338,8 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]>) attributes {dynamo.entry} {
 
 // -----
 
-// A decomposition is a function of values: no outputs, no mutations, no layouts at its boundary. It may write to what
-// it makes itself. The op that names it keeps doing so.
+// A decomposition is a function of values: its boundary has neither outputs, mutations nor layouts. It may write to tensors
+// that it creates itself. The op that names it still does so.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.aten "aten.clamp_zero.default"

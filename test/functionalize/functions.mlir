@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-autodiff --dynamo-decompose | FileCheck %s --check-prefix=WHOLE
 
-// A function with a derivative of its own (`torch.autograd.Function`): the operation `dynamlir.function` hands on what `forward` has
-// returned, and `vjp` is what `backward` does. Here it returns a view of its argument, and its gradient is the tangent, reversed.
+// A function with a derivative of its own (`torch.autograd.Function`): the operation `dynamlir.function` passes on the results of
+// `forward`, and `vjp` is `backward`. Here it returns a view of its argument, and its gradient is the tangent, reversed.
 
-// A view in the same shape is the same value elsewhere; here it is another for gradients.
+// Elsewhere a view in the same shape is the same value; here it is a different value for gradients.
 
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[X:.*]] = dynamo.aten "aten.sin.default"(%arg0)
@@ -16,7 +16,7 @@
 // CHECK-LABEL: func.func private @backward(
 // CHECK: dynamo.aten "aten.neg.default"(%arg3)
 
-// Values go past it, gradients the user's way.
+// Values pass around it, gradients take the user's derivative.
 // WHOLE-LABEL: func.func @main(
 // WHOLE: %[[X:.*]] = dynamo.sin %arg0
 // WHOLE: %[[Y:.*]] = dynamo.cos %[[X]]
@@ -53,7 +53,7 @@ func.func private @backward(%x: !dynamo.tensor<4xf32, [1]>, %raw: !dynamo.tensor
 
 // -----
 
-// What a checkpoint is made of says so at the next stage, too.
+// The operations of a checkpoint region are marked at the next stage, too.
 
 // CHECK-LABEL: func.func @main(
 // CHECK: dynamo.aten "aten.exp.default"(%arg0) {{.*}}dynamo.recompute = 3

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-functionalize
 
-// What has two histories: the one tensor would have another than the other that shows the same memory.
+// Memory with two histories: one tensor would have another history than another tensor on the same memory.
 
-// y = x * 2; d = y.detach(); d.mul_(x): d has a gradient of its own, y has not.
+// y = x * 2; d = y.detach(); d.mul_(x): d has a gradient of its own, y does not.
 func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynamo.tensor<4xf32, [1]>
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
   %0 = dynamo.aten "aten.mul.Scalar"(%x) args [#dynamo.operand<0>, 2] {aliases = array<i64: -1>, grad_enabled}
@@ -18,7 +18,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// y = x * 2; with no_grad(): v = y.view(2, 2); y.mul_(3); v * 2: autograd makes a history for v then.
+// y = x * 2; with no_grad(): v = y.view(2, 2); y.mul_(3); v * 2: autograd then creates a history for v.
 func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynamo.tensor<2x2xf32, [2, 1]>
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
   %0 = dynamo.aten "aten.mul.Scalar"(%x) args [#dynamo.operand<0>, 2] {aliases = array<i64: -1>, grad_enabled}
@@ -35,7 +35,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// What a function with a derivative of its own returns is a value of its own: it cannot show memory that changes.
+// The result of a function with a derivative of its own is a separate value: it cannot alias memory that changes.
 func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynamo.tensor<4xf32, [1]>
     attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>], dynamo.differentiable = array<i64: 0>} {
   %0 = dynamo.aten "aten.mul.Scalar"(%x) args [#dynamo.operand<0>, 2] {aliases = array<i64: -1>, grad_enabled}

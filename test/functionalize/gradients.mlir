@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-functionalize --dynamo-verify-functional | FileCheck %s
 
-// Where gradients do not go the way of values, in entries that are differentiated. What is not differentiated has none of this.
+// Gradients that do not follow the values, in entries that are differentiated. Other entries contain none of these ops.
 
 // detach() is dynamo.detach.
 
@@ -18,7 +18,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// Where nothing is differentiated it is its operand.
+// In an entry that is not differentiated, it is its operand.
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: dynamo.detach
@@ -53,7 +53,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// y = x * 2; y.zero_(): nothing is left of y, whose gradient is zeros.
+// y = x * 2; y.zero_(): nothing of y remains, and its gradient is zeros.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Scalar"(%arg0)
@@ -71,7 +71,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// The same of a part: with no_grad(): y[0:2].zero_(). No part of y loses its gradient.
+// The same for a part: with no_grad(): y[0:2].zero_(). No part of y loses its gradient.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Scalar"(%arg0)
@@ -92,7 +92,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// y = x * 2; d = y.detach(); y.add_(1): d shows the new value, without its gradient.
+// y = x * 2; d = y.detach(); y.add_(1): d has the new value, without its gradient.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[Y:.*]] = dynamo.aten "aten.mul.Scalar"(%arg0)
@@ -114,7 +114,7 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// A derivative keeps what it says of its arguments and results.
+// A derivative keeps the attributes of its arguments and results.
 
 // CHECK-LABEL: func.func private @f_vjp
 // CHECK-SAME: %{{[^:]*}}: tensor<4xf32> {dynamo.tangent = 0 : i64}) -> (tensor<4xf32> {dynamo.gradient = 0 : i64})
@@ -134,9 +134,9 @@ func.func @main(%x: !dynamo.tensor<4xf32, [1]> {dynamo.requires_grad}) -> !dynam
 
 // -----
 
-// v = x[1:]; w = v.view_as(v); return v, w, w.sin(): w is made as a view of the output v, not of x alone, so that there is a gradient
-// between the two. It has the values of v, and is an operation all the same, which says that it is output 1: the gradient of the sine
-// goes by way of it.
+// v = x[1:]; w = v.view_as(v); return v, w, w.sin(): w is built as a view of the output v, not of x alone, so that there is a gradient
+// between the two. It has the values of v, but is a separate operation, which records that it is output 1: the gradient of the sine
+// passes through it.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: dynamo.made_from = array<i64: -1, 0, -1>

@@ -3,9 +3,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-at="symbols=s0=7" --dynamo-functionalize > %t.before
 // RUN: diff %t.before %t.after
 
-// Sizes that are expressions. What is made of them is what is made of numbers, for any values: `dynamo-at` before and after is the same.
+// Sizes that are expressions. The result is that for numbers, for any values: `dynamo-at` before or after gives the same.
 
-// Views of what nothing writes to, layouts, and a view that is returned.
+// Views of a tensor that is never written, layouts, and a view that is returned.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:.*]]: tensor<?x4xf32, #dynamo.sizes<s0, 4>> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 4, 1>}
@@ -54,7 +54,7 @@ func.func @main(%x: !dynamo.tensor<[s0, 4]xf32, [4, 1]>) -> (!dynamo.tensor<4xf3
 
 // -----
 
-// A write to columns of a transposed argument, which nothing shows row-major: the value is the argument as it is seen.
+// A write to columns of a transposed argument, of which there is no row-major view: the value is the argument with its own layout.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:.*]]: tensor<4x?xf32, #dynamo.sizes<4, s0>>
@@ -69,7 +69,7 @@ func.func @main(%x: !dynamo.tensor<[4, s0]xf32, [1, 4]>) attributes {
 
 // -----
 
-// The first rows of a cache are written: sizes of the cache are numbers, how many rows is an expression.
+// The first rows of a cache are written: the sizes of the cache are numbers, the number of rows is an expression.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[CACHE:.*]]: tensor<128x4xf32>
@@ -85,7 +85,7 @@ func.func @main(%cache: !dynamo.tensor<128x4xf32, [4, 1]>, %x: !dynamo.tensor<[s
 
 // -----
 
-// All rows but two are written, which may be none: then it does not matter where they would lie.
+// All rows but two are written. They may be none: then their place does not matter.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:.*]]: tensor<?x4xf32, #dynamo.sizes<s0, 4>>

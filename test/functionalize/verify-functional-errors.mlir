@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-verify-functional
 
-// Each clause of stage 01's contract, broken once.
+// Violates each rule of stage 01 once.
 
 // expected-error @+1 {{not functional: a value is a !dynamo.tensor}}
 func.func @mutable(%x: !dynamo.tensor<3xf32, [1]>) {

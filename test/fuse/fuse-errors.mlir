@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-verify-kernels
 
-// What stage 03 may not look like.
+// Invalid forms of stage 03.
 
 module {
   module @kernels {

@@ -2,7 +2,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=print-fusion=true -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=LINES
 
-// A chain of pointwise operations is one kernel, whose constants are its own.
+// A chain of pointwise operations is one kernel, which contains its constants.
 
 // CHECK-LABEL: func.func @chain
 // CHECK-SAME: (%[[A:.*]]: tensor<4x8xf32>, %[[B:.*]]: tensor<4x8xf32>)
@@ -26,7 +26,7 @@ func.func @chain(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // -----
 
-// Softmax is one kernel: rows are spread over the domain inside it, unit dims of keepdim reductions are gone.
+// Softmax is one kernel: rows are broadcast over the domain inside it, and the unit dims of keepdim reductions are removed.
 
 // CHECK-LABEL: func.func @softmax
 // CHECK-NEXT: %[[R:.*]] = dynamo.launch @kernels::@reduce_max_sub_exp_sum_div_0(%{{.*}}) : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
@@ -52,8 +52,8 @@ func.func @softmax(%x: tensor<2x4x8xf32>) -> tensor<2x4x8xf32> {
 
 // -----
 
-// Layer norm is one kernel. Weight and bias arrive as views with stride 0; mean and rstd escape as rows and get their
-// unit dim back outside.
+// Layer norm is one kernel. Weight and bias are passed as views with stride 0; mean and rstd are returned as rows and get
+// their unit dim back outside.
 
 // CHECK-LABEL: func.func @layer_norm
 // CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<8xf32>, %[[B:.*]]: tensor<8xf32>)
@@ -93,8 +93,8 @@ func.func @layer_norm(%x: tensor<4x8xf32>, %w: tensor<8xf32>, %b: tensor<8xf32>)
 
 // -----
 
-// A row sum and a column sum walk their operand in different orders: two kernels, and the refusal says why. The cheap
-// operation above them is computed in both rather than stored.
+// A row sum and a column sum traverse their operand in different orders: two kernels, and the refusal gives the reason. The
+// cheap operation before them is computed in both rather than stored.
 
 // CHECK-LABEL: func.func @row_and_column_sum
 // CHECK-DAG: dynamo.launch @kernels::@reduce_neg_sum_0(%[[X:.*]]) : (tensor<4x8xf32>) -> tensor<4xf32>
@@ -109,8 +109,8 @@ func.func @row_and_column_sum(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf
 
 // -----
 
-// Equal layers launch the same kernel, though their lines differ: a launch names the lines of all that it runs. Extern
-// calls keep their order.
+// Equal layers launch the same kernel, although their source lines differ: a launch has the locations of all operations that it
+// runs. Extern calls keep their order.
 
 // CHECK-LABEL: func.func @layers
 // CHECK: %[[H1:.*]] = dynamo.aten
@@ -138,7 +138,7 @@ func.func @layers(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>) -
 
 // -----
 
-// Unit dims vanish inside; a reduction over one is a reshape.
+// Unit dims disappear inside; a reduction over one is a reshape.
 
 // CHECK-LABEL: func.func @unit_dims
 // CHECK: %[[IN:.*]] = dynamo.reshape %{{.*}} : tensor<1x4x1x8xf32> -> tensor<4x8xf32>
@@ -153,7 +153,7 @@ func.func @unit_dims(%x: tensor<1x4x1x8xf32>) -> tensor<4x1x8xf32> {
 
 // -----
 
-// A broadcast of something cheap moves to the inputs. So does one that the innermost dimension does not see.
+// A broadcast of a cheap value moves to the inputs. So does one that the innermost dimension does not depend on.
 
 // CHECK-LABEL: func.func @broadcast_push
 // CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[M:.*]]: tensor<8xi1>, %[[V:.*]]: tensor<4xf32>)
@@ -207,7 +207,7 @@ func.func @views_between(%x: tensor<4x8xf32>, %y: tensor<2x16xf32>) -> tensor<8x
 
 // -----
 
-// Not where memory is in another order: the reshape would be a copy. Here the value is stored between two kernels.
+// They do not move if memory is in another order: the reshape would be a copy. Here the value is stored between two kernels.
 
 // CHECK-LABEL: func.func @strided_input
 // CHECK: dynamo.launch @kernels::@pointwise_exp_0
@@ -222,7 +222,7 @@ func.func @strided_input(%x: tensor<4x8xf32> {dynamo.strides = array<i64: 1, 4>}
 
 // -----
 
-// Two kernels with an extern call between them stay two, though the second also reads what the first does.
+// Two kernels with an extern call between them remain two, although the second also reads the result of the first.
 
 // CHECK-LABEL: func.func @residual
 // CHECK: %[[A:.*]] = dynamo.launch @kernels::@pointwise_tanh_0
@@ -250,8 +250,8 @@ func.func @siblings(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 
 // -----
 
-// The gradients of a weight and a bias, as after a layer norm. The product joins the first kernel, but is computed again
-// for its sum rather than stored; then both sums are one pass over the gradient.
+// The gradients of a weight and a bias, as after a layer norm. The product joins the first kernel, but is recomputed for its
+// sum rather than stored; then both sums are one pass over the gradient.
 
 // CHECK-LABEL: func.func @weight_and_bias_gradient
 // CHECK-DAG: dynamo.launch @kernels::@reduce_mul_sum_0({{.*}}) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4xf32>
@@ -269,7 +269,7 @@ func.func @weight_and_bias_gradient(%g: tensor<4x8xf32>, %x: tensor<4x8xf32>) ->
 
 // -----
 
-// Nothing to combine: the neutral element. A constant that is returned is a kernel.
+// A reduction of no elements is the neutral element. A constant that is returned is a kernel.
 
 // CHECK-LABEL: func.func @empty
 // CHECK-DAG: dynamo.launch @kernels::@pointwise_full_0() : () -> tensor<4xi64>
@@ -296,7 +296,7 @@ func.func @scalars(%x: tensor<f32>) -> tensor<f32> {
 
 // -----
 
-// A scan takes in the operation before it, and ends its kernel; what its elements are stored as is part of it.
+// A scan is fused with the operation before it, and ends its kernel; the conversion of its elements for storage is part of it.
 
 // CHECK-LABEL: func.func @scan
 // CHECK: %[[S:.*]] = dynamo.launch @kernels::@scan_neg_cumsum_0
@@ -321,7 +321,7 @@ func.func @converted(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // -----
 
-// A gather is computed with what uses it. Its table is an argument of its own shape, the last one.
+// A gather is computed in the kernel that uses it. Its table is an argument of a shape of its own, the last one.
 
 // CHECK-LABEL: func.func @gather
 // CHECK-SAME: (%[[TABLE:.*]]: tensor<10x1x8xf32>, %[[I:.*]]: tensor<4xi64>)
@@ -345,8 +345,8 @@ func.func @gather(%table: tensor<10x1x8xf32>, %i: tensor<4xi64>) -> tensor<4x1x8
 
 // -----
 
-// What is gathered from is in memory first, even if it is cheap to compute and of the same shape; the other operand of
-// the same kernel may be that very value.
+// The table of a gather is stored in memory first, even if it is cheap to compute and of the same shape; the other operand
+// of the same kernel may be that very value.
 
 // CHECK-LABEL: func.func @computed_table
 // CHECK: %[[T:.*]] = dynamo.launch @kernels::@pointwise_neg_0
@@ -361,7 +361,7 @@ func.func @computed_table(%x: tensor<8xf32>, %i: tensor<8xi64>) -> tensor<8xf32>
 
 // -----
 
-// A constant is a kernel of its own where it is gathered from.
+// A constant is a kernel of its own if it is the table of a gather.
 
 // CHECK-LABEL: func.func @constant_table
 // CHECK: %[[T:.*]] = dynamo.launch @kernels::@pointwise_iota_0() : () -> tensor<8xi64>
@@ -374,8 +374,8 @@ func.func @constant_table(%i: tensor<4xi64>) -> tensor<4xi64> {
 
 // -----
 
-// What is computed of a single number is computed once, by a kernel of its own, for all who use it: an optimizer's bias correction. Two
-// parameters that use the same number do not become one kernel for it.
+// A computation on a single number runs once, in a kernel of its own, for all its users: an optimizer's bias correction. Two parameters
+// that use the same number are not merged into one kernel because of it.
 
 // CHECK-LABEL: func.func @one_number
 // CHECK: %[[R:.*]] = dynamo.launch @kernels::@[[ONE:.*]](%arg2) : (tensor<f32>) -> tensor<f32>

@@ -20,7 +20,7 @@ func.func @main(%x: tensor<4x8xf32> {dynamo.requires_grad}, %y: tensor<4x8xf32> 
 
 // -----
 
-// A sine, then a sum: one kernel, and what is added gets the tangent as it is.
+// A sine, then a sum: one kernel, and the addend gets the tangent unchanged.
 
 // CHECK-LABEL: func.func @main_vjp(
 // CHECK-SAME: %[[T:[a-z0-9]+]]: tensor<4x8xf32> {dynamo.offset = 0 : i64, dynamo.strides = array<i64: 8, 1>, dynamo.tangent = 0
@@ -36,7 +36,7 @@ func.func @main(%x: tensor<4x8xf32> {dynamo.requires_grad}, %y: tensor<4x8xf32> 
 
 // -----
 
-// A product of which one factor is used once more: what is shared is computed once, and gradients are added within the kernel.
+// A product with a factor that has another use: the shared value is computed once, and gradients are added within the kernel.
 
 // CHECK-LABEL: func.func @main_vjp(
 // CHECK: %[[G:.*]]:2 = dynamo.launch @kernels::@{{.*}} -> (tensor<4x8xf32>, tensor<4x8xf32>)

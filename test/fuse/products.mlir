@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --dynamo-verify-kernels | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse=print-fusion=true -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 
-// What follows a product point by point is its epilogue. Its operands are tables: memory of any shape. The views round
-// a layer on three dimensions go: lines of the left operand may have several.
+// Pointwise operations after a product are its epilogue. Its operands are tables: memory of any shape. The views around a
+// layer on three dimensions disappear: the left operand may have several row dimensions.
 
 // CHECK-LABEL: func.func @linear_gelu
 // CHECK: %[[T:.+]] = dynamo.permute %arg1 dims [1, 0]
@@ -30,7 +30,7 @@ func.func @linear_gelu(%x: tensor<2x5x8xf32>, %w: tensor<16x8xf32>, %b: tensor<1
 
 // -----
 
-// Two products are two kernels, and a reduction is one of its own: its rows are finished only when all blocks are.
+// Two products are two kernels. A reduction is a kernel of its own, too: its rows are complete only after all blocks are.
 
 // CHECK-LABEL: func.func @chain
 // CHECK: dynamo.launch @kernels::@product_matmul_add_0
@@ -47,7 +47,7 @@ func.func @chain(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %y: tensor<4x8xf32>) 
 
 // -----
 
-// An epilogue is made block by block: it may not ask where it is.
+// An epilogue is computed block by block: it must not depend on its position.
 
 // CHECK-LABEL: func.func @place
 // CHECK: dynamo.launch @kernels::@product_matmul_0
@@ -63,7 +63,7 @@ func.func @place(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> at
 
 // -----
 
-// One dimension of size 1 less is one less for the code; k stays.
+// A dimension of size 1 is dropped from the code; k remains.
 
 // CHECK-LABEL: func.func @units
 // CHECK: dynamo.matmul %{{.*}}, %{{.*}} batch 0 : tensor<8xf32>, tensor<8x16xf32> -> tensor<16xf32>

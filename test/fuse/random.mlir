@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-decompose --dynamo-fuse | FileCheck %s
 
-// Numbers are drawn where they are used, in the kernel of what uses them; keys are read from memory, so that layers that do the
-// same with other keys have one kernel.
+// Random numbers are drawn in the kernel that uses them. Keys are read from memory, so that layers that differ only in their keys share
+// one kernel.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[KEYS:.*]] = dynamo.aten "aten.randint.low"

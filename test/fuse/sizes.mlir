@@ -6,7 +6,7 @@
 // RUN: not dynamlir-opt %t.open --dynamo-fuse 2>&1 | FileCheck %s --check-prefix=OPEN
 // OPEN: error: dynamo-fuse needs to know sizes, as numbers or expressions
 
-// Groups of sizes that are expressions are those of numbers. A kernel says the symbols that it names, and what is known of them.
+// Groups with sizes that are expressions are the same as with numbers. A kernel declares the symbols that it uses, and the facts about them.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[Y:.*]] = dynamo.launch @kernels::@[[NORM:.*]](%arg0) : (tensor<?x8xf32, #dynamo.sizes<s0, 8>>) -> tensor<?x8xf32, #dynamo.sizes<s0, 8>>
@@ -34,7 +34,7 @@ module {
 
 // -----
 
-// A reshape moves over what is computed point by point, and a broadcast is reshaped where its parts are known to fit.
+// A reshape moves over pointwise operations, and a broadcast is reshaped if its parts are known to fit.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[ROWS:.*]] = dynamo.reshape %arg0 : tensor<?x2x4xf32, #dynamo.sizes<s0, 2, 4>> -> tensor<?x8xf32, #dynamo.sizes<s0, 8>>

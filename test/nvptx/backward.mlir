@@ -1,5 +1,5 @@
-// A tensor that is read backwards: an index is multiplied by a negative stride, so that nothing may be concluded from the
-// flags that the lowering puts on addresses. LLVM dropped the index of the second element once, and read the first again.
+// A tensor that is read backwards: an index is multiplied by a negative stride, so the flags that the lowering puts on
+// addresses must not be used for conclusions. LLVM once dropped the index of the second element, and read the first again.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvvm | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
@@ -14,7 +14,7 @@ module @kernels {
   // CHECK-NOT: overflow
   // CHECK-NOT: inbounds
 
-  // Each of the four elements is found from the place of the thread, not from where the memory begins.
+  // The address of each of the four elements is computed from the thread's position, not from the start of the memory.
   // PTX-LABEL: .entry turned(
   // PTX: cvta.to.global.u64 [[BEGIN:%rd[0-9]+]]
   // PTX-NOT: ld.global{{.*}}{{\[}}[[BEGIN]]+-

@@ -1,4 +1,4 @@
-// Reductions of other than the last dimension: 32 columns side by side, one for each lane, and several threads for each.
+// Reductions of dimensions other than the last: 32 columns side by side, one per lane, and several threads per column.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
@@ -12,8 +12,8 @@
 
 module {
 module @kernels {
-  // 100 columns are four blocks, the last not full. Sixteen threads share a column; each puts what it has taken in into shared
-  // memory, waits, and takes in what the others have. No shuffles: who shares a column stands in different warps.
+  // 100 columns are four blocks, the last one partly filled. Sixteen threads share a column; each stores its partial result in
+  // shared memory, waits, and combines those of the others. There are no shuffles: the threads of a column are in different warps.
   // CHECK-LABEL: gpu.func @sum(
   // CHECK-SAME: workgroup(%[[SHARED:.*]] : memref<16x32xf32, #gpu.address_space<workgroup>>)
   // CHECK-SAME: block = array<i64: 32, 16, 1>, grid = array<i64: 4, 1, 1>
@@ -42,8 +42,8 @@ module @kernels {
     return
   }
 
-  // Softmax down high columns: they do not fit registers, so every phase is a loop, and the last one computes the exponentials
-  // again instead of keeping them in memory.
+  // Softmax along tall columns: they do not fit into registers, so every phase is a loop, and the last one recomputes the
+  // exponentials instead of keeping them in memory.
   // CHECK-LABEL: gpu.func @softmax(
   // CHECK-COUNT-2: scf.for
   // CHECK: math.exp

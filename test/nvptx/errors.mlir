@@ -1,4 +1,4 @@
-// A schedule may be edited, and is checked: what it says must be a block, and cover every element.
+// A schedule may be edited, and is checked: it must describe a valid block, and cover every element.
 
 // RUN: sed 's/SCHEDULE/class = "rows", threads = 48 : i64, across = 1 : i64, vector = 4 : i64, chunks = 1 : i64, keep = 1 : i64/' %s \
 // RUN:   | not dynamlir-opt --pass-pipeline='builtin.module(dynamo-to-gpu)' 2>&1 | FileCheck %s --check-prefix=BLOCK
@@ -20,7 +20,7 @@
 // RUN:   | FileCheck %s --check-prefix=LACKS
 // LACKS: error: dynamo.gpu lacks vector
 
-// Two chunks instead of one are fine, and so is a loop.
+// Two chunks instead of one are valid, and so is a loop.
 // RUN: sed 's/SCHEDULE/class = "rows", threads = 32 : i64, across = 1 : i64, vector = 4 : i64, chunks = 2 : i64, keep = 0 : i64/' %s \
 // RUN:   | dynamlir-opt --pass-pipeline='builtin.module(dynamo-to-gpu)' | FileCheck %s --check-prefix=LOOP
 // LOOP: scf.for

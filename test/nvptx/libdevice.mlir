@@ -1,4 +1,4 @@
-// Math functions from libdevice: linked, inlined, and nothing of it left but what is called.
+// Math functions from libdevice: it is linked and inlined, and only functions that are called remain of it.
 
 // REQUIRES: libdevice
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvvm=libdevice=%libdevice -o %t.nvvm.mlir
@@ -9,12 +9,12 @@
 // RUN: FileCheck %s <%t.90.ptx
 // RUN: %ptxas %t.80.ptx %t.90.ptx
 
-// A file that is not a library is an error that names it.
+// For a file that is not a library, the error names the file.
 // RUN: not dynamlir-opt %t.nvvm.mlir --pass-pipeline='builtin.module(dynamo-gpu-to-ptx{libdevice=%s})' 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=BROKEN
 // BROKEN: error: cannot link {{.*}}libdevice.mlir
 
-// The exponential is an instruction on base 2, with its corrections; square roots are the exact ones.
+// The exponential is an instruction to base 2 with corrections; square roots are the exact ones.
 // CHECK-NOT: .func
 // CHECK: .entry functions(
 // CHECK: ex2.approx

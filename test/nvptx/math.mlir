@@ -1,10 +1,10 @@
-// Math functions as the GPU has them.
+// Math functions on the GPU.
 
 // RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-gpu-math{libdevice=none})' | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-gpu-math{libdevice=some.bc})' | FileCheck %s --check-prefixes=CHECK,SOME
 
 gpu.module @device {
-  // One instruction each: intrinsics, called by name.
+  // Functions that are one instruction: intrinsics, called by name.
   // CHECK-LABEL: @instructions
   // CHECK: llvm.call_intrinsic "llvm.sqrt.f32"(%{{.*}}) : (f32) -> f32
   // CHECK: llvm.call_intrinsic "llvm.floor.f64"(%{{.*}}) : (f64) -> f64
@@ -19,8 +19,8 @@ gpu.module @device {
     return %0, %1, %2, %3 : f32, f64, f32, f32
   }
 
-  // Functions: calls of libdevice, which upstream makes of these operations. Without it, exp and erf are arithmetic; what is
-  // left is refused when code is made.
+  // Other functions: upstream turns these operations into calls of libdevice. Without it, exp and erf become arithmetic; the
+  // rest is rejected during code generation.
   // CHECK-LABEL: @functions
   // NONE-NOT: math.exp
   // NONE-NOT: math.erf

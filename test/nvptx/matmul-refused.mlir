@@ -1,8 +1,8 @@
-// Products of matrices that do not become GPU code, and why.
+// Matrix products that do not become GPU code, and the reasons.
 
 // RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-schedule-gpu,dynamo-to-gpu)' | FileCheck %s
 
-// Eager computes products of f32 in f32, unless it is told to be less exact.
+// Eager computes products of f32 in f32, unless a setting allows less precision.
 // CHECK: func.func @single
 // CHECK-SAME: dynamo.no_gpu = "a product of f32: the tensor cores would round its operands to tf32"
 func.func @single(%a: memref<8x8xf32>, %c: memref<8x8xf32>) attributes {dynamo.kernel} {
@@ -15,7 +15,7 @@ func.func @single(%a: memref<8x8xf32>, %c: memref<8x8xf32>) attributes {dynamo.k
   return
 }
 
-// Sums taken in f16 would not be eager's.
+// Sums computed in f16 would differ from eager's.
 // CHECK: func.func @narrow
 // CHECK-SAME: dynamo.no_gpu = "a product of f16 and f16 in f16"
 func.func @narrow(%a: memref<8x8xf16>, %c: memref<8x8xf16>) attributes {dynamo.kernel} {
@@ -38,7 +38,7 @@ func.func @accumulated(%a: memref<8x8xf16>, %c: memref<8x8xf32>) attributes {dyn
   return
 }
 
-// A product of the transposed, said by maps instead of strides.
+// A product of a transposed operand, expressed by maps instead of strides.
 // CHECK: func.func @maps
 // CHECK-SAME: dynamo.no_gpu = "a product of matrices that are indexed otherwise"
 func.func @maps(%a: memref<8x8xf16>, %c: memref<8x8xf32>) attributes {dynamo.kernel} {

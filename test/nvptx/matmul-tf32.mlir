@@ -1,4 +1,4 @@
-// Products of f32 where operands may be rounded to tf32: only on request. Without it they are refused, see matmul-refused.mlir.
+// Products of f32 whose operands may be rounded to tf32: only on request. Otherwise they are refused, see matmul-refused.mlir.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu=tf32=true | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none tf32=true print=true" -o %t.80.mlir >%t.80.ptx
@@ -9,7 +9,7 @@
 
 module {
 module @kernels {
-  // Elements are rounded on their way from shared memory into registers. Four of them are 16 bytes.
+  // Elements are rounded on their way from shared memory to registers. Four of them are 16 bytes.
   // CHECK-LABEL: gpu.func @product(
   // CHECK: vector.load {{.*}} vector<4xf32>
   // CHECK: nvvm.convert.float.to.tf32 {{.*}}rna

@@ -1,4 +1,4 @@
-// Products of matrices on tensor cores.
+// Matrix products on tensor cores.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
@@ -11,8 +11,8 @@
 
 module {
 module @kernels {
-  // Whole tiles: nothing is asked at the edges. Each of four warps multiplies eight fragments per depth of 16, twice per step;
-  // eight elements come from memory at once, those of the right operand turned round on their way to shared memory.
+  // Whole tiles: no checks at the edges. Each of four warps multiplies eight fragments per depth of 16, twice per step; eight
+  // elements are loaded from memory at once, and those of the right operand are transposed on their way to shared memory.
   // CHECK-LABEL: gpu.func @whole(
   // CHECK-SAME: workgroup(%{{.*}} : memref<64x40xf16, #gpu.address_space<workgroup>>, %{{.*}} : memref<64x40xf16, #gpu.address_space<workgroup>>)
   // CHECK-SAME: block = array<i64: 128, 1, 1>, grid = array<i64: 4, 1, 1>
@@ -41,7 +41,7 @@ module @kernels {
   }
 
   // A linear layer: the weight is transposed, so that its rows are along the summed dimension; the result is rounded. Neither
-  // size fills the tiles.
+  // size is a multiple of the tiles' sizes.
   // CHECK-LABEL: gpu.func @linear(
   // CHECK: arith.cmpi ult
   // CHECK: arith.select %{{.*}} : vector<8xbf16>

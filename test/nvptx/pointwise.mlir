@@ -1,4 +1,4 @@
-// Kernels that reduce nothing: each thread computes one vector of the innermost dimension.
+// Kernels without reductions: each thread computes one vector of the innermost dimension.
 
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-gpu | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-linalg-to-nvptx="chip=sm_80 libdevice=none print=true" -o %t.80.mlir >%t.80.ptx
@@ -17,8 +17,8 @@
 
 module {
 module @kernels {
-  // 65536 floats are 16384 vectors of 16 bytes, 64 blocks of 256 threads. The code counts on the addresses being multiples
-  // of 16: the launch says so.
+  // 65536 floats are 16384 vectors of 16 bytes, 64 blocks of 256 threads. The code requires the addresses to be multiples
+  // of 16, which is recorded on the launch.
   // CHECK-LABEL: gpu.func @add(
   // CHECK-SAME: memref<65536xf32> {llvm.align = 16 : i64, llvm.noalias, llvm.readonly}
   // CHECK-SAME: memref<65536xf32> {llvm.align = 16 : i64, llvm.noalias})
@@ -51,7 +51,7 @@ module @kernels {
     return
   }
 
-  // Numbers of 16 bits are moved eight at a time. What is converted to f32 and back is one instruction each.
+  // Eight 16-bit numbers are moved at a time. A conversion to f32 and one back are one instruction each.
   // CHECK-LABEL: gpu.func @half_precision(
   // CHECK: vector.load {{.*}} vector<8xbf16>
   // PTX-LABEL: .entry half_precision(
@@ -104,7 +104,7 @@ module @kernels {
     return
   }
 
-  // Three dimensions are counted through by one number. The index of a point, a condition kept as a byte, and a row that is
+  // Three dimensions are traversed with one number. The index of a point, a condition stored as a byte, and a row that is
   // the same for all (stride 0), which is read once per vector.
   // CHECK-LABEL: gpu.func @where(
   // CHECK: arith.remui
@@ -133,7 +133,7 @@ module @kernels {
     return
   }
 
-  // Rows of a table picked by index: the table is read element by element, wherever the indices lead.
+  // Rows of a table selected by index: the table is read element by element, wherever the indices point.
   // CHECK-LABEL: gpu.func @embedding(
   // CHECK: %[[ROW:.*]] = arith.index_cast %{{.*}} : i64 to index
   // CHECK: memref.load %{{.*}}[%[[ROW]], %{{.*}}] : memref<50x8xf32>
@@ -156,7 +156,7 @@ module @kernels {
 }
 }
 
-// The code, with its launches; in @kernels are left the declarations that the graph's launches name.
+// The code, with its launches; in @kernels only the declarations remain, which the graph's launches refer to.
 // BINARY: gpu.binary @device
 // BINARY-SAME: dynamo.launches = {add = {alignments = array<i64: 16, 16, 16>
 // BINARY-SAME: #gpu.object<#nvvm.target<chip = "sm_90">, assembly = "

@@ -1,4 +1,4 @@
-// What does not become GPU code, and why. The kernel stays as it is, with the reason.
+// Kernels that do not become GPU code. They remain as they are, with the reason.
 
 // RUN: dynamlir-opt %s --pass-pipeline='builtin.module(dynamo-schedule-gpu,dynamo-to-gpu)' | FileCheck %s
 
@@ -8,7 +8,7 @@
 #all = affine_map<(d0) -> ()>
 #twice = affine_map<(d0) -> (d0 * 2)>
 
-// A scan: what a point yields depends on the points before it.
+// A scan: the result at a point depends on the points before it.
 // CHECK: func.func @scan
 // CHECK-SAME: dynamo.no_gpu = "phase 0 is a scan: its points depend on the ones before"
 func.func @scan(%a: memref<8x16xf64>, %c: memref<8x16xf64>) attributes {dynamo.kernel} {
@@ -27,7 +27,7 @@ func.func @scan(%a: memref<8x16xf64>, %c: memref<8x16xf64>) attributes {dynamo.k
   return
 }
 
-// A reduction that pieces cannot be combined of: the order of subtractions matters.
+// A reduction whose partial results cannot be combined: the order of subtractions matters.
 // CHECK: func.func @difference
 // CHECK-SAME: dynamo.no_gpu = "reduction 0 of phase 0 is none that pieces can be combined of"
 func.func @difference(%a: memref<16xf32>, %c: memref<f32>) attributes {dynamo.kernel} {
@@ -63,7 +63,7 @@ func.func @one_more(%a: memref<16xf32>, %c: memref<f32>) attributes {dynamo.kern
   return
 }
 
-// Every other element.
+// Every second element.
 // CHECK: func.func @strided_map
 // CHECK-SAME: dynamo.no_gpu = "phase 0 is not affine and static"
 func.func @strided_map(%a: memref<16xf32>, %c: memref<8xf32>) attributes {dynamo.kernel} {

@@ -16,8 +16,8 @@
 
 module {
 module @kernels {
-  // 1024 floats are 256 vectors: one for each of 256 threads. Five shuffles combine a warp; eight warps meet in shared
-  // memory, where each lane finds one of the eight, and three more shuffles give every thread the whole. The first writes it.
+  // 1024 floats are 256 vectors: one for each of 256 threads. Five shuffles combine a warp; eight warps exchange their results in
+  // shared memory, where each lane reads one of the eight, and three more shuffles give every thread the total. The first writes it.
   // CHECK-LABEL: gpu.func @sum(
   // CHECK-SAME: workgroup(%[[SHARED:.*]] : memref<8xf32, #gpu.address_space<workgroup>>)
   // CHECK-SAME: block = array<i64: 256, 1, 1>, grid = array<i64: 64, 1, 1>
@@ -54,8 +54,8 @@ module @kernels {
     return
   }
 
-  // Short rows take one warp each, four of them a block: no shared memory. 37 elements are not a number of vectors, and the second
-  // chunk is not full: who stands past the end takes nothing in. 2005 rows are not whole blocks: who has no row writes nothing.
+  // Each short row is one warp's, with four warps per block: no shared memory. 37 elements are not a whole number of vectors, and the
+  // second chunk is partly filled: lanes past the end add nothing. 2005 rows are not whole blocks: warps without a row write nothing.
   // CHECK-LABEL: gpu.func @maximum(
   // CHECK-NOT: workgroup
   // CHECK-SAME: block = array<i64: 32, 4, 1>, grid = array<i64: 502, 1, 1>
@@ -85,8 +85,8 @@ module @kernels {
     return
   }
 
-  // Long sums are taken in f64, as on the CPU. The hardware shuffles words: a double is two. A row that no block can hold in
-  // registers is a loop.
+  // Long sums are computed in f64, as on the CPU. The hardware shuffles words: a double is two. A row that does not fit into the
+  // registers of any block is a loop.
   // CHECK-LABEL: gpu.func @long_sum(
   // CHECK: scf.for %{{.*}} = %c0{{.*}} to %c64{{.*}} iter_args(%{{.*}} = %{{.*}}) -> (f64)
   // CHECK: vector.load {{.*}} vector<4xf32>
@@ -121,8 +121,8 @@ module @kernels {
     return
   }
 
-  // Two reduced dimensions with a kept one between them (the statistics of a batch norm): the row is counted through by one
-  // number, innermost fastest, so that neighbours still read neighbouring memory. Sum and sum of squares are one pass.
+  // Two reduced dimensions with a kept one between them (the statistics of a batch norm): the row is traversed with one
+  // number, innermost fastest, so that adjacent threads still read adjacent memory. Sum and sum of squares are one pass.
   // CHECK-LABEL: gpu.func @statistics(
   // CHECK: arith.remui
   // CHECK: arith.divui
@@ -148,7 +148,7 @@ module @kernels {
     return
   }
 
-  // Bits and numbers of 64 bits: any of a row, and the index of its first maximum's equal. Narrow numbers travel as words.
+  // Bools and 64-bit integers: any of a row, and the index of its first maximum. Narrow numbers are shuffled as words.
   // CHECK-LABEL: gpu.func @any_and_least(
   // CHECK: arith.extui %{{.*}} : i1 to i32
   // CHECK: gpu.shuffle xor %{{.*}} : i32

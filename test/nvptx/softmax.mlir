@@ -13,7 +13,7 @@
 
 module {
 module @kernels {
-  // Each thread keeps its four elements and their exponentials in registers from phase to phase: one load, one store.
+  // Each thread keeps its four elements and their exponentials in registers between phases: one load, one store.
   // CHECK-LABEL: gpu.func @softmax(
   // CHECK-COUNT-1: vector.load
   // CHECK: arith.maximumf
@@ -64,9 +64,9 @@ module @kernels {
     return
   }
 
-  // Layer norm of bf16 with what is kept for the backward: mean and reciprocal deviation per row, computed between the
-  // phases by a phase of their own, over the rows alone. 768 elements are 96 vectors of eight: three warps' worth for a block
-  // of four, so the last warp takes nothing in and writes nothing.
+  // Layer norm of bf16 with the values that are saved for backward: mean and reciprocal deviation per row, computed between
+  // the phases by a phase of their own, over the rows only. 768 elements are 96 vectors of eight: three warps' worth for a
+  // block of four, so the last warp adds nothing and writes nothing.
   // CHECK-LABEL: gpu.func @layer_norm(
   // CHECK-SAME: block = array<i64: 128, 1, 1>, grid = array<i64: 4, 1, 1>
   // CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %{{.*}}, %c768

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-partition | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file "--dynamo-partition=memory-budget=100" | FileCheck %s --check-prefix=OPTION
 
-// How much is kept is a matter of memory against time. A sum over rows is expensive to compute and small: it is kept.
+// The amount that is saved trades memory for time. A sum over rows is expensive to compute and small: it is saved.
 
 // CHECK-LABEL: func.func @main(
 // CHECK: return %{{.*}}, %{{.*}} : tensor<64x64xf32>, tensor<64xf32>
@@ -24,8 +24,8 @@ func.func @main(%x: tensor<64x64xf32> {dynamo.requires_grad}, %dy: tensor<64x64x
 
 // -----
 
-// A program that says `dynamo.memory_budget`, in percent of what could be given up, has it otherwise: with 0 the sum is computed
-// again from the argument, which the caller has anyway. An option of the pass goes before what the program says.
+// A program can change this with `dynamo.memory_budget`, in percent of the recomputable memory: with 0 the sum is recomputed from the
+// argument, which the caller has anyway. An option of the pass overrides the program's value.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.recomputed = 1 : i64

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-partition | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-partition=print-partition=1 | FileCheck %s --check-prefix=TABLE
 
-// What belongs to a checkpoint is not saved, a product neither, but computed again from what the checkpoint is given. Without that
-// the product would be kept (see partition.mlir).
+// Values inside a checkpoint region are not saved, not even a product, but recomputed from the region's inputs. Without the region
+// the product would be saved (see partition.mlir).
 
 // TABLE: partition of @main:
 // TABLE: 0 bytes saved
@@ -32,8 +32,8 @@ func.func @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32> {dynamo.requires_grad},
 
 // -----
 
-// Two of them in a row: what the first gives to the second is kept, what is within either is not. Backward computes the second right
-// before its gradients, and the first after them.
+// Two regions in a row: the values that the first passes to the second are saved, those inside either are not. Backward recomputes the
+// second right before its gradients, and the first after them.
 
 // TABLE: partition of @main:
 // TABLE-NOT: exp {{.*}} cheaper
@@ -65,7 +65,7 @@ func.func @main(%x: tensor<8x8xf32> {dynamo.requires_grad}, %w: tensor<8x8xf32>,
 
 // -----
 
-// Negative: what draws numbers is kept, since it would draw others; so is what an operator gives that nobody here knows.
+// Negative: random numbers are saved, since other numbers would be drawn. So are the results of an operator that is not known here.
 
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[N:.*]] = dynamo.aten "aten.bernoulli.p"
@@ -92,7 +92,7 @@ func.func @main(%x: tensor<8xf32> {dynamo.requires_grad}, %dy: tensor<8xf32> {dy
 
 // -----
 
-// Negative: what is returned, or used outside of the checkpoint, may be kept.
+// Negative: values that are returned, or used outside of the region, may be saved.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>, #dynamo.output<same 1>]

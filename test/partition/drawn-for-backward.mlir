@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-partition | FileCheck %s
 
-// The forward draws what it draws, also where the backward alone reads it: eager does, and one backward is to see what another saw.
+// The forward draws all its random numbers, even those only backward reads, as eager does: every backward must see the same numbers.
 
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[DRAWN:.*]] = dynamo.aten "aten.rand.default"

@@ -1,9 +1,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-partition | FileCheck %s
 
-// A joint function of several nodes (test/autodiff/nodes.mlir) becomes a forward and a backward entry for each.
+// A joint function of several nodes (test/autodiff/nodes.mlir) becomes a forward entry and one backward entry per node.
 
-// One cut for all: what is saved is listed once, and each backward takes what it needs of that (dynamo.kept). What nodes hand to one
-// another and nobody else sees, %t, is told by its type; its number counts on after the results of @main, of which it is none.
+// One cut for all: the saved values are listed once, and each backward takes those that it needs (dynamo.kept). %t is passed from node to
+// node and is not visible elsewhere: only its type is recorded. Its number continues after the results of @main, but it is not a result.
 
 // CHECK: func.func @main(%[[X:[^:]*]]: tensor<4xf32> {{[{][^}]*[}]}}) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>{{.*}})
 // CHECK-SAME: dynamo.crossing = [tensor<4xf32>]
@@ -21,7 +21,7 @@
 // CHECK-SAME: -> (tensor<4xf32> {dynamo.gradient_of = 3 : i64})
 // CHECK: dynamo.cos %[[T1]]
 
-// What needs nothing keeps nothing.
+// A node that needs nothing saves nothing.
 // CHECK: func.func @main_vjp_2(%[[TZ:[^:]*]]: tensor<4xf32> {{[{][^}]*}}dynamo.tangent = 1 : i64})
 // CHECK-SAME: dynamo.kept = array<i64>
 func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad, dynamo.strides = array<i64: 1>},
@@ -43,8 +43,8 @@ func.func @main(%x: tensor<4xf32> {dynamo.offset = 0 : i64, dynamo.requires_grad
 
 // -----
 
-// The results that eager keeps are marked at their tangents (dynamo.kept_by_eager). The cut is as it would be: here
-// no gradient is made of the result.
+// The results that eager saves are marked on their tangents (dynamo.kept_by_eager). The cut does not change: here no
+// gradient depends on the result.
 
 // CHECK-LABEL: func.func @kept(
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<arg 0>]

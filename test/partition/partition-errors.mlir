@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-partition
 
-// What is kept has strides. Whatever s0 is, 64 bits do not hold those of %z.
+// A saved value has strides. For every s0, those of %z do not fit into 64 bits.
 func.func @huge(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.requires_grad, dynamo.strides = array<i64: 1>, dynamo.offset = 0 : i64},
                 %dy: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.tangent = 0 : i64})
     -> (tensor<?xf32, #dynamo.sizes<s0>> {dynamo.strides = array<i64: 1>}, tensor<?xf32, #dynamo.sizes<s0>> {dynamo.gradient = 0 : i64})

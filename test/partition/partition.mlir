@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-partition | FileCheck %s
 
-// A value that the backward needs and the forward returns is kept by reference: the output is the object of output 0.
+// A value that backward needs and the forward returns is saved by reference: the output is the object of output 0.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32> {dynamo.requires_grad}) -> tensor<4xf32>
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.requires_grad}, %dy: tensor<4xf32> {dy
 
 // -----
 
-// An argument is kept by reference as well, and what is quick to compute from it is computed again: only %x is saved.
+// An argument is saved by reference as well, and values that are cheap to compute from it are recomputed: only %x is saved.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<arg 0>]
@@ -42,8 +42,8 @@ func.func @main(%x: tensor<4xf32> {dynamo.requires_grad}, %dy: tensor<4xf32> {dy
 
 // -----
 
-// A product is never computed again; the mask of a relu on it is an eighth of a float at most, and is what is saved. The results
-// that are written to arguments stay behind what is saved.
+// A product is never recomputed. The mask of a relu on it has a quarter of the product's size, and is what is saved. The
+// results that are written to arguments come after the saved values.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: -> (tensor<8x8xf32>, tensor<8x8xi1> {dynamo.strides = array<i64: 8, 1>}, tensor<8xf32> {dynamo.mutates = 2 : i64})
@@ -81,7 +81,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry} {
 
 // -----
 
-// An argument whose memory the forward writes through another one is not kept by reference: a copy of it is.
+// An argument whose memory the forward writes through another argument is not saved by reference: a copy of it is.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<result 1>]
@@ -97,7 +97,7 @@ func.func @main(%x: tensor<4xf32> {dynamo.requires_grad}, %a: tensor<4xf32> {dyn
 
 // -----
 
-// A part of a derivative that may raise stays in the backward, where eager raises.
+// A part of a derivative that may raise an error stays in backward, where eager raises it.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: aten.linalg_inv

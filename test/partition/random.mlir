@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-partition | FileCheck %s
 
-// Of random numbers the key is kept. It is drawn by a call, which is never made twice; the mask is computed again.
+// For random numbers, the key is saved. A call draws it, which is never repeated; the mask is recomputed.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.random, dynamo.recomputed = 6 : i64, dynamo.saved = 1 : i64

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-partition | FileCheck %s
 
-// Sizes that are expressions. Each symbol is a size of what the backward takes.
+// Sizes that are expressions. Each symbol is a size of an argument of backward.
 
-// What is saved has the symbol for a size, and the cut weighs as many bytes as are expected.
+// The saved value has the symbol as a size, and the cut uses the expected number of bytes.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.outputs = [#dynamo.output<result 0>, #dynamo.output<same 0>]
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>> {dynamo.requires_grad}
 
 // -----
 
-// The one tangent has it: without that there is nothing to compute. What is assumed of symbols is assumed there, too.
+// The only tangent has it, and without a tangent there is nothing to compute. Assumptions about symbols hold there, too.
 
 // CHECK-LABEL: func.func @main_vjp(
 // CHECK-SAME: %{{[^:]*}}: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.tangent = 0 : i64})
@@ -40,8 +40,8 @@ func.func @main(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.requires_grad}, %dy
 
 // -----
 
-// The gradient of a sum is made of the tangent, which is one number. So the forward saves a tensor without elements that has the size,
-// behind what else it saves.
+// The gradient of a sum depends only on the tangent, which is a single number. So the forward saves an empty tensor that has the size,
+// after the other saved values.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: -> (tensor<f32>, tensor<?x0xi8, #dynamo.sizes<s0, 0>> {dynamo.strides = array<i64: 1, 1>})
@@ -66,7 +66,7 @@ func.func @main(%x: tensor<?xf32, #dynamo.sizes<s0>> {dynamo.requires_grad}, %dy
 
 // -----
 
-// Of several tangents one may be missing, so none of them is asked for the size.
+// If there are several tangents, any of them may be missing, so none is used for the size.
 
 // CHECK-LABEL: func.func @main_vjp(
 // CHECK-SAME: %{{[^:]*}}: tensor<?x0xi8, #dynamo.sizes<s0, 0>>

@@ -1,17 +1,17 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-attach-target=vector-bits=512 --dynamo-plan | FileCheck %s
 
-// `dynamo.choice` on a product says of which form its code is; the rest of the schedule is cut as ever. Of four lines the
-// cost model would take dots.
+// `dynamo.choice` on a product gives the form of its code; the rest of the schedule is chosen as usual. For four rows the
+// cost model would choose dots.
 
 // CHECK-LABEL: func.func @main
 // CHECK: func.func @expected
 // CHECK-SAME: form = "dots"
 // CHECK: func.func @panels
 // CHECK-SAME: form = "panels", {{.*}}lanes = "rhs", {{.*}}vectors = 1
-// A product whose columns lie side by side has no dots: the model's choice.
+// A product whose columns are contiguous does not have dots: the model's choice.
 // CHECK: func.func @unsuitable
 // CHECK-SAME: form = "stream"
-// A convolution in panels of one vector; nothing has panels of seven.
+// A convolution in panels of one vector; panels of seven do not exist.
 // CHECK: func.func @windows
 // CHECK-SAME: dynamo.matmul = {{{.*}}vectors = 1
 // CHECK: func.func @none_such

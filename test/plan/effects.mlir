@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --dynamlir-to-planned | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-to-llvm | FileCheck %s
 
-// What a call does beside its values stands on the entry and its arguments from stage 00 to the last: nobody between
-// functionalization and the runtime asks for it, and nobody loses it.
+// The effects of a call besides its values are recorded on the entry and its arguments from stage 00 to the last: no pass
+// between functionalization and the runtime uses them, and none loses them.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: dynamo.name = "x"

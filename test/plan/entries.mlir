@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-fuse --dynamo-verify-kernels --dynamo-plan | FileCheck %s
 
-// Entries of a module have a plan each: arguments, workspace and outputs of their own. Kernels are shared: those that are
-// equal after fusion are one, and those that are equal once layouts are known are one again. Here the softplus of rows and
+// Each entry of a module has a plan: its own arguments, workspace and outputs. Kernels are shared: those that are equal
+// after fusion are merged, and those that are equal once layouts are known are merged again. Here the softplus of rows and
 // that of a matrix are two kernels before planning, and one over 32 elements after it.
 
 // CHECK-LABEL: func.func @forward(
@@ -17,7 +17,7 @@ func.func @forward(%x: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {dynamo.en
 // CHECK-LABEL: func.func @backward(
 // CHECK:         dynamo.workspace
 // CHECK:         dynamo.launch @kernels::@[[KERNEL]](%{{.*}}, %{{.*}}) : (memref<32xf32>, memref<32xf32>) -> ()
-// A transposed operand has other strides, and so a kernel of its own.
+// A transposed operand has other strides, and therefore a separate kernel.
 // CHECK:         dynamo.launch @kernels::@[[OTHER:pointwise_[a-z_0-9]+]](%{{.*}}, %{{.*}}) : (memref<4x8xf32, strided<[1, 4]>>, memref<4x8xf32>) -> ()
 // CHECK:         return
 func.func @backward(%x: tensor<32xf32>, %t: tensor<8x4xf32>) -> (tensor<32xf32>, tensor<4x8xf32>)

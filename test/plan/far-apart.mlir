@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-fuse --dynamo-plan | FileCheck %s
 
-// Kernels of attention and of windows read by vectors of distances, which have 32 bits. What lies farther apart in memory is
-// copied first; nearer by one element it is read where it is.
+// Kernels of attention and of windows read with vectors of distances, which have 32 bits. Elements that are farther apart in
+// memory are copied first; at a distance smaller by one element they are read in place.
 
 // CHECK-LABEL: func.func @far_mask
 // CHECK:         dynamo.launch @kernels::@copy(

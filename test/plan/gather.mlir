@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-fuse --dynamo-plan | FileCheck %s
 
-// The table of a gather keeps its own sizes and strides whatever the kernel's loops are; only what is read of it is
-// converted from its form in memory. A check looks at the indices where they lie.
+// The table of a gather keeps its own sizes and strides regardless of the kernel's loops; only the elements that are read are
+// converted from their form in memory. A check reads the indices in place.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[TABLE:.*]]: memref<10x1x8xi1, strided<[1, 80, 10], offset: 3>>

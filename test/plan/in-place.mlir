@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-plan | FileCheck %s
 
-// The new value of an argument, made of the old one point by point: the launch runs after the commit and writes it in place. What it
-// reads and writes is one argument of the kernel.
+// The new value of an argument, computed pointwise from the old one: the launch runs after the commit and writes it in place. The
+// memory that it reads and writes is one argument of the kernel.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.workspace : memref<0xi8
@@ -27,7 +27,7 @@ module @kernels {
 
 // -----
 
-// Two launches of which one reads what the other writes: the larger is in place, the other is copied after it.
+// Two launches, one of which reads what the other writes: the larger one is in place, the result of the other is copied after it.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.launch @kernels::@count(%arg1, %[[NEW:.*]]) :
@@ -56,7 +56,7 @@ module @kernels {
 
 // -----
 
-// Not where it reads the old value in another order (`x.add_(x.T)`): that would be overwritten before it is read.
+// Not if it reads the old value in another order (`x.add_(x.T)`): elements would be overwritten before they are read.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.launch @kernels::@step
@@ -78,7 +78,7 @@ module @kernels {
 
 // -----
 
-// Nor where another argument shares the memory, where the result is used for something else, or where rows are summed up first.
+// Nor if another argument shares the memory, if the result has another use, or if rows are reduced first.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.launch @kernels::@step

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-plan
 
-// What stage 03 must have settled before.
+// Requirements on stage 03.
 
-// A computation outside the kernels: planning only knows views, copies and calls.
+// A computation outside the kernels: the planner only supports views, copies and calls.
 
 func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> attributes {dynamo.entry, dynamo.outputs = []} {
   // expected-error @+1 {{dynamo.add cannot stand in the graph function at this stage}}
@@ -32,7 +32,7 @@ module @kernels {
 
 // -----
 
-// A result in new memory is written, so each of its elements must have a place of its own.
+// A result in new memory is written, so each of its elements must have its own address.
 func.func @main(%x: tensor<2x3xf32> {dynamo.strides = array<i64: 3, 1>, dynamo.offset = 0 : i64})
     -> (tensor<2x3xf32> {dynamo.strides = array<i64: 1, 1>}) attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
   // expected-error @+1 {{result 0 shows an element of its own memory twice}}

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-plan | FileCheck %s
 
-// A kernel writes its result where the caller wants it: memory of the output. Kernels take memrefs, results last. Equal
-// neighbours in memory are one loop, so 4x8 contiguous elements are 32.
+// A kernel writes its result directly to its destination: the memory of the output. Kernels take memrefs, results last.
+// Dimensions that are adjacent in memory are one loop, so 4x8 contiguous elements are 32.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:.*]]: memref<4x8xf32> {{.*}}) -> memref<4x8xf32>
@@ -31,13 +31,13 @@ module @kernels {
 
 // -----
 
-// Views cost nothing: offset and strides are all that the slice of a transposed tensor is. The loops run as the result
-// lies in memory.
+// Views cost nothing: the slice of a transposed tensor is only an offset and strides. The order of the loops is that of the
+// result in memory.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[S:.*]] = memref.reinterpret_cast %arg0 to offset: [11], sizes: [4, 5], strides: [1, 4]
 // CHECK-NEXT: dynamo.launch @kernels::@neg(%[[S]], %{{.*}})
-// The kernel does not know the offset, so it serves others as well.
+// The kernel does not depend on the offset, so other launches can use it as well.
 // CHECK: func.func @neg(%{{.*}}: memref<4x5xf32, strided<[1, 4]>>
 func.func @main(%x: tensor<8x4xf32> {dynamo.strides = array<i64: 4, 1>, dynamo.offset = 3 : i64})
     -> (tensor<4x5xf32> {dynamo.strides = array<i64: 5, 1>}) attributes {dynamo.entry, dynamo.outputs = [#dynamo.output<result 0>]} {
@@ -56,7 +56,7 @@ module @kernels {
 
 // -----
 
-// Where strides cannot say it, the operand is copied first: a transposed tensor has no flat view.
+// If strides cannot express it, the operand is copied first: a transposed tensor does not have a flat view.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[COPY:.*]] = dynamo.buffer %{{.*}}[0] : {{.*}} -> memref<3x2xf32>
@@ -81,7 +81,7 @@ module @kernels {
 
 // -----
 
-// Four steps in a row need two pieces of the workspace: the third result goes where the first, dead by then, was.
+// Four steps in a row need two pieces of the workspace: the third result replaces the first, which is dead by then.
 // Offsets are multiples of 64. Equal kernels are one.
 
 // CHECK-LABEL: func.func @main
@@ -115,8 +115,8 @@ module @kernels {
 
 // -----
 
-// Matrix products write into memory we give them. Their operands come in the layout that eager passed: here the kernel
-// makes its result transposed at once.
+// Matrix products write into the graph's memory. Their operands have the layout that eager passes: here the kernel
+// writes its result transposed.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[T:.*]] = dynamo.buffer %{{.*}} -> memref<4x8xf32, strided<[1, 4]>>
@@ -141,8 +141,8 @@ module @kernels {
 
 // -----
 
-// What lies otherwise is copied to that layout. Other operators make their results themselves; such a result can
-// be returned as it is, once. Whoever returns it again gets a copy.
+// A value with another layout is copied to that one. Other operators allocate their results themselves; such a result
+// can be returned as it is, once. If it is returned again, that is a copy.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[ROWS:.*]] = dynamo.buffer %{{.*}} -> memref<4x8xf32>
@@ -212,7 +212,7 @@ func.func @main(%x: tensor<8xf32> {dynamo.strides = array<i64: 1>, dynamo.offset
 
 // -----
 
-// Swapping two arguments: both are read into the workspace before, and written after dynamo.commit.
+// Swapping two arguments: both are read into the workspace first, and written after dynamo.commit.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[Y:.*]] = dynamo.buffer
@@ -247,8 +247,8 @@ func.func @main(%x: tensor<4xf32> {dynamo.strides = array<i64: 1>, dynamo.offset
 
 // -----
 
-// A step of an optimizer that also returns what it found: the result is made before dynamo.commit. (in-place.mlir has more
-// of launches that write an argument.)
+// A step of an optimizer that also returns the old value: the result is computed before dynamo.commit. (in-place.mlir has
+// more launches that write an argument.)
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[OLD:.*]] = dynamo.output_buffer
@@ -272,8 +272,8 @@ module @kernels {
 
 // -----
 
-// Channels-last: memory has the channels innermost, and so have the loops. The bias runs along them alone, so the rest
-// is one loop and the channels another.
+// Channels-last: the channels are innermost in memory, and so in the loops. The bias varies along them only, so the other
+// dimensions are one loop and the channels another.
 
 // CHECK-LABEL: func.func @main
 // CHECK-DAG: memref.reinterpret_cast %arg0 to offset: [0], sizes: [70, 3], strides: [3, 1]
@@ -296,7 +296,7 @@ module @kernels {
 
 // -----
 
-// Reductions. Along rows: what is kept comes first. Along columns: whole rows are added, memory stays innermost. The
+// Reductions. Along rows: the kept dimensions come first. Along columns: whole rows are added, memory stays innermost. The
 // same reduction on a transposed operand is a row reduction again, and the very same kernel.
 
 // CHECK-LABEL: func.func @main
@@ -366,7 +366,7 @@ module @kernels {
 
 // -----
 
-// Rows that are repeated are seen as one row of twice the length only where they lie in memory so: they are copied to the result at once.
+// Repeated rows are viewed as one row of twice the length only if memory has that layout: they are copied directly to the result.
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: dynamo.buffer
@@ -384,7 +384,7 @@ func.func @main(%x: tensor<3x4xf32> {dynamo.strides = array<i64: 4, 1>, dynamo.o
 
 // -----
 
-// Of two shapes that the same rows are seen in each gets a copy.
+// If the same rows are viewed in two shapes, each gets a copy.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.launch @kernels::@copy

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-fuse --dynamo-plan | FileCheck %s
 
-// Memory runs along the second dimension of the domain, which so becomes the outermost of the row's loops. An index
-// along it follows: it counts dimensions of the row, not of the domain.
+// Memory runs along the second dimension of the domain, which therefore becomes the outermost of the row's loops. An index
+// along it is adapted: it counts dimensions of the row, not of the domain.
 
 // CHECK: func.func @{{.*}}exp{{.*}}dynamo.domain = array<i64: 4, 3, 2>{{.*}}dynamo.reduced_dims = array<i64: 0>
 // CHECK: dynamo.reduce sum %{{.*}} dims [0] : tensor<4x3x2xf32> -> tensor<3x2xf32>

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-fuse --dynamo-plan | FileCheck %s
 
-// A write by index goes into a copy of the base. Its kernel has the source as domain; one place may be written more than
-// once along the dimensions that only the index names. A repeated index is a view.
+// A write by index goes into a copy of the base. The domain of its kernel is the source; one place may be written more than
+// once along the dimensions that only the index depends on. A repeated index is a view.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:.*]]: memref<9x4xf32>, %[[I:.*]]: memref<3xi64>, %[[S:.*]]: memref<3x4xf32>)
@@ -25,7 +25,7 @@ module {
 
 // -----
 
-// A base that a kernel made for nothing else is written over, where the result is wanted.
+// A base that a kernel computed only for this is overwritten, at the destination of the result.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[OUT:.*]] = dynamo.output_buffer : memref<9xi8>
@@ -44,7 +44,7 @@ module {
 
 // -----
 
-// Not so if it is used again.
+// Not if it has another use.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.launch @kernels::@copy

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --dynamlir-prims-to-kernels --dynamlir-kernels-to-planned | FileCheck %s
 // RUN: dynamlir-opt %s --dynamlir-prims-to-kernels --dynamlir-kernels-to-planned --dynamlir-planned-to-linalg | FileCheck %s
 
-// A graph and its gradients are planned like any other entries. What says which arguments are tangents, which results are
-// gradients and what is kept is read from the plans; a result that is written into an argument is none any more.
+// A graph and its gradients are planned like other entries. The plans keep the attributes for tangents, gradients and saved
+// values; a result that is written into an argument is no longer a result.
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: dynamo.requires_grad

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-plan | FileCheck %s
 
-// The workspace is as large as what lives at one time, where a packing finds that: 4 lines of 64 bytes here. Large before small
-// would take five: %d at the start, %b past %a, which goes where %d was, and no room for %c but after them.
+// The workspace is as large as the values that live at one time, if a packing exists: 4 lines of 64 bytes here. Large before
+// small would take five: %d at the start, %b past %a, which replaces %d, and space for %c only after them.
 
 // CHECK-LABEL: func.func @main
 // CHECK: dynamo.workspace : memref<256xi8>

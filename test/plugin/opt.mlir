@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --canonicalize --cse | FileCheck %s
 // RUN: dynamlir-opt --help | FileCheck %s --check-prefix=HELP
 
-// dynamlir-opt has what mlir-opt has, and our passes by name with a line of description.
+// dynamlir-opt has everything that mlir-opt has, and dynamlir's passes by name with a one-line description.
 
 // HELP-DAG: --convert-linalg-to-loops
 // HELP-DAG: --one-shot-bufferize

@@ -3,7 +3,7 @@
 // RUN: mlir-opt --load-pass-plugin=%plugin --load-dialect-plugin=%plugin %s \
 // RUN:   --pass-pipeline='builtin.module(dynamo-functionalize,canonicalize)' | FileCheck %s
 
-// The distribution's own mlir-opt runs our passes, alone and between its own, on a file written by hand.
+// The distribution's own mlir-opt runs dynamlir's passes, alone and between its own, on a hand-written file.
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:.*]]: tensor<4xf32>

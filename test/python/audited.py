@@ -1,4 +1,4 @@
-"""What tests of audits share: each hit is audited, and there is a way to change what guards expect nobody to change."""
+"""Shared by the tests of audits: a fixture that audits every hit, and a change behind the guards' back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG: list[Any] = []
 
 @pytest.fixture(autouse=True)
 def audited() -> Iterator[None]:
-    """All hits are audited, and what is found is raised."""
+    """Audits every hit, and raises what an audit finds."""
     BOX.held, BOX.count = tuple([2, 3]), 0
     LOG.clear()
     with dynamlir.config.patch(audit=True, on_audit="error", on_plain="ignore"):
@@ -25,7 +25,7 @@ def audited() -> Iterator[None]:
 
 
 def turn(pair: tuple[Any, Any]) -> None:
-    """Exchange the items of a tuple, which no guard expects of one: a change behind the guards' back."""
+    """Exchanges the items of a tuple in memory, which no guard expects: a change behind the guards' back."""
     at = id(pair) + tuple.__basicsize__
     both = (ctypes.c_void_p * 2).from_address(at)
     both[0], both[1] = both[1], both[0]

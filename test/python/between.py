@@ -1,4 +1,4 @@
-"""Functions whose graphs break, and what must be the same of them under `dynamlir.compile` and without."""
+"""Functions whose graphs break, compared under `dynamlir.compile` and without it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ said: list[Any] = []
 
 
 def say(*words: Any) -> None:
-    """What nobody may capture: it asks who calls it."""
+    """Asks who calls it, so it cannot be captured."""
     frame = sys._getframe(1)
     said.append((frame.f_code.co_name, frame.f_lineno, *words))
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
-    """What a call comes to: its value or its exception with the lines of this file, and what was said meanwhile."""
+    """The outcome of a call: its value, or its exception with lines of this file; and the calls of `say` meanwhile."""
     said.clear()
     try:
         value: Any = function(*args)
@@ -50,7 +50,9 @@ def alike(ours: Any, theirs: Any) -> None:
 
 
 def goes_on(function: Callable[..., Any], *args: Any, graphs: int | None = None, calls: int = 4) -> Callable[..., Any]:
-    """Calls a function both ways, several times; each call must come to the same, with so many graphs in all."""
+    """Calls a function compiled and plain, several times. Checks that each call has the same outcome both ways, and the
+    number of graphs in all.
+    """
     compiled = dynamlir.compile(function)
     for _ in range(calls):
         theirs = outcome(function, *copy.deepcopy(args))

@@ -1,5 +1,4 @@
-"""The same comparison with eager through both front doors: `torch.compile(backend="dynamlir")` and
-`dynamlir.compile`."""
+"""Compares functions with eager through both front doors: `torch.compile(backend="dynamlir")`, `dynamlir.compile`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ DOORS: dict[str, Callable[..., Any]] = {
 
 
 def each_door(**options: Any) -> pytest.MarkDecorator:
-    """Runs a test with each as ``door``; the options are those of `torch.compile`."""
+    """Runs a test with each front door as ``door``; the options are those of `torch.compile`."""
     doors = [dynamlir.compile, lambda function: torch.compile(function, backend="dynamlir", **options)]
     return pytest.mark.parametrize("door", doors, ids=["dynamlir.compile", "torch.compile"])
 
@@ -34,9 +33,10 @@ def check_both(
     gradients: bool = False,
     doors: tuple[str, ...] = tuple(DOORS),
 ) -> None:
-    """Assert that ``fn`` gives, raises and writes through both doors what it does in eager, metadata included; with
-    ``gradients``, those too. ``expect``: "compiled" if nothing may run as plain Python, a reason that has to be among
-    those counted, or None."""
+    """Asserts that ``fn`` returns, raises and writes the same through both doors as in eager, metadata included; with
+    ``gradients``, those too. ``expect``: "compiled" if nothing may run as plain Python, a reason that must be among
+    those counted, or None.
+    """
     for door in doors:
         torch._dynamo.reset()
         dynamlir.reset()
@@ -56,7 +56,7 @@ def check_both(
 
 
 def run_seeded(fn: Callable[..., Any], make: Callable[[], Any], seed: int = 5) -> tuple[Any, torch.Tensor]:
-    """What ``fn`` gives on new inputs with the random generator at ``seed``, and its state afterwards."""
+    """The result of ``fn`` on new inputs with the random generator at ``seed``, and the generator's state after it."""
     inputs = make()
     torch.manual_seed(seed)
     return fn(inputs), torch.get_rng_state()

@@ -1,12 +1,12 @@
 """Changes everything that a call can reach, one leaf at a time, and compares compiled with plain Python.
 
-A subject makes a call: a function and its arguments, alike each time. Of these the harness lists what is stored
-beneath them, in cells, defaults, attributes, slots, items and the module's globals, and what the guards of an entry
-name beside that. Each such leaf is given other values in three worlds, plain Python, compiled and compiled with
-``dynamic=False``, and put back. Where they differ, it says whether any guard named the leaf: what none names is what
-a missing guard looks like.
+A subject creates a call: a function and its arguments, equal each time. The harness lists everything stored beneath
+them, in cells, defaults, attributes, slots, items and the module's globals, and also the places that the guards of an
+entry name. Each such leaf is given other values in three worlds (plain Python, compiled, and compiled with
+``dynamic=False``) and is then restored. Where the worlds differ, the report says whether any guard named the leaf: a
+difference at a leaf that no guard names is a missing guard.
 
-What others share, classes, modules and the state of torch, is changed in a forked child.
+Shared objects (classes, modules and torch's state) are changed in a forked child.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """Something that makes a call, equal each time."""
+    """Creates a call, equal each time."""
 
     name: str
     make: Callable[[], Call]
     leaves: int = 60
-    """How many leaves are changed at most."""
+    """The largest number of leaves to change."""
     kinds: tuple[type, ...] = (object,)
-    """What these have."""
+    """The types of the leaves to change."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A place whose value may be another one. ``steps`` lead to it from a root of its world."""
+    """A place whose value can be changed. ``steps`` lead to it from a root of its world."""
 
     path: str
     steps: tuple[Any, ...]
 
 
 class World:
-    """One of the calls that a subject makes, and how it is called."""
+    """One of the calls that a subject creates, and the way in which it is called."""
 
     def __init__(self, subject: Subject, compile_: Callable[[Any], Any]) -> None:
         self.function, args, kwargs = subject.make()
@@ -61,14 +61,14 @@ class World:
         self.call = compile_(self.function)
 
     def roots(self) -> Iterator[tuple[str, Any, Any]]:
-        """The arguments, what the function keeps, and the globals that it names; spelled as guards spell them."""
+        """The arguments, what the function keeps, and the globals that it names, spelled as guards spell them."""
         plain = _function(self.function)
         names = plain.__code__.co_varnames
         bound = [self.function.__self__] if isinstance(self.function, types.MethodType) else []
         called = isinstance(self.function, torch.nn.Module)
         bound = [self.function] if called else bound
         for index, value in enumerate([*bound, *self.args]):
-            # A module's frame is the one of `_call_impl(self, *args, **kwargs)`.
+            # The frame of a module's call is that of `_call_impl(self, *args, **kwargs)`.
             past = (called and index > 0) or index >= plain.__code__.co_argcount
             path = f"L['args'][{index - len(bound)}]" if past else f"L['{names[index]}']"
             yield path, ("given", index - len(bound)), value
@@ -81,7 +81,7 @@ class World:
                 yield f"G['{name}']", ("global", name), plain.__globals__[name]
 
     def outcome(self) -> Any:
-        """What a call comes to, with its warnings."""
+        """The outcome of a call, with its warnings."""
         torch.manual_seed(0)
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
@@ -112,7 +112,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def leaves(world: World, deepest: int = 6) -> list[tuple[Leaf, Any]]:
-    """All that is stored beneath a world's roots, each object once."""
+    """Everything stored beneath a world's roots, each object once."""
     found: list[tuple[Leaf, Any]] = []
     seen: dict[int, Any] = {}
     level = [(Leaf(path, (step,)), value) for path, step, value in world.roots()]
@@ -131,7 +131,7 @@ def leaves(world: World, deepest: int = 6) -> list[tuple[Leaf, Any]]:
 
 
 def value_at(world: World, steps: tuple[Any, ...]) -> Any:
-    """What a leaf has now."""
+    """The current value of a leaf."""
     kind = steps[-1][0]
     if len(steps) == 1:
         return next(value for _, step, value in world.roots() if step == steps[0])
@@ -142,11 +142,13 @@ def value_at(world: World, steps: tuple[Any, ...]) -> Any:
 
 
 NOT_THERE = (LookupError, StopIteration, TypeError, AttributeError, ValueError)
-"""What says that a place cannot have a value, or that the program itself took it away."""
+"""The exceptions raised where a place cannot have a value, or where the program itself removed it."""
 
 
 def put(world: World, steps: tuple[Any, ...], value: Any) -> Callable[[], Any] | None:
-    """Gives a leaf another value; what undoes that. A tuple is rebuilt, with what has it, up to what can be written."""
+    """Gives a leaf another value and returns the function that undoes this. A tuple is rebuilt, and so is each tuple
+    that holds it, up to an owner that can be written.
+    """
     step = steps[-1]
     if len(steps) == 1:
         return _put_root(world, step, value)
@@ -194,13 +196,13 @@ def guarded(world: World) -> set[str]:
             except SyntaxError:
                 continue
             nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Subscript))]
-            # A module's parts are spelled by the table that they are in, or by their names.
+            # Guards spell a module's parts by the table that holds them, or by their names.
             found.update(re.sub(r"\._modules\['(\w+)'\]", r".\1", ast.unparse(node)) for node in nodes)
     return found
 
 
 def worlds(subject: Subject) -> list[World]:
-    """Plain, compiled, and compiled for each number."""
+    """Plain, compiled, and compiled with constant numbers."""
     return [
         World(subject, lambda function: function),
         World(subject, dynamlir.compile),
@@ -209,22 +211,22 @@ def worlds(subject: Subject) -> list[World]:
 
 
 def state(world: World) -> Any:
-    """All leaves with what they have."""
+    """All leaves with their values."""
     return [(leaf.path, id(value)) for leaf, value in leaves(world)]
 
 
 def changes(subject: Subject, leaf: Leaf) -> list[Any]:
-    """What a leaf's value may be instead."""
+    """The other values that a leaf may be given."""
     return change_values.others(value_at(World(subject, lambda function: function), leaf.steps))
 
 
 def check_leaf(subject: Subject, leaf: Leaf) -> list[str]:
-    """What differs while one leaf has other values, with the first value between those of different kinds."""
+    """The differences while one leaf has other values; the original value returns between values of other kinds."""
     dynamlir.reset()
     with kernels.shared(), dynamlir.config.patch(recompile_limit=100, on_plain="ignore"):
         every = worlds(subject)
         history = ["as it was"]
-        # Each world has objects of its own; globals they may share.
+        # Each world has its own objects, though they may share globals.
         options = [changes(subject, leaf) for _ in every]
         found = _compare(subject, leaf, every, history)
         for number, values in enumerate(zip(*options)):
@@ -277,7 +279,7 @@ def _compare(subject: Subject, leaf: Leaf, every: list[World], history: list[str
 
 
 def check_undo(subject: Subject, leaf: Leaf) -> str | None:
-    """Says so where a change is not undone: a walk before and one after it are to find the same objects."""
+    """Returns a message if a change is not undone: a walk before it and one after it must find the same objects."""
     world = World(subject, lambda function: function)
     before = state(world)
     for value in changes(subject, leaf):
@@ -285,14 +287,14 @@ def check_undo(subject: Subject, leaf: Leaf) -> str | None:
         if undo is None:
             continue
         undo()
-        # What is rebuilt on the way is put back as it was, too.
+        # Owners that were rebuilt on the way are restored too.
         if state(world) != before:
             return f"{subject.name}: {leaf.path} is not put back"
     return None
 
 
 def chosen(subject: Subject) -> list[Leaf]:
-    """The leaves of a subject that have other values, and those that only guards name; not more than its number."""
+    """The leaves of a subject that can be given other values, at most the subject's number of them."""
     world = World(subject, dynamlir.compile)
     every = [leaf for leaf, value in leaves(world) if isinstance(value, subject.kinds) and change_values.others(value)]
     stride = max(1, -(-len(every) // subject.leaves))
@@ -310,7 +312,7 @@ def only_guarded(subject: Subject) -> list[str]:
 
 
 def check(subject: Subject) -> list[str]:
-    """Changes each leaf of a subject; what differs."""
+    """Changes each leaf of a subject and returns the differences."""
     found: list[str] = []
     for leaf in chosen(subject):
         lost = check_undo(subject, leaf)
@@ -319,7 +321,7 @@ def check(subject: Subject) -> list[str]:
 
 
 def shared_changes(subject: Subject, changes_: dict[str, Callable[[], Any]]) -> list[str]:
-    """Changes what others share, a class, a module or a setting, in a child for each; what differs there."""
+    """Changes shared objects (a class, a module or a setting), each in a child process, and returns the differences."""
     found: list[str] = []
     for name, change in changes_.items():
         found += [f"{subject.name}: {name}\n{line}" for line in in_child(lambda change=change: _once(subject, change))]
@@ -341,7 +343,7 @@ def _once(subject: Subject, change: Callable[[], Any]) -> list[str]:
 
 
 def in_child(work: Callable[[], list[str]]) -> list[str]:
-    """What some work comes to in a forked child, whose changes die with it."""
+    """The result of some work in a forked child, whose changes end with it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Calls for `change_everything`: small programs that read what may be kept anywhere, and those of other tests."""
+"""Calls for `change_everything`: small programs that read from every kind of place, and programs of other tests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from torch import nn
 
 
 class Mode(enum.Enum):
-    """Members are objects of their own."""
+    """An enum, whose members are compared by identity."""
 
     FAST = 1
     SLOW = 2
 
 
 class Plain:
-    """Attributes, and one on the class."""
+    """Has instance attributes, and one on the class."""
 
     kind = 2
 
@@ -40,12 +40,12 @@ class Plain:
         self.__dict__.update(held)
 
     def scaled(self, value: Any) -> Any:
-        """Reads both."""
+        """Reads both kinds of attributes."""
         return value * self.rate + self.kind
 
 
 class Slotted:
-    """No dict."""
+    """A class without instance dict."""
 
     __slots__ = ("held", "rate")
 
@@ -136,7 +136,7 @@ def _writes(x: Any, log: Any, table: Any, o: Any, n: Any) -> Any:
 
 
 class Net(nn.Module):
-    """Modules, buffers and attributes that decide."""
+    """Modules, buffers and attributes that the forward depends on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def of_fuzzer(seed: int) -> Subject:
 
 
 def of_effects(seed: int) -> Subject:
-    """A program of the effects' fuzzer."""
+    """A program of the effects fuzzer."""
 
     def make() -> Call:
         function, _ = effect_programs.world_of(seed, "changed_world", lambda each: each)
@@ -209,7 +209,7 @@ def of_effects(seed: int) -> Subject:
 
 
 def of_sizes(seed: int) -> Subject:
-    """A program of the sizes' fuzzer."""
+    """A program of the sizes fuzzer."""
 
     def make() -> Call:
         home: dict[str, Any] = {"__name__": "sizes"}
@@ -235,7 +235,7 @@ def of_model(name: str) -> Subject:
 
 
 def shared() -> dict[str, Callable[[], Any]]:
-    """What others share, changed: classes, modules, settings of torch."""
+    """Changes of shared objects: classes, modules, torch's settings."""
     return {
         "a class's attribute": lambda: setattr(Plain, "kind", 5),
         "a class's method": lambda: setattr(Plain, "scaled", lambda self, value: value * 3),

@@ -1,4 +1,4 @@
-"""What takes the place of a value when everything is changed: the next ones, their signs, equal ones of other types."""
+"""The values that replace a value when everything is changed: neighbors, their negatives, equal ones of other types."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ import torch
 
 
 class Whole(int):
-    """An int of another type."""
+    """A subclass of int."""
 
 
 class Real(float):
-    """A float of another type."""
+    """A subclass of float."""
 
 
 class Text(str):
-    """A text of another type."""
+    """A subclass of str."""
 
 
 def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
-    """A tuple of the same type with other items, past what its class makes of it."""
+    """A tuple of the same type with other items, created without calling the constructor of its class."""
     if type(value) is tuple:
         return tuple(items)
     if isinstance(value, torch.Size):
@@ -43,7 +43,9 @@ def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 
 
 def others(value: Any) -> list[Any]:
-    """What may stand in a value's place. The first are of its kind, so that what varies does so before others come."""
+    """The values that may replace a value. Those of its own kind come first, so that a number becomes dynamic before
+    other types are tried.
+    """
     for kinds, make in OTHERS:
         if isinstance(value, kinds):
             return make(value)
@@ -55,7 +57,7 @@ def _of_bool(value: bool) -> list[Any]:
 
 
 def _of_int(value: int) -> list[Any]:
-    # Relaxed at the second, an old value at the third.
+    # Relaxed at the second value; the third is one seen before.
     return [value + 1, value + 2, value + 3, -value - 1, 0, 1, float(value), Whole(value), Whole(value + 1), True]
 
 
@@ -105,7 +107,7 @@ def _of_set(value: Any) -> list[Any]:
 def _of_range(value: range) -> list[Any]:
     start, stop, step = value.start, value.stop, value.step
     nexts = [range(start, stop + more, step) for more in (1, 2, 3)]
-    # Equal, and another one all the same.
+    # Equal, but different objects.
     return [*nexts, range(start, stop, step * 2), range(start, value[-1] + 1 if value else start, step), range(0)]
 
 
@@ -160,11 +162,11 @@ OTHERS: list[tuple[Any, Callable[[Any], list[Any]]]] = [
     (array.array, lambda value: [value[::-1], value[:-1]]),
     (collections.deque, lambda value: [collections.deque([*value, 1], value.maxlen), collections.deque()]),
 ]
-"""Of each type what stands in its place; the first that fits."""
+"""The replacement values for each type; the first match counts."""
 
 
 def beneath(value: Any) -> list[tuple[str, Any, Any]]:
-    """What is stored in a value: how that is spelled, by which step it is reached, and it."""
+    """The values stored in a value: the spelling, the step that reaches it, and the value itself."""
     found: list[tuple[str, Any, Any]] = []
     if isinstance(value, types.FunctionType):
         for index, cell in enumerate(value.__closure__ or ()):
@@ -214,7 +216,9 @@ Undo = Callable[[], Any]
 
 
 def write(owner: Any, step: tuple[str, Any], value: Any) -> Undo | None:
-    """Puts something else where a step leads; what puts it back. None where the owner would have to be another one."""
+    """Stores another value where a step leads and returns the function that restores the old one. None if the owner
+    itself would have to be replaced.
+    """
     kind, key = step
     if kind == "item":
         return None
@@ -242,13 +246,13 @@ def write(owner: Any, step: tuple[str, Any], value: Any) -> Undo | None:
         base = list if isinstance(owner, list) else collections.deque
         return _set(base.__getitem__(owner, key), value, lambda each: base.__setitem__(owner, key, each))
     if key in getattr(owner, "__dict__", {}):
-        # Neither a property nor `__setattr__` is asked.
+        # Bypasses properties and `__setattr__`.
         return _set(vars(owner)[key], value, lambda each: vars(owner).__setitem__(key, each))
     return _set(object.__getattribute__(owner, key), value, lambda each: object.__setattr__(owner, key, each))
 
 
 def delete(owner: Any, step: tuple[str, Any]) -> Undo | None:
-    """Takes away what a step leads to; what puts it back, in its place."""
+    """Removes what a step leads to and returns the function that puts it back in its old position."""
     kind, key = step
     if kind == "attribute" and key not in getattr(owner, "__dict__", {}):
         return None
@@ -257,7 +261,7 @@ def delete(owner: Any, step: tuple[str, Any]) -> Undo | None:
         return None
     held, base = table(), collections.OrderedDict if isinstance(owner, collections.OrderedDict) else dict
     pairs = list(base.items(held))
-    # Worlds may share it, and one of them took it away.
+    # Worlds may share the owner, and one of them may have removed the key already.
     base.pop(held, key, None)
 
     def back() -> None:

@@ -1,6 +1,6 @@
-"""One of the processes of `test_collectives`: runs programs that exchange tensors, plain and through both doors.
+"""One process of `test_collectives`: runs programs that exchange tensors, plain and through both doors.
 
-Arguments: rank, number of processes, the file they meet by. Prints a line of JSON for each program and door.
+Arguments: rank, number of processes, the file for their rendezvous. Prints a line of JSON for each program and door.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def of_two() -> Iterator[tuple[str, Program]]:
     def in_another_order(x: Tensor) -> Tensor:
         pending = low.all_reduce(x + 1, "sum", world.group_name)
         meanwhile = x.sin() * 3
-        low.wait_tensor(low.all_reduce(x.detach() + 5, "sum", world.group_name))  # which nobody uses
+        low.wait_tensor(low.all_reduce(x.detach() + 5, "sum", world.group_name))  # unused
         found = low.wait_tensor(pending) * 2 + meanwhile
         for _ in range(2):
             found = functional.all_reduce(found.tanh(), "sum", world) / 2
@@ -57,7 +57,7 @@ def of_two() -> Iterator[tuple[str, Program]]:
 
 
 def in_place_of_two() -> Iterator[tuple[str, Program]]:
-    """Exchanges that write what they are given. Dynamo makes others of some, which have gradients."""
+    """Exchanges that write their arguments. Dynamo rewrites some of them to functional ones, which have gradients."""
     world: Any = dist.group.WORLD
     low = torch.ops._c10d_functional
 
@@ -84,7 +84,7 @@ def in_place_of_two() -> Iterator[tuple[str, Program]]:
 
 
 def of_four() -> Iterator[tuple[str, Program]]:
-    """Groups of every kind."""
+    """Programs over process groups of every kind."""
     halves = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3])]
     mine = halves[dist.get_rank() // 2]
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
@@ -109,7 +109,7 @@ def of_four() -> Iterator[tuple[str, Program]]:
 
 
 def outcome(program: Program, x: Tensor) -> Any:
-    """What a call returns, and the gradient where it has one."""
+    """The result of a call, and the gradient if it has one."""
     x = x.detach().requires_grad_(x.requires_grad)
     result = program(x)
     result = result.wait() if hasattr(result, "wait") else result
@@ -127,7 +127,7 @@ def same(expected: list[Tensor], found: list[Tensor]) -> bool:
 
 
 def told(case: str, door: str, is_same: bool) -> None:
-    """Says what became of a case. All processes go on to the next one together."""
+    """Prints the outcome of a case. All processes continue with the next case together."""
     compiled = [report.graph for report in dynamlir.compiles() if report.eager is None]
     reasons = sorted({event.reason for event in dynamlir.fallbacks()})
     print(
@@ -147,7 +147,7 @@ def compared(programs: Iterator[tuple[str, Program]], x: Tensor) -> None:
 
 
 class Shared(nn.Module):
-    """A layer whose processes add up what they have."""
+    """A layer whose processes sum their results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Shared(nn.Module):
 
 
 def trained(x: Tensor) -> None:
-    """In a `DistributedDataParallel`."""
+    """Trains a `DistributedDataParallel`."""
 
     def step(compile: Callable[[Any], Any]) -> list[Tensor]:
         torch.manual_seed(0)
@@ -172,7 +172,9 @@ def trained(x: Tensor) -> None:
 
 
 def raised(x: Tensor, rank: int) -> None:
-    """An error of one process after an exchange, which that process does not repeat: the next one meets its partner."""
+    """An error in one process after an exchange. That process does not repeat the exchange, so the next one finds its
+    partner.
+    """
     table = torch.arange(8.0)
 
     def program(x: Tensor) -> Tensor:
@@ -196,7 +198,7 @@ def raised(x: Tensor, rank: int) -> None:
 
 
 def left(x: Tensor, rank: int) -> None:
-    """A process that has left: the other ones get plain Python's exception."""
+    """A process has left: the other ones get plain Python's exception."""
     world: Any = dist.group.WORLD
 
     def program(x: Tensor) -> Tensor:
@@ -221,7 +223,7 @@ def left(x: Tensor, rank: int) -> None:
 
 
 def main(rank: int, count: int, place: str) -> None:
-    """Goes through the programs."""
+    """Runs the programs."""
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=count, timeout=timeout)

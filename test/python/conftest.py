@@ -1,4 +1,4 @@
-"""pytest set-up: the native module, or, where DYNAMLIR_FAKE_NATIVE is set, its pure-Python stand-in."""
+"""pytest set-up: the native module, or its pure-Python stand-in if DYNAMLIR_FAKE_NATIVE is set."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "native: needs the real extension module")
     config.addinivalue_line("markers", "whole: what is not captured whole runs as plain Python, as a whole")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
-    # Tests that are about something else run much of this plain, and on purpose; `pytest.warns` sees it all the same.
+    # Tests about something else run much of their code plain on purpose. `pytest.warns` sees the warning all the same.
     config.addinivalue_line("filterwarnings", "ignore::dynamlir.PlainRunWarning")
     if config.getoption("--long"):
-        # What tests draw is decided where they are defined, in each process.
+        # Tests decide what to draw when they are defined, in each process.
         os.environ["DYNAMLIR_LONG_TESTS"] = "1"
     if config.getoption("--audit"):
-        # Read when the package is imported, by the processes that tests start too.
+        # Read when the package is imported, also by the processes that tests start.
         os.environ.update(DYNAMLIR_AUDIT="1", DYNAMLIR_ON_AUDIT="error")
     import registration
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True, scope="session")
 def collections() -> Iterator[None]:
-    """At the end the collector looks through everything again."""
+    """At the end the collector looks through all objects again."""
     import dynamlir  # noqa: F401
     import torch._dynamo  # noqa: F401
 
@@ -71,15 +71,16 @@ def collections() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def collections_of_what_is_new(collections: None) -> None:
-    """The collector looks through what a file's tests make, and not each time through all of torch, or through what the
-    tests before have imported."""
+    """The collector looks only through the objects that a file's tests create, not each time through all of torch or
+    the imports of earlier tests.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def reproducers_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests make the compiler fail at does not fill up the user's own folder."""
+    """Keeps the reproducers of the tests' compiler failures out of the user's own folder."""
     from dynamlir import config, reproducer
 
     place = reproducer.place
@@ -95,7 +96,7 @@ def reproducers_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture(autouse=True)
 def whole(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests of why a frame is not captured whole see one reason, and plain Python."""
+    """With the marker `whole`, frames that cannot be captured whole count one reason and run as plain Python."""
     import dynamlir
 
     if request.node.get_closest_marker("whole") is None:
@@ -107,7 +108,7 @@ def whole(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test starts with no compiled functions, no counts and eager's default state."""
+    """Starts each test with no compiled functions, no counts and eager's default state."""
     import dynamlir
     import torch
 
@@ -119,23 +120,23 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     if not FAKE:
         from dynamlir import native
 
-        # Such a call runs plain, which is right and tells of a guard that we have forgotten.
+        # Such a call runs plain. That is correct, but shows that we forgot a guard.
         assert native.module().unproven() == []
     if request.config.getoption("--audit") and not request.node.get_closest_marker("stale"):
-        # A test may have expected an error, and have met that of a stale entry.
+        # A test may have expected an error, and have seen that of a stale entry instead.
         assert dynamlir.audits().differences == []
 
 
 @pytest.fixture
 def seeds(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Seeds of the programs that a test grows: a few seconds of them, a minute under --long."""
+    """Seeds of the programs that a test generates: a few seconds of them, a minute under --long."""
     stop = time.monotonic() + (60 if request.config.getoption("--long") else 5)
     return itertools.takewhile(lambda _: time.monotonic() < stop, itertools.count())
 
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """What runs plain is counted, and neither warned of nor an error."""
+    """Counts plain runs without a warning or an error."""
     import dynamlir
 
     with dynamlir.config.patch(on_plain="ignore"):

@@ -1,7 +1,8 @@
 """Programs of ATen calls as text, and their joint functions by `dynamo-autodiff`.
 
-A `Recording` notes what torch dispatches below autograd, as the importer would write it at stage aten. It knows what
-the tests need: there is no location, and what is neither an input nor a result becomes one more argument.
+A `Recording` notes what torch dispatches below autograd, as the importer would write it at stage aten. It supports only
+what the tests need: it writes no locations, and a tensor that is neither an input nor a result becomes one more
+argument.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ELEMENTS = {
 
 
 def type_of(tensor: Tensor | None) -> str:
-    """The type of a tensor at stage aten; of what an operator leaves undefined, one of no elements."""
+    """The type of a tensor at stage aten; for a result that an operator leaves undefined, a type of no elements."""
     if tensor is None:
         return "!dynamo.tensor<0xf32, [1]>"
     sizes = "".join(f"{size}x" for size in tensor.shape)
@@ -43,7 +44,7 @@ def type_of(tensor: Tensor | None) -> str:
 
 
 def number(value: float) -> str:
-    """A double in MLIR's words."""
+    """A double in MLIR's syntax."""
     if math.isfinite(value):
         return f"{value!r} : f64" if "." in repr(value) else f"{value:.17e} : f64"
     bits = {math.inf: "0x7FF0000000000000", -math.inf: "0xFFF0000000000000"}
@@ -51,12 +52,12 @@ def number(value: float) -> str:
 
 
 def is_inference(func: Any, args: Sequence[Any]) -> bool:
-    """Whether a batch norm leaves its statistics alone."""
+    """Returns true if a batch norm leaves its statistics alone."""
     return func is torch.ops.aten._native_batch_norm_legit.default and not args[5]
 
 
 def functional(schema: str) -> str:
-    """The variant of an operator that returns what it would write."""
+    """The variant of an operator that returns what it would otherwise write."""
     base, overload = schema.split(".")[1:]
     known = {
         "bernoulli_.float": "bernoulli.p",
@@ -66,7 +67,7 @@ def functional(schema: str) -> str:
 
 
 class Recording(TorchDispatchMode):
-    """Notes the calls that are dispatched while it is on."""
+    """Notes the calls that are dispatched while the mode is active."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ class Recording(TorchDispatchMode):
         return (tensor.untyped_storage()._cdata, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype)
 
     def name(self, tensor: Tensor) -> str:
-        """The value that a tensor is. Autograd may have made another object of a view."""
+        """The name of the value that a tensor is. Autograd may have created another object for a view."""
         name = self._names.get(id(tensor)) or self._shown.get(self._key(tensor))
         if name is None:
             return self._argument(tensor)
@@ -108,7 +109,7 @@ class Recording(TorchDispatchMode):
         return self.call(func, args, kwargs or {})
 
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call an operator, and note that."""
+        """Calls an operator and notes the call."""
         operands: list[Tensor] = []
         names: list[str] = []
         written: list[int] = []
@@ -182,7 +183,7 @@ class Recording(TorchDispatchMode):
 
 
 class Program:
-    """A function on tensors, recorded: its text at stage aten, and its outputs in eager. An operator is one call."""
+    """A recorded function on tensors: its text at stage aten, and its outputs in eager. An operator is one call."""
 
     def __init__(self, function: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.inputs = [each for each in inputs if isinstance(each, Tensor)]
@@ -217,7 +218,7 @@ class Program:
 
 
 def opt(text: str, *passes: str) -> str:
-    """The text after some passes."""
+    """The text after the given passes."""
     done = subprocess.run([dynamlir_opt(), "-", *passes], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stderr}\n{text}"
     return done.stdout
@@ -230,7 +231,7 @@ class Joint:
         self.text = text
         head = text[text.index("func.func @main") : text.index(" attributes {")]
         arguments, results = head.split(" -> ")
-        # The gradients are results of the function and no outputs: here they are to be seen.
+        # The gradients are results of the function but not outputs; this adds them to the outputs.
         self.tangents: list[tuple[int, list[int], list[int]]] = []
         for sizes, words in re.findall(r"tensor<((?:\d+x)*)\w+> {([^}]*)}", arguments):
             if match := re.search(r"dynamo\.tangent = (\d+)", words):
@@ -252,20 +253,20 @@ class Joint:
         text = text[:end] + (seen if self.outputs else seen.removeprefix(", ")) + text[end:]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "01-functional.mlir"
-            # Random numbers are compared with eager's.
+            # Random numbers must be eager's, because they are compared.
             drawn = re.sub(r"^module \{", "module attributes {dynamo.eager_random} {", text, flags=re.MULTILINE)
             assert drawn != text
             path.write_text(as_plain_function(drawn))
             self.executable = dynamlir.load(path, "functional")
 
     def __call__(self, arguments: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[list[Any], list[Tensor]]:
-        """The user's outputs, and gradients of the arguments that ``gradients`` lists."""
+        """The user's outputs, and the gradients of the arguments that ``gradients`` lists."""
         found = self.executable(*arguments, *tangents)
         return found[: self.outputs], found[self.outputs :]
 
 
 def as_plain_function(text: str) -> str:
-    """A joint function as one that says nothing of derivatives: it is run as it stands, and not cut in two."""
+    """A joint function without its attributes about derivatives, so that it runs as it is and is not partitioned."""
     numbers, others = r"(?:tangent|gradient|saved) = \d+(?: : i64)?", r"requires_grad\b|vjp = @\w+"
     said = rf"dynamo\.(?:{numbers}|{others}|differentiable = array<[^>]*>)"
     return re.sub(rf", {said}|{said}, |{said}", "", text)

@@ -1,6 +1,6 @@
-"""One of the processes of `test_training_distributed`: trains by eager's DistributedDataParallel and by a compiled one.
+"""One process of `test_training_distributed`: trains with eager's DistributedDataParallel and with a compiled one.
 
-Arguments: rank, number of processes, the file they meet by. Prints a line of JSON for each case.
+Arguments: rank, number of processes, the file for their rendezvous. Prints a line of JSON for each case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS = 3
 
 
 class Net(nn.Module):
-    """Enough parameters for several buckets of a megabyte, which is the least that Dynamo takes."""
+    """Has enough parameters for several buckets of a megabyte, which is the smallest size that Dynamo accepts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,13 +59,13 @@ CASES: dict[str, Callable[[nn.Module], Any]] = {
 
 
 def _own(module: nn.Module) -> nn.Module:
-    """A module whose forward is compiled by dynamlir's door."""
+    """A module whose forward is compiled by `dynamlir.compile`."""
     module.forward = dynamlir.compile(module.forward)  # type: ignore[method-assign]
     return module
 
 
 def step(call: Any, optimizer: torch.optim.Optimizer, batch: torch.Tensor, accumulate: bool) -> list[torch.Tensor]:
-    """A step, of two backwards where gradients are accumulated without being sent. Gives the gradients."""
+    """Runs a step, with two backwards if gradients are accumulated without being sent, and returns the gradients."""
     optimizer.zero_grad()
     if accumulate:
         with call.no_sync():
@@ -77,7 +77,7 @@ def step(call: Any, optimizer: torch.optim.Optimizer, batch: torch.Tensor, accum
 
 
 def trained(case: str, rank: int, count: int) -> dict[str, Any]:
-    """Trains both, and says how far they are apart."""
+    """Trains both models, and returns how far apart they are."""
     torch._dynamo.reset()
     dynamlir.reset()
     eager, ours = make(), make()
@@ -89,7 +89,7 @@ def trained(case: str, rank: int, count: int) -> dict[str, Any]:
         wanted, found = (step(call, opt, batch, case == "no sync") for call, opt in zip(calls, optimizers))
         for one, other in zip(wanted, found, strict=True):
             worst = max(worst, float((one - other).abs().max() / one.abs().max()))
-    # What this process would have by itself is something else: gradients were exchanged.
+    # The gradients of this process alone are different, so gradients were exchanged.
     local = torch.autograd.grad(eager(batch).square().sum(), list(eager.parameters()))
     exchanged = step(calls[1], optimizers[1], batch, False)
     alone = max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(local, exchanged))
@@ -109,7 +109,7 @@ def trained(case: str, rank: int, count: int) -> dict[str, Any]:
 
 
 def main(rank: int, count: int, place: str) -> None:
-    """Goes through the cases."""
+    """Runs the cases."""
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=120)
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=count, timeout=timeout)

@@ -1,9 +1,8 @@
-"""Torch's own samples of its functions with numbers at the edge in them, compiled, against eager: NaN, infinities,
-zeros of both signs, denormals, huge numbers, ties and halves, in operands and in tangents, in results and in gradients.
+"""Compares torch's own samples of its functions, compiled, with eager on edge values: NaN, infinities, zeros of both
+signs, denormals, huge numbers, ties and halves, in operands and in tangents, in results and in gradients.
 
-Eager is not always of one mind: its code for vectors, that for single numbers and that for doubles may differ. Ours
-has to agree with one of them, number for number. Where none of them says what is right, `edge_sweep.json` says so, and
-why.
+Eager does not always agree with itself: its vectorized code, its scalar code and its code for doubles may differ. Ours
+must agree with one of them, number for number. Where none of them is right, `edge_sweep.json` says so, with the reason.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ NAN, INF = math.nan, math.inf
 EVEN = (0.0, -0.0, 0.5, -0.5, 1.0, 1.0, 2.5, -1.5, -1.0, 2.0, 3.0, -2.0)
 """Zeros, halves and ties."""
 LANES = 64
-"""As many of one number as fill eager's vectors."""
+"""Enough copies of one number to fill eager's vectors."""
 RELATIVE, ABSOLUTE = 1e-3, 1e-5
-"""What a finite number may be off, of itself and of the largest beside it. What is looked for is larger."""
+"""The allowed error of a finite number, relative to itself and to the largest one. Errors sought here are larger."""
 MORE = 4.0
-"""How many times eager's own error, against doubles, ours may have where they differ by more."""
+"""Where the two differ by more, the multiple of eager's own error, against doubles, that ours may have."""
 
 Put = Callable[[Tensor], Tensor]
 Call = Callable[..., Any]
@@ -55,15 +54,15 @@ NUMBERS: dict[str, Put] = {
     "odd": _at((1e-40, -1e-40, 1e18, -1e18, 3e18), lambda n: (0, n // 3, n // 2, n - 1, 2 * n // 3)),
     "even": lambda flat: torch.tensor(EVEN, dtype=flat.dtype).repeat(-(-flat.numel() // len(EVEN)))[: flat.numel()],
     "zero": torch.zeros_like,
-    # Operands as they are, with tangents that are no numbers.
+    # Unchanged operands, with NaN and infinities in the tangents.
     "tangent": lambda flat: flat,
 }
-"""What is written into operands, by the name that exceptions have."""
+"""The values written into operands, by the name that `exceptions` uses."""
 
 
 @functools.cache
 def exceptions() -> dict[tuple[str, str], str]:
-    """Why an operator may differ from eager with these numbers, or is not called with them."""
+    """The reasons for which an operator may differ from eager on these numbers, or is not called with them."""
     return {
         (name, kind): entry["reason"]
         for entry in json.loads(Path(__file__).with_suffix(".json").read_text())
@@ -74,7 +73,7 @@ def exceptions() -> dict[tuple[str, str], str]:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A function with some of its arguments, in which numbers at the edge are to be."""
+    """A function with some of its arguments, into which edge values are written."""
 
     name: str
     call: Call
@@ -82,7 +81,7 @@ class Case:
     trained: bool
 
     def differences(self, compiled: Call, kind: str) -> str:
-        """Where the compiled function is of another mind than eager; empty where it agrees."""
+        """Describes the disagreement of the compiled function with eager; empty if there is none."""
         eager, error = self._run(self.call, kind)
         ours, own_error = self._run(compiled, kind)
         if error is not None or own_error is not None:
@@ -100,7 +99,7 @@ class Case:
         return "; ".join(lines[:2])
 
     def _run(self, call: Call, kind: str, changed: Put | None = None) -> tuple[Outcome, Exception | None]:
-        """Results, then gradients of what requires some."""
+        """The results, then the gradients of the arguments that require them."""
 
         def put(tensor: Tensor) -> Tensor:
             made = written(tensor, NUMBERS[kind])
@@ -134,7 +133,7 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def written(tensor: Tensor, put: Put) -> Tensor:
-    """The tensor with such numbers in it, laid out as it is."""
+    """A tensor with such numbers in it, and the same layout."""
     if not is_plain(tensor):
         return tensor
     flat = put(tensor.detach().clone().reshape(-1))
@@ -143,19 +142,19 @@ def written(tensor: Tensor, put: Put) -> Tensor:
 
 
 def gapped(tensor: Tensor) -> Tensor:
-    """The same numbers with gaps between, so that they meet eager's code for single numbers."""
+    """The same numbers with gaps between them, so that eager uses its scalar code."""
     if not is_plain(tensor) or not tensor.dim():
         return tensor
     return torch.stack([tensor.detach()] * 3, -1)[..., 0]
 
 
 def lined(tensor: Tensor) -> Tensor:
-    """Each number in all lanes of a vector, so that those of functions of numbers meet eager's code for vectors."""
+    """Each number in all lanes of a vector, so that eager uses its vectorized code for element-wise functions."""
     return tensor.detach().unsqueeze(-1).repeat(*[1] * tensor.dim(), LANES) if is_plain(tensor) else tensor
 
 
 def one_of_each(found: Tensor | None) -> Tensor | None:
-    """What became of `lined` numbers, as far as it is lined as well."""
+    """The result for each number of a `lined` operand, if the result is lined as well."""
     return found[..., 0] if found is not None and found.dim() and found.shape[-1] == LANES else found
 
 
@@ -165,7 +164,7 @@ def doubled(tensor: Tensor) -> Tensor:
 
 
 def tangent(result: Tensor, seed: int, kind: str, changed: Put | None) -> Tensor:
-    """Random numbers, the same for the same seed, with some among them that are none where the kind says so."""
+    """Random numbers, the same for the same seed, with NaN and infinities among them if the kind is "tangent"."""
     shape = result.shape[:-1] if changed is lined and result.shape[-1:] == (LANES,) else result.shape
     generator = torch.Generator().manual_seed(seed)
     dtype = result.dtype if result.is_complex() else torch.float64
@@ -182,7 +181,7 @@ def tangent(result: Tensor, seed: int, kind: str, changed: Put | None) -> Tensor
 
 
 def differing(eager: Tensor | None, ours: Tensor | None) -> Tensor | str | None:
-    """Where two results differ, or how what they are does; None where they agree."""
+    """The places at which two results differ, or a text if their kinds differ; None if they agree."""
     if eager is None or ours is None:
         return None if eager is ours else f"eager {_is_there(eager)}, ours {_is_there(ours)}"
     if (eager.shape, eager.dtype) != (ours.shape, ours.dtype):
@@ -198,18 +197,20 @@ def _is_there(found: Tensor | None) -> str:
 
 
 def reals(tensor: Tensor) -> Tensor:
-    """Numbers that can be compared with others, in doubles where they are floats."""
+    """The numbers in a comparable form: in doubles if they are floats."""
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def kinds(x: Tensor) -> Tensor:
-    """Another number for NaN, each infinity, and all others."""
+    """A different number for NaN, for each infinity, and for all others."""
     return x.isnan() * 1 + x.isposinf() * 2 + x.isneginf() * 3
 
 
 def close(eager: Tensor, ours: Tensor) -> Tensor:
-    """Where numbers are of a kind and finite ones near: a last step may lead beyond the largest float."""
+    """True where the kinds agree and finite numbers are near. Huge numbers agree by sign, since one last step may
+    overflow.
+    """
     if not eager.is_floating_point():
         return eager == ours
     finite = eager.isfinite() & ours.isfinite()
@@ -223,7 +224,7 @@ def close(eager: Tensor, ours: Tensor) -> Tensor:
 def _both(
     places: Tensor | str | None, eager: Tensor | None, other: Tensor | None, ours: Tensor | None
 ) -> Tensor | str | None:
-    """Where ours agrees with neither eager's result nor another of eager's for the same numbers."""
+    """The places at which ours agrees neither with eager's result nor with another of eager's for these numbers."""
     if not isinstance(places, Tensor) or eager is None or other is None or ours is None:
         return places
     if other.shape != ours.shape or not ours.dtype.is_floating_point:
@@ -262,7 +263,7 @@ def cases(op: Any, count: int) -> Iterator[Case]:
 
 
 def sweep(op: Any, count: int) -> list[str]:
-    """All that differs in an operator's first samples, each with numbers of each kind."""
+    """All differences of an operator's first samples, with numbers of each kind."""
     name = opinfo_runner.op_name(op)
     found = []
     for number, case in enumerate(cases(op, count)):

@@ -1,9 +1,9 @@
-"""Delicate numbers of each element type, and the comparison of compiled functions with eager on them.
+"""Edge values of each element type, and the comparison of compiled functions with eager on them.
 
-Eager has two codes for most operators, vectors and single numbers, which do not agree everywhere; which of them
-computes an element depends on layout and on the element's place. Ours must agree with one of them: in kind (NaN,
-infinity, zero of a sign, other number) and to a few units in the last place. Where eager is inexact, ours may be nearer
-to the truth.
+Eager has two implementations of most operators, vectorized and scalar, which do not agree everywhere; layout and the
+element's position decide which one computes an element. Ours must agree with one of them: in kind (NaN, infinity, zero
+of a sign, other number) and to a few units in the last place. Where eager is inexact, ours may be nearer to the exact
+value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor
 
 WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16}
 GROUP = 24
-"""How many operators are one graph."""
+"""The number of operators in one graph."""
 
-# More units in the last place than usual, by the beginning of the name, and why.
+# Larger tolerances in units in the last place, by the beginning of the name, with the reason.
 LOOSE: dict[str, tuple[float, str]] = {
     "nn.functional.tanhshrink": (math.inf, "x - tanh(x) is what is left of one unit in the last place"),
     "gelu_backward.tanh": (1e4, "1 - tanh² cancels"),
@@ -45,7 +45,7 @@ class Operator:
 
     @property
     def ulps(self) -> float:
-        """The distance that is allowed: that of the longest fitting entry."""
+        """The allowed distance: that of the longest matching entry."""
         fitting = [key for key in LOOSE if self.name.startswith(key)]
         return LOOSE[max(fitting, key=len)][0] if fitting else 4
 
@@ -70,7 +70,7 @@ def signed(values: Iterable[float], dtype: torch.dtype) -> Tensor:
 
 
 def integers(dtype: torch.dtype) -> Tensor:
-    """Small ones and both ends."""
+    """Small integers and both ends of the range."""
     if dtype is torch.bool:
         return torch.tensor([False, True])
     low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
@@ -98,7 +98,7 @@ def line(dtype: torch.dtype) -> Tensor:
 
 
 def grid(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Values for functions of two, each with each. What traps is left out: division by zero, or with overflow."""
+    """Values for functions of two numbers, in all pairs, except those that trap: division by zero, or overflow."""
     if dtype.is_floating_point:
         facts = torch.finfo(dtype)
         least, most = facts.smallest_normal, facts.max
@@ -116,13 +116,13 @@ def grid(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def padded(x: Tensor) -> Tensor:
-    """Whole vectors, so that each value meets the code for vectors."""
+    """Padded to whole vectors, so that each value goes through the vectorized code."""
     missing = -len(x) % 64
     return torch.cat([x, x[:1].expand(missing)]) if missing else x
 
 
 def in_gaps(x: Tensor) -> Tensor:
-    """The same values in rows of three with a gap, so that they meet the code for single numbers."""
+    """The same values in rows of three with a gap, so that they go through the scalar code."""
     rows = -(-len(x) // 3)
     gaps = torch.zeros(rows, 4, dtype=x.dtype)
     gaps[:, :3] = torch.cat([x, x[:1].expand(3 * rows - len(x))]).view(rows, 3)
@@ -133,18 +133,18 @@ def in_gaps(x: Tensor) -> Tensor:
 
 
 def leaves(result: Any, count: int) -> list[Tensor]:
-    """The tensors of a result, one element after another as the values stand."""
+    """The tensors of a result, flattened in the order of the values."""
     tensors = result if isinstance(result, (tuple, list)) else [result]
     return [tensor.contiguous().reshape(-1)[:count] for tensor in tensors]
 
 
 def kind(x: Tensor) -> Tensor:
-    """Another number for NaN, each infinity, each zero, and all others."""
+    """A different number for NaN, for each infinity, for each zero, and for all others."""
     return x.isnan() + 2 * x.isposinf() + 3 * x.isneginf() + (x == 0) * (4 + x.signbit().long())
 
 
 def distance(x: Tensor, y: Tensor) -> Tensor:
-    """How many numbers of the type lie between, for finite numbers."""
+    """The number of representable numbers between two finite numbers."""
     lowest = torch.iinfo(WORDS[x.itemsize]).min
     a, b = (side.view(WORDS[side.itemsize]).long() for side in (x, y))
     a, b = (torch.where(bits < 0, lowest - bits, bits) for bits in (a, b))
@@ -152,7 +152,9 @@ def distance(x: Tensor, y: Tensor) -> Tensor:
 
 
 def judge(eager: Sequence[Tensor], ours: Tensor, exact: Tensor | None, ulps: float) -> tuple[Tensor, float]:
-    """Where ours agrees with no eager result, and the most units in the last place that it is off the nearest."""
+    """The places at which ours agrees with no eager result, and the largest distance from the nearest one in units in
+    the last place.
+    """
     agrees = torch.zeros(len(ours), dtype=torch.bool)
     nearest = torch.full([len(ours)], math.inf, dtype=torch.float64)
     for theirs in eager:
@@ -173,7 +175,7 @@ def judge(eager: Sequence[Tensor], ours: Tensor, exact: Tensor | None, ulps: flo
 
 
 def in_doubles(operator: Operator, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
-    """What eager finds in double precision; None where other operands are not doubles."""
+    """Eager's result in double precision; None if the operands cannot be doubles."""
     try:
         return leaves(operator.function(*(x.double() for x in inputs)), len(inputs[0]))
     except RuntimeError:
@@ -181,14 +183,14 @@ def in_doubles(operator: Operator, inputs: tuple[Tensor, ...]) -> list[Tensor] |
 
 
 def groups(operators: Iterable[Operator]) -> Iterator[tuple[Operator, ...]]:
-    """As many operators at a time as one graph takes."""
+    """Splits the operators into groups of one graph each."""
     rest = iter(operators)
     while group := tuple(itertools.islice(rest, GROUP)):
         yield group
 
 
 def check(operators: Iterable[Operator], inputs: tuple[Tensor, ...], *, gaps: bool) -> None:
-    """Compile the operators in groups, and compare them with eager; with ``gaps`` as code for single numbers too."""
+    """Compiles the operators in groups and compares them with eager; with ``gaps``, in the scalar layout too."""
     inputs = tuple(padded(x) for x in inputs)
     count = len(inputs[0])
     layouts = [inputs, tuple(in_gaps(x) for x in inputs)]
@@ -201,7 +203,7 @@ def check(operators: Iterable[Operator], inputs: tuple[Tensor, ...], *, gaps: bo
                 try:
                     eager[operator] = [leaves(operator.function(*layout), count) for layout in layouts]
                 except (RuntimeError, TypeError, ValueError):
-                    continue  # not for this element type
+                    continue  # not supported for this element type
                 exact[operator] = in_doubles(operator, inputs) if narrow else None
             functions = [operator.function for operator in eager]
             for layout in layouts if gaps else layouts[:1]:
@@ -219,7 +221,7 @@ def compare(
     exact: list[Tensor] | None,
     inputs: tuple[Tensor, ...],
 ) -> Iterator[str]:
-    """Each difference as a line. The distances are printed, for who wants to see them."""
+    """Each difference as a line. The distances are also printed, for reference."""
     for at, mine in enumerate(ours):
         theirs = [layout[at] for layout in eager]
         if mine.dtype != theirs[0].dtype:

@@ -1,8 +1,8 @@
-"""Random functions that change what existed before their call, run captured and plain in worlds of their own.
+"""Random functions that change objects from before the call, run captured and plain in separate worlds.
 
 A world is a module with globals, a list, a dict, a set, a deque, an object that may hold the same ones, a function with
-variables of an enclosing one, and two tensors that have gradients. Each program is called several times; after each
-call the results and all that can be reached of both worlds must be alike, down to which objects are the same.
+variables of an enclosing one, and two tensors that have gradients. Each program is called several times. After each
+call the results and everything reachable in both worlds must agree, including which objects are identical.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ TAIL = """
 
 
 class Grammar:
-    """Grows statements."""
+    """Generates statements."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
     def pick(self, *choices: str) -> str:
-        """One of them, with what stands in braces grown in turn."""
+        """One of the choices, with the rules in braces expanded recursively."""
         text = self.random.choice(choices)
         while "{" in text:
             start = text.index("{")
@@ -247,7 +247,7 @@ def text(seed: int) -> str:
 
 
 def told(value: Any, seen: dict[int, int]) -> Any:
-    """All that can be told of a value: what is met again is known by its number."""
+    """Everything observable about a value; an object seen before is represented by its number."""
     if isinstance(value, (int, float, str, type(None))):
         return type(value).__name__, value
     if id(value) in seen:
@@ -264,7 +264,7 @@ def told(value: Any, seen: dict[int, int]) -> Any:
 
 
 def world_of(seed: int, name: str, compile_: Any) -> tuple[Any, Any]:
-    """A function of a world of its own, and what tells of that world."""
+    """A function in a world of its own, and a function that describes that world."""
     home = types.ModuleType(name)
     sys.modules[name] = home
     exec(compile(text(seed), f"<{name}>", "exec"), vars(home))
@@ -273,7 +273,7 @@ def world_of(seed: int, name: str, compile_: Any) -> tuple[Any, Any]:
 
 
 def differs(seed: int) -> str | None:
-    """What differs between the captured and the plain program of a seed; None if nothing."""
+    """The difference between the captured and the plain program of a seed; None if there is none."""
     worlds = [
         world_of(seed, "effects_plain", lambda function: function),
         world_of(seed, "effects_ours", dynamlir.compile),
@@ -283,7 +283,7 @@ def differs(seed: int) -> str | None:
             outcomes = []
             for function, world in worlds:
                 x = torch.arange(2.0, dtype=torch.float64) + call
-                # What is returned and what is left may be the same objects.
+                # The result and the world afterwards may share objects.
                 seen: dict[int, int] = {}
                 keep: list[Any] = [x]
                 try:

@@ -1,4 +1,4 @@
-"""Compiles graphs of fake CUDA tensors, which needs no GPU: what comes out is the stages, as text, and PTX."""
+"""Compiles graphs of fake CUDA tensors, which needs no GPU: the outcome is the stages, as text, and PTX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 NVIDIA = Path(sysconfig.get_paths()["purelib"]) / "triton" / "backends" / "nvidia"
 PTXAS = NVIDIA / "bin" / "ptxas"
-"""NVIDIA's assembler, which triton brings along."""
+"""NVIDIA's assembler, which triton includes."""
 
 
 def made_on_cuda(
@@ -37,7 +37,9 @@ def made_on_cuda(
 
 
 def compiled(mode: FakeTensorMode, function: Callable[..., Any], inputs: dict[str, Any], dump: Path) -> dynamlir.Event:
-    """Calls a compiled function on fakes; why its graph runs as eager, as it does at last without a driver."""
+    """Calls a compiled function on fakes and returns the reason for which its graph finally ran as eager: there is no
+    driver.
+    """
     with mode, torch.no_grad():
         torch.compile(function, backend="dynamlir", options={"dump": str(dump), "no_cache": True})(**inputs)
     (event,) = dynamlir.fallbacks()
@@ -45,7 +47,7 @@ def compiled(mode: FakeTensorMode, function: Callable[..., Any], inputs: dict[st
 
 
 def assembled(dump: Path, chip: str) -> Iterator[str]:
-    """Assembles the PTX of a dump for a chip; the entries, or ptxas's own exception."""
+    """Assembles the PTX of a dump for a chip and yields its entries; raises ptxas's own error."""
     for code in dump.rglob("08-kernels.ptx"):
         subprocess.run(
             [PTXAS, f"-arch={chip}", code, "-o", code.with_suffix(".cubin")], check=True, capture_output=True

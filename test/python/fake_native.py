@@ -1,7 +1,9 @@
-"""A stand-in for ``dynamlir._native`` in pure Python: it checks what it is told and runs it with torch's own operators.
+"""A stand-in for ``dynamlir._native`` in pure Python: it checks what it is given and runs it with torch's own
+operators.
 
-It lets the recorder, the decompositions and the call-time fix-ups be tested without the compiler. Mutations run by
-their functional variant and a copy, decompositions run instead of the operation: so both are tested for meaning.
+It lets the recorder, the decompositions and the call-time fix-ups be tested without the compiler. Mutations run as
+their functional variant and a copy, and decompositions run instead of the operation, so the semantics of both are
+tested.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ FAIL_RUN: list[Exception] = []
 
 
 class NativeError(Exception):
-    """Base of what the native side raises."""
+    """The base class of the native exceptions."""
 
 
 class Unsupported(NativeError):
-    """As the native exception of this name."""
+    """Stands in for the native exception of this name."""
 
     def __init__(self, reason_id: str, message: str, location: Any = None) -> None:
         super().__init__(reason_id, message, location)
@@ -55,11 +57,11 @@ class Unsupported(NativeError):
 
 
 class RunError(NativeError):
-    """As the native exception of this name."""
+    """Stands in for the native exception of this name."""
 
 
 class TraceBuilder:
-    """Checks and keeps what it is told."""
+    """Checks and keeps the recorded operations."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -186,7 +188,7 @@ def flat(out: Any) -> list[Any]:
 
 
 def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
-    """Run a trace with real aliasing, writes going through functional variants."""
+    """Runs a trace with real aliasing; writes use functional variants."""
     values: dict[int, Any] = {value: argument for (value, *_), argument in zip(trace.inputs, arguments)}
     for op in trace.ops:
         overload = find(op["schema"])
@@ -228,7 +230,7 @@ def run(trace: TraceBuilder, arguments: list[torch.Tensor]) -> list[Any]:
 
 
 def finished(trace: TraceBuilder, outputs: list[Any], arguments: Sequence[torch.Tensor]) -> list[Any]:
-    """Outputs that are views of what they should be, with versions."""
+    """The outputs, as views of the tensors they alias, with version counters."""
     bases = [payload[2] if kind == "value" else None for kind, *payload in trace.outputs]
     first: dict[int, int] = {}
     same = [first.setdefault(id(output), at) for at, output in enumerate(outputs)]
@@ -352,19 +354,19 @@ def keep_ops() -> set[str]:
 
 
 def configure(refuses_plain: bool, entries: int, accumulated: int, audited: float) -> None:
-    """Nothing here looks at them."""
+    """Ignores these settings."""
 
 
 def forget_entries() -> None:
-    """There are none."""
+    """Does nothing: this stand-in has no entries."""
 
 
 def clear_kernel_cache() -> None:
-    """There is none."""
+    """Does nothing: this stand-in has no kernel cache."""
 
 
 def install() -> types.ModuleType:
-    """Put this module in the place of ``dynamlir._native``."""
+    """Installs this module as ``dynamlir._native``."""
     module = sys.modules[__name__]
     sys.modules["dynamlir._native"] = module
     from dynamlir import native

@@ -16,7 +16,7 @@ class Follows:
         self.compiled = dynamlir.compile(function, backend="python", fullgraph=True)
 
     def entries(self):
-        """Checks two calls; how many entries the cache has now."""
+        """Checks two calls and returns the current number of entries in the cache."""
         for _ in range(2):
             expected = self.function(X)
             torch.testing.assert_close(self.compiled(X), expected)
@@ -24,7 +24,7 @@ class Follows:
 
 
 class Settings:
-    """As the configurations of transformers, which are deep-copied by the models' forward."""
+    """Like the configurations of transformers, which the models' forward deep-copies."""
 
     def __init__(self):
         self.layers = 2

@@ -1,12 +1,12 @@
-"""Programs in processes of their own that need not import torch again.
+"""Programs in separate processes that need not import torch again.
 
-A process that has imported torch, and the libraries that a first compilation imports, waits; each program runs in a
-fork of it, as `__main__`, and ends as an interpreter ends: exit handlers, finalizers and the exit status are real.
-dynamlir itself is not imported before the fork, so its settings are read from the program's own environment.
+A process waits that has imported torch and the libraries that a first compilation imports. Each program runs in a fork
+of it, as `__main__`, and ends as an interpreter ends: exit handlers, finalizers and the exit status are real. dynamlir
+itself is not imported before the fork, so its settings are read from the program's own environment.
 
-A test of what `import torch` does, or of a variable that is read by then, needs a real process. Where it is about
-imports of a first compilation, or about a variable that they read (`TORCHDYNAMO_DISABLE`), `only_torch` leaves them to
-the program.
+A test of what `import torch` does, or of a variable that is read by then, needs a real process. For tests about the
+imports of a first compilation, or about a variable that they read (`TORCHDYNAMO_DISABLE`), `only_torch` leaves those
+imports to the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What a first compilation behind either front door imports, apart from torch and dynamlir.
+# The modules that a first compilation imports behind either front door, apart from torch and dynamlir.
 LATER = ("torch._dynamo", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes", "sympy")
 
 
@@ -36,7 +36,7 @@ class _Server:
     channel: socket.socket
 
 
-# By the process that started them, and by whether they have imported torch alone.
+# Keyed by the process that started them, and by whether they have imported only torch.
 _servers: dict[tuple[int, bool], _Server] = {}
 
 
@@ -48,10 +48,10 @@ def python(
     only_torch: bool = False,
     timeout: float = 300,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program's text, or a script, and returns its exit status and what it printed, as `subprocess.run` does.
+    """Runs a program's text, or a script, and returns its exit status and its output, as `subprocess.run` does.
 
     `env` is the whole environment, this process's if None; `ignore_warnings` is the interpreter's `-W ignore`. Raises
-    `subprocess.TimeoutExpired` where the program takes longer than `timeout` seconds, which ends it.
+    `subprocess.TimeoutExpired` if the program takes longer than `timeout` seconds; the program is then ended.
     """
     channel = _server(only_torch).channel
     script = str(program) if isinstance(program, Path) else None
@@ -84,7 +84,7 @@ def python(
 
 
 def _server(only_torch: bool) -> _Server:
-    """This process's fork server, which is started where there is none yet."""
+    """Returns this process's fork server, starting it if necessary."""
     key = os.getpid(), only_torch
     server = _servers.get(key)
     if server is None or server.process.poll() is not None:
@@ -109,7 +109,7 @@ def _line(channel: socket.socket) -> bytes:
 
 
 def _serve(channel: socket.socket) -> dict[str, object] | None:
-    """Forks for each request; returns the request in the forked process, and None where no more will come."""
+    """Forks for each request; returns the request in the forked process, and None at the end of the requests."""
     while True:
         mark, streams, _, _ = socket.recv_fds(channel, 1, 2)
         if not mark:
@@ -132,7 +132,7 @@ def _serve(channel: socket.socket) -> dict[str, object] | None:
 
 
 def _begin(request: dict[str, object]) -> str:
-    """Gives the process what the program's own process would begin with; returns the name that its code has."""
+    """Gives the forked process the state in which a program's own process starts; returns the name of its code."""
     import linecache
     import warnings
 
@@ -166,7 +166,7 @@ if __name__ == "__main__":
     if request is None:
         os._exit(0)
     code = compile(str(request["text"]), _begin(request), "exec")
-    # A module of its own, so that the program finds no name of this file in it.
+    # A module of its own, so that the program does not see the names of this file.
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     if request["script"]:
         main.__file__ = str(request["script"])

@@ -1,4 +1,4 @@
-"""The cases of `test_autodiff`: functions of tensors, one or several for each derivative that is known."""
+"""The cases of `test_autodiff`: functions of tensors, one or several for each known derivative."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F64 = torch.float64
 
 
 class Case(NamedTuple):
-    """A function, and its inputs: shapes of float tensors that want a gradient, or tensors as they are."""
+    """A function, and its inputs: shapes of float tensors that require a gradient, or tensors as they are."""
 
     name: str
     function: Callable[..., Any]
@@ -27,17 +27,17 @@ def positive(*shape: int) -> Callable[[torch.dtype], Tensor]:
 
 
 def spread(*shape: int) -> Callable[[torch.dtype], Tensor]:
-    """Numbers between -1 and 1, none of them close to one of these, or to 0."""
+    """Numbers between -1 and 1, none of them close to -1, 0 or 1."""
     return lambda dtype: torch.rand(shape, dtype=F64).sub(0.5).mul(1.8).to(dtype).requires_grad_()
 
 
 def columns(*shape: int) -> Callable[[torch.dtype], Tensor]:
-    """A matrix whose columns lie one after another."""
+    """A matrix in column-major order."""
     return lambda dtype: torch.randn(shape[::-1], dtype=F64).to(dtype).t().requires_grad_()
 
 
 def plain(*shape: int) -> Callable[[torch.dtype], Tensor]:
-    """A float tensor that wants no gradient."""
+    """A float tensor that requires no gradient."""
     return lambda dtype: torch.randn(shape, dtype=F64).to(dtype)
 
 
@@ -47,7 +47,7 @@ def ints(limit: int, *shape: int) -> Tensor:
 
 
 def made(inputs: tuple[Any, ...], dtype: torch.dtype) -> list[Any]:
-    """The inputs of a case, with this type where the case does not say another."""
+    """The inputs of a case, in this type unless the case states another."""
     torch.manual_seed(5)
     found: list[Any] = []
     for each in inputs:
@@ -210,7 +210,7 @@ CASES = [
     Case("addcmul", lambda x, y, z: torch.addcmul(x, y, z, value=0.5), (MATRIX, (3,), (2, 1))),
     Case("addcdiv", lambda x, y, z: torch.addcdiv(x, y, z, value=0.5), (MATRIX, (3,), positive(2, 1))),
     Case("lerp", lambda x, y: torch.lerp(x, y, 0.3), (MATRIX, (3,))),
-    # One or the other.
+    # Selection.
     Case("where", lambda x, y: torch.where(MASK, x, y), (MATRIX, (3,))),
     Case("where number", lambda x: torch.where(MASK, x, 2.0) + torch.where(MASK, 2.0, x), (MATRIX,)),
     Case("masked_fill", lambda x: x.masked_fill(MASK, 3.0), (MATRIX,)),
@@ -300,7 +300,7 @@ CASES = [
     Case("lift_fresh", lambda x: aten.lift_fresh.default(x * 2) * 3 + aten.lift_fresh_copy.default(x), (MATRIX,)),
     Case("to f32", lambda x: x.to(torch.float32).exp().to(F64), (MATRIX,)),
     Case("channels last", lambda x: x.to(memory_format=torch.channels_last) * 2, ((2, 3, 4, 5),)),
-    # Put together.
+    # Concatenation.
     Case("cat", lambda x, y: torch.cat([x, y, x], 1) * 2, (MATRIX, (2, 2))),
     Case("cat promoted", lambda x, y: torch.cat([x, y.float()], 0) * 2, (MATRIX, MATRIX)),
     Case("cat nothing", lambda x, y: torch.cat([x, y], 0) * 2, (MATRIX, (0,))),
@@ -414,7 +414,7 @@ CASES = [
     Case("dropout", lambda x: F.dropout(x, 0.5), ((4, 8),)),
     Case("rrelu", lambda x: F.rrelu(x, training=True), ((4, 8),)),
     Case("rrelu in inference", lambda x: F.rrelu(x), ((4, 8),)),
-    # By index.
+    # Indexing.
     Case("embedding", lambda w: F.embedding(ints(5, 2, 3), w), ((5, 4),)),
     Case("embedding, padding", lambda w: F.embedding(ints(5, 2, 3), w, padding_idx=2), ((5, 4),)),
     Case("index_select", lambda x: x.index_select(1, ints(3, 4)), (MATRIX,)),
@@ -423,7 +423,7 @@ CASES = [
     Case("scatter_add", lambda x, y: x.scatter_add(1, ints(3, 2, 5), y), (MATRIX, (2, 5))),
     Case("index_add", lambda x, y: x.index_add(1, ints(3, 5), y, alpha=2), (MATRIX, (2, 5))),
     Case("masked_scatter", lambda x, y: x.masked_scatter(MASK, y), (MATRIX, plain(6))),
-    # Writes: with grad mode on with the gradient of what is written, with it off with that of what was there.
+    # Writes: with grad mode on, with the gradient of the written value; with it off, with that of the old value.
     Case("in place", lambda x: (x * 2).mul_(x).add_(1), (MATRIX,)),
     Case("relu_", lambda x: F.relu(x * 2, inplace=True), (MATRIX,)),
     Case("a row in place", in_place_row, ((3, 3),)),
@@ -437,7 +437,7 @@ CASES = [
     Case("detached zeros", detached_zeros, (MATRIX,)),
     Case("unrecorded view", unrecorded_view, (MATRIX,)),
     Case("unrecorded part", unrecorded_part, (MATRIX,)),
-    # Several together.
+    # Combinations.
     Case("detach", lambda x: x.detach() * x, (MATRIX,)),
     Case("shared", lambda x: (x.exp(), x.exp() * x), (MATRIX,)),
     Case("an argument returned", lambda x: (x * 2, x), (MATRIX,)),
@@ -450,7 +450,7 @@ CASES = [
     ),
 ]
 
-# Composites are taken apart above the recorder; other texts may have them whole.
+# Composites are decomposed above the recorder, but other texts may contain them whole.
 COMPOSITES: list[tuple[Any, tuple[Any, ...]]] = [
     (aten.linear.default, ((2, 3, 4), (5, 4), (5,))),
     (aten.linear.default, ((3, 4), (5, 4))),

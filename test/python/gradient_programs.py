@@ -1,9 +1,8 @@
 """Random programs with gradients, compiled through either front door and run in eager.
 
 A program is a function of three matrices of doubles, with writes in place, detached and hidden values, grad modes,
-Functions of the user's, checkpoints, transforms and gradients within it, and a caller that differentiates what it
-returns: once or more, with hooks. Both must give the like values, gradients, missing gradients, calls of hooks and
-errors.
+autograd Functions, checkpoints, transforms and gradients within it. A caller differentiates what it returns, once or
+several times, with hooks. Values, gradients, missing gradients, calls of hooks and errors must agree with eager's.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _RULE = re.compile(r"\{(value|other|name|inner|scalar)\}")
 
 
 class Scale(Function):
-    """Linear, with another gradient than its own."""
+    """A linear Function whose backward is not its true gradient."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -44,7 +43,7 @@ class Scale(Function):
 
 
 class Clip(Function):
-    """Not linear in its gradient."""
+    """A Function that is not linear in its gradient."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ class Clip(Function):
 
 
 class Product(Function):
-    """Differentiated as often as asked for, by itself."""
+    """A Function whose own backward can be differentiated any number of times."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -70,7 +69,7 @@ class Product(Function):
 
 
 class Once(Function):
-    """Not differentiated twice."""
+    """A Function that can be differentiated only once."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -84,7 +83,7 @@ class Once(Function):
 
 
 class Modes(Function):
-    """Switches grad mode in its backward, and gives no gradient for one of two."""
+    """A Function that switches grad mode in its backward, and gives no gradient for one of two operands."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -102,7 +101,7 @@ class Modes(Function):
 
 
 class Noisy(Function):
-    """Its backward alone reads what its forward has drawn."""
+    """A Function whose forward draws random numbers that only its backward reads."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -116,7 +115,7 @@ class Noisy(Function):
 
 
 class Both(Function):
-    """Two results, one of them without a gradient."""
+    """A Function with two results, one of them without a gradient."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Any:
@@ -146,9 +145,10 @@ WORLD = {
 
 
 class Grammar:
-    """Grows statements over matrices of one size. With ``several``, more results than one, each of which has a loss,
-    hooks, and writes through ``.data``, all of which depend on what a node of autograd is and keeps. With ``drawing``,
-    random numbers, parts of values, and hooks of results as well."""
+    """Generates statements over matrices of one size. With ``several``, more results than one, each of which has a
+    loss, hooks, and writes through ``.data``; all of these depend on the identity of autograd's nodes and on what they
+    save. With ``drawing``, random numbers, parts of values, and hooks of results as well.
+    """
 
     def __init__(self, seed: int, several: bool, drawing: bool = False) -> None:
         self.random = random.Random(seed)
@@ -158,7 +158,7 @@ class Grammar:
         self.depth = 0
 
     def pick(self, *choices: str) -> str:
-        """One of them, where rules that stand in braces are grown in turn; the first one where that nests too deep."""
+        """One of the choices, with the rules in braces expanded; the first choice if that nests too deep."""
         self.depth += 1
         text = choices[0] if self.depth > 4 else self.random.choice(choices)
         text = _RULE.sub(lambda rule: getattr(self, rule[1])(), text)
@@ -213,7 +213,7 @@ class Grammar:
         )
 
     def other(self) -> str:
-        """One with a history of its own kind."""
+        """A matrix with a special history."""
         return self.pick(
             "({value}).detach()",
             "{name}.data",
@@ -247,7 +247,7 @@ class Grammar:
         )
 
     def inner(self) -> str:
-        """What a transform is given, of ``a``."""
+        """The body of a transform, an expression in ``a``."""
         return self.random.choice(["(a * a)", "a.sin()", "torch.tanh(a)", "(a * a.sum())", "a.sigmoid()", "(a * 2)"])
 
     def statement(self) -> str:
@@ -295,7 +295,7 @@ class Grammar:
         return HEAD + "\n".join(lines) + f"\n    return {results},\n"
 
     def caller(self) -> dict[str, Any]:
-        """How the function is called and differentiated."""
+        """The way in which the function is called and differentiated."""
         draw = self.random
         return {
             "order": draw.choice([1, 1, 1, 2, 2, 3]),
@@ -310,7 +310,7 @@ class Grammar:
 
 
 def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
-    """All that can be told of a call and of what it is differentiated to."""
+    """Everything observable about a call and its derivatives."""
     draw = torch.Generator().manual_seed(0)
     leaves = {
         name: torch.randn(3, 3, generator=draw, dtype=torch.float64).requires_grad_(how["frozen"] != name)
@@ -340,14 +340,14 @@ def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
             for result in wanting:
                 result.square().sum().backward(retain_graph=how["losses"] == "kept")
                 told.append("a loss")
-                # Autograd may give two leaves the memory of one gradient, of which one has a view, and adds the next
+                # Autograd may give two leaves the memory of one gradient, one of them as a view, and then adds the next
                 # loss to both.
                 for leaf in leaves.values():
                     leaf.grad = None if leaf.grad is None else leaf.grad.clone()
-        # The order among results is that of nodes, of which there are fewer.
+        # The order among results is that of autograd's nodes, and a compiled function has fewer of them.
         told += sorted(called, key=lambda call: call[1])
     except Exception as error:
-        # How far a walk has come that fails depends on how many nodes there are.
+        # The number of hooks that run before a backward fails depends on the number of nodes.
         while told and told[-1][0] == "hook":
             told.pop()
         told.append((type(error).__name__, str(error).split("\n")[0][:60]))
@@ -357,7 +357,7 @@ def use(function: Callable[..., Any], how: dict[str, Any]) -> list[Any]:
 
 
 def differentiate(loss: Any, leaves: dict[str, Tensor], order: int, told: list[Any]) -> None:
-    """Gradients of the loss, of their squares, and so on."""
+    """Appends the gradients of the loss, of their squares, and so on."""
     wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
     total = loss
     for _ in range(order - 1):
@@ -380,7 +380,7 @@ def shown(tensor: Tensor | None) -> Any:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two such descriptions are equal, but for rounding."""
+    """Returns true if two such descriptions are equal up to rounding."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or one != one != other != other or abs(one - other) <= 1e-7 * max(1.0, abs(one))
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -389,14 +389,16 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def is_finite(told: Any) -> bool:
-    """Whether nothing in a description has grown beyond what rounding may tell apart."""
+    """Returns true if no number in a description is too large for rounding errors to be told apart from real
+    differences.
+    """
     if isinstance(told, float):
         return abs(told) < 1e6
     return not isinstance(told, (list, tuple)) or all(map(is_finite, told))
 
 
 def made(text: str, seed: int) -> Callable[..., Any]:
-    """The function of a text; its lines are known to tracebacks."""
+    """The function of a text; tracebacks can show its lines."""
     file = f"<gradients {seed}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     world = {"__name__": "gradients", **WORLD}
@@ -412,7 +414,7 @@ DOORS: dict[str, Callable[..., Any]] = {
 
 
 OF_TORCH = ("RuntimeError", "ZeroTensors are immutable. Please use the materialized zero tensor ob"[:60])
-"""What torch makes of a tangent of forward mode that is zero, where it writes gradients in place."""
+"""Torch's error for a zero tangent of forward mode when it writes gradients in place."""
 
 NOT_SHOWN = "trying to differentiate twice a torch.autograd.Function, of which torch.compile does not show"[:60]
 
@@ -421,37 +423,39 @@ ZEROS = "ZeroTensors are immutable"
 
 
 def without_gradients(told: Any) -> Any:
-    """A description without the numbers of gradients: which of values that a later piece writes are read, and which are
-    computed again of others, is a compiler's choice as well."""
+    """A description without the numbers of gradients. When a later piece writes to values, it is the compiler's choice
+    which of them are saved and which are recomputed.
+    """
 
     def without(one: Any) -> Any:
         if isinstance(one, (list, tuple)):
             return [*map(without, one)]
         return 0.0 if isinstance(one, float) else one
 
-    # What is told of results comes first, and not in a list.
+    # The descriptions of results come first, and not in a list.
     return [one if isinstance(one, tuple) and type(one[-1]) is bool else without(one) for one in told]
 
 
 def unwritten(text: str, seed: int, how: dict[str, Any]) -> Any:
-    """What a program gives if writes through ``.data`` reach nothing that is saved; None for one without such writes.
-    Eager does not see them, and takes what is there: its gradient is not that of what was computed. Which values are
-    saved by a piece before a graph break is a compiler's choice."""
+    """The outcome of a program if writes through ``.data`` do not reach any saved tensor; None for a program without
+    such writes. Eager does not notice these writes and uses the current contents, so its gradient is not that of the
+    computed values. Which values a piece before a graph break saves is a compiler's choice.
+    """
     other = re.sub(r"(\w+)\.data\.mul_\((.*)\)", r"\1 = \1 + (\2 - 1) * \1.detach()", text)
     return None if other == text else use(made(other, seed), how)
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """What differs for a program."""
+    """A difference in the outcome of a program."""
 
     text: str
     cause: str | None = None
-    """Why it is not the compiler's, if it is not."""
+    """The cause, if it is not the compiler."""
 
 
 def without_compiler(text: str, seed: int, how: dict[str, Any], calls: int) -> list[Any]:
-    """What Dynamo alone makes of a program, in the last of so many calls."""
+    """The outcome of a program with Dynamo alone, in the last of so many calls."""
     torch._dynamo.reset()
     function = torch.compile(made(text, seed), backend="eager")
     return [use(function, how) for _ in range(calls)][-1]
@@ -460,7 +464,7 @@ def without_compiler(text: str, seed: int, how: dict[str, Any], calls: int) -> l
 def differs(
     seed: int, door: str = "dynamlir.compile", several: bool = False, drawing: bool = False
 ) -> Difference | None:
-    """What differs for the program of a seed; None if nothing does."""
+    """The difference in the outcome of the program of a seed; None if there is none."""
     grammar = Grammar(seed, several, drawing)
     text, how = grammar.program(), grammar.caller()
     expected = use(made(text, seed), how)

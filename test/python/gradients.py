@@ -1,4 +1,4 @@
-"""Calls with their gradients, for comparing: forward, then backward from fixed random tangents."""
+"""Calls with their gradients, for comparison: forward, then backward from fixed random tangents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness import Outcome, clone_tree, differences, run
 from torch.utils import _pytree as pytree
 
 MORE = 4.0
-"""How many times eager's own error, against the same call in f64, ours may have where the two differ."""
+"""Where the two differ, the multiple of eager's own error, against the same call in f64, that ours may have."""
 
 
 def run_with_gradients(
@@ -21,12 +21,12 @@ def run_with_gradients(
     order: int = 1,
     rounded: torch.dtype | None = None,
 ) -> Outcome:
-    """As `harness.run`, with the gradients of all leaves beside the result: `extra` are tensors that ``fn`` holds.
+    """Like `harness.run`, with the gradients of all leaves after the result: `extra` are tensors that ``fn`` holds.
 
-    With ``order`` 2 those of the gradients come after them, and so on, as far as they have some. Tangents are those of
-    a call in the dtype ``rounded``, if one is given.
+    With ``order`` 2 the gradients of the gradients follow, and so on, as far as they exist. Tangents are those of a
+    call in the dtype ``rounded``, if one is given.
 
-    Gradients are compared as values: how they lie in memory is nobody's promise but that of ``Tensor.grad``.
+    Gradients are compared by value: their memory layout is unspecified, except that of ``Tensor.grad``.
     """
     outcome = run(fn, args, kwargs, extra)
     if outcome.error is not None:
@@ -53,7 +53,7 @@ def run_with_gradients(
 
 
 def _comparable(gradient: torch.Tensor | None, order: int) -> torch.Tensor | None:
-    """None for the zeros, or what rounding leaves of them, that some formulas of torch give as second derivatives."""
+    """None for second derivatives that are zero up to rounding, which some of torch's formulas return as tensors."""
     if gradient is None or (order > 1 and _is_nothing(gradient)):
         return None
     return _row_major(gradient)
@@ -72,9 +72,9 @@ def _row_major(gradient: torch.Tensor) -> torch.Tensor:
 def is_rounding(
     fn: Callable[..., Any], arguments: Any, dtype: torch.dtype, order: int, eager: Outcome, compiled: Outcome
 ) -> bool:
-    """Whether two outcomes of a call in ``dtype`` differ by what neither of them computes exactly.
+    """Returns true if two outcomes of a call in ``dtype`` differ only by rounding.
 
-    No values but those of results may differ. Each is then held against the call in f64.
+    Only the values of results may differ. Each is then compared with the call in f64.
     """
     if dtype is torch.float64 or eager.error or differences(eager, compiled, values=False):
         return False
@@ -84,9 +84,9 @@ def is_rounding(
     if exact.error or len(leaves[0]) != len(leaves[1]):
         return False
     return all(
-        # What eager computes in f64 by itself has no error against the call in f64: one bit would be too much.
+        # Eager's own f64 result has no error against the call in f64, so no bit could differ.
         (eagers.dtype is torch.float64 and _are_close(eagers, ours))
-        # Of None, which is next to nothing, nothing is left to be compared.
+        # The exact gradient is None because it is nearly zero: compare with zeros.
         or _is_as_exact(torch.zeros_like(eagers) if exactly is None else exactly, eagers, ours)
         for exactly, eagers, ours in zip(*leaves)
         if isinstance(eagers, torch.Tensor)
@@ -109,7 +109,9 @@ def _in_double(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _is_as_exact(exact: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor) -> bool:
-    """Whether ours is as near to the exact tensor as eager's, up to `MORE`; infinities and NaNs are where they are."""
+    """Returns true if ours is as near to the exact tensor as eager's, up to `MORE`, with infinities and NaNs in the
+    same places.
+    """
     if exact.shape != eager.shape or not exact.dtype.is_floating_point or exact.layout is not torch.strided:
         return torch.equal(eager, compiled)
     exact, eager, compiled = (tensor.detach().double() for tensor in (exact, eager, compiled))
@@ -121,7 +123,7 @@ def _is_as_exact(exact: torch.Tensor, eager: torch.Tensor, compiled: torch.Tenso
 
 
 def tangent(result: torch.Tensor, seed: int, rounded: torch.dtype | None = None) -> torch.Tensor:
-    """A random tensor like a result, the same for the same seed, with the values that it has in ``rounded``."""
+    """A random tensor like a result, the same for the same seed, rounded to ``rounded``."""
     generator = torch.Generator().manual_seed(1000 + seed)
     dtype = torch.complex128 if result.dtype.is_complex else torch.float64
     drawn = torch.randn(result.shape, generator=generator, dtype=dtype)

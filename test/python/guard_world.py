@@ -1,5 +1,6 @@
-"""A world for tests of guards: a function with parameters, a model, a configuration, globals and a closure, and one
-guard of each kind about them; and changes that are undone."""
+"""A world for tests of guards: a function with parameters, a model, a configuration, globals and a closure, with one
+guard of each kind about them; and changes that are undone afterwards.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ def helper(x: Any, scale: float = 2.0, *, shift: int = 1) -> Any:
 
 
 class Mode(enum.Enum):
-    """Members are objects of their own."""
+    """An enum, whose members are compared by identity."""
 
     FAST = 1
     SLOW = 2
 
 
 class Config:
-    """Attributes on the instance, on the class, in a slot, behind a property."""
+    """Has attributes on the instance, on the class, in a slot, behind a property."""
 
     kind = "plain"
 
@@ -73,7 +74,7 @@ class Slotted:
 
 
 class Block(nn.Module):
-    """A module with everything a module has."""
+    """A module with every kind of member."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +83,7 @@ class Block(nn.Module):
         self.steps = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
 
     def forward(self, x: Any) -> Any:
-        """Not called: only looked at."""
+        """Never called, only inspected."""
         return self.norm(self.fc(x))
 
 
@@ -96,7 +97,7 @@ def make_function(offset: int) -> Callable[..., Any]:
 
 
 class World:
-    """What the guards of one test are about, freshly made."""
+    """The objects that the guards of one test are about, newly created."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -202,13 +203,13 @@ class World:
         return bool(self.guards.check(self.function, self.locals()))
 
     def settle(self) -> None:
-        """Check until trails are recorded and hold."""
+        """Checks the guards until trails are recorded and hold."""
         for _ in range(4):
             assert self.passes(), self.guards.explain(self.function, self.locals())
 
 
 class Patch:
-    """Changes that are undone, with `pytest.MonkeyPatch` and whatever else it takes."""
+    """Changes that are undone afterwards, with `pytest.MonkeyPatch` and further helpers."""
 
     def __init__(self) -> None:
         self._patch = pytest.MonkeyPatch()
@@ -218,7 +219,9 @@ class Patch:
         return getattr(self._patch, name)
 
     def setattr(self, owner: Any, name: str, value: Any, raising: bool = True) -> None:
-        """As pytest's, which deletes what it finds in no `__dict__`: a module's members are in other tables."""
+        """Like pytest's, which on undo deletes an attribute that was not in `__dict__`: a module's members are in other
+        tables.
+        """
         if isinstance(owner, nn.Module) and any(
             name in table for table in (owner._parameters, owner._buffers, owner._modules)
         ):

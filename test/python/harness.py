@@ -1,6 +1,6 @@
-"""Differential comparison: the same call as plain eager and compiled, on inputs that alias in the same way.
+"""Differential comparison: the same call in plain eager and compiled, on inputs that alias in the same way.
 
-`check` is what tests use; `clone_tree`, `observe` and `differences` are its parts, which the OpInfo runner shares.
+Tests use `check`; `clone_tree`, `observe` and `differences` are its parts, which the OpInfo runner shares.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Built by the runtime for outputs that alias, or seen although they compute nothing.
+# Dispatched by the runtime for outputs that alias, or visible although they compute nothing.
 HOUSEKEEPING = frozenset({"aten.as_strided", "aten.detach", "aten.alias", "prim.device"})
 
 
 class Cloner:
-    """Copies tensors so that the copies overlap, and are views of each other, as the originals are."""
+    """Copies tensors so that the copies overlap and are views of each other in the same way as the originals."""
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
@@ -28,7 +28,7 @@ class Cloner:
         self._alive: list[Any] = []
 
     def tensor(self, value: torch.Tensor) -> torch.Tensor:
-        """The copy of ``value``; the same for the same tensor."""
+        """The copy of ``value``; the same one each time."""
         if id(value) not in self._tensors:
             self._alive.append(value)
             self._tensors[id(value)] = self._copy(value)
@@ -63,14 +63,14 @@ class Cloner:
 
 
 def clone_tree(tree: Any) -> Any:
-    """A copy of all tensors in a nest of containers."""
+    """A copy of nested containers with all their tensors."""
     with torch.inference_mode(False):
         return pytree.tree_map_only(torch.Tensor, Cloner().tensor, tree)
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a call did: result or exception, and the inputs afterwards."""
+    """The effects of a call: result or exception, and the inputs afterwards."""
 
     inputs: list[torch.Tensor]
     result: Any = None
@@ -78,9 +78,10 @@ class Outcome:
 
 
 def run(fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], extra: Sequence[torch.Tensor] = ()) -> Outcome:
-    """Call ``fn`` and note what happens; ``extra`` are tensors (parameters) to watch like inputs.
+    """Calls ``fn`` and records the outcome; ``extra`` are tensors (parameters) to watch like inputs.
 
-    Where it is compiled, random numbers are eager's, to be compared; `test_random_numbers` has the others.
+    In compiled code, random numbers are eager's here, so that they can be compared; `test_random_numbers` covers the
+    others.
     """
     inputs = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     outcome = Outcome([*inputs, *extra])
@@ -94,7 +95,7 @@ def run(fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], extra: Sequen
 
 
 def observe(outcome: Outcome) -> list[tuple[str, Any]]:
-    """Everything but values that must agree, as (what, seen) pairs."""
+    """Everything except values that must agree, as pairs of a label and an observation."""
     facts: list[tuple[str, Any]] = []
     leaves, spec = pytree.tree_flatten(outcome.result)
     facts.append(("structure", str(spec)))
@@ -150,7 +151,7 @@ Tolerance = tuple[float, float]
 def differences(
     eager: Outcome, compiled: Outcome, *, values: bool = True, tolerance: Tolerance | None = None
 ) -> list[str]:
-    """What differs between two outcomes, in words; empty when they agree."""
+    """The differences between two outcomes, as text; empty if they agree."""
     if (eager.error is None) != (compiled.error is None):
         return [f"eager {_describe(eager)}, compiled {_describe(compiled)}"]
     found: list[str] = []
@@ -192,7 +193,7 @@ def _memory(
 
 
 def _whole_storage(label: str, eager: torch.Tensor, compiled: torch.Tensor) -> list[str]:
-    """Bytes of the storage that the tensor itself does not cover must agree too."""
+    """Differences in the bytes of the storage that the tensor itself does not cover, which must agree too."""
     sides = []
     for tensor in (eager, compiled):
         storage = tensor.untyped_storage()
@@ -231,7 +232,7 @@ class _SeenOps(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Let Dynamo use its compiled code although a mode is active."""
+        """Lets Dynamo use its compiled code although a mode is active."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -245,13 +246,13 @@ def packet(schema: str) -> str:
 
 
 def unexpected_ops(call: Callable[[], Any], reports: Sequence[dynamlir.CompileReport]) -> list[str]:
-    """Operations that a compiled call dispatches beyond the extern ones that its reports list."""
+    """The operations that a compiled call dispatches beyond the extern calls that its reports list."""
     mode = _SeenOps()
     with mode:
         call()
     allowed = {packet(extern.schema) for made in reports for extern in made.externs} | HOUSEKEEPING
     if torch.cuda.is_available():
-        allowed.add("aten.empty_strided")  # memory of a GPU is had from torch's dispatcher
+        allowed.add("aten.empty_strided")  # GPU memory is allocated through torch's dispatcher
     return [seen for seen in mode.seen if packet(seen) not in allowed]
 
 
@@ -265,7 +266,9 @@ def check(
     calls: int = 2,
     **kwargs: Any,
 ) -> list[dynamlir.CompileReport]:
-    """Assert that ``fn`` compiled agrees with eager. ``expect`` is "compiled", or the ID of the reason for eager."""
+    """Asserts that ``fn`` compiled agrees with eager. ``expect`` is "compiled", or the ID of the reason for the
+    fallback to eager.
+    """
     torch._dynamo.reset()
     dynamlir.reset()
     is_module = isinstance(fn, torch.nn.Module)

@@ -1,7 +1,7 @@
-"""Seeded damage to dumped stages, and a worker process that loads what came of it.
+"""Seeded damage to dumped stages, and a worker process that loads the results.
 
-`mutate` makes one wrong text out of a right one. `replay` hands files to workers (this file, run as a program), which
-load and call each, and says what happened to each; a worker that dies is replaced, and the file it died of is known.
+`mutate` turns one correct text into a damaged one. `replay` hands files to workers (this file, run as a program), which
+load and call each and report the outcome. A worker that dies is replaced, and the file that killed it is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 60
-"""For one file; a loop that was made endless is not a crash."""
+"""The limit for one file; a loop that became endless is not a crash."""
 
 NUMBER = re.compile(r"(?<![\w%@#.])-?\d+(?![\w.])")
 SIZE = re.compile(r"(?<=[<x])\d+(?=x)")
@@ -34,7 +34,7 @@ Editable = Callable[[Sequence[str]], Sequence[int]]
 
 
 def _swap(source: random.Random, line: str, pattern: re.Pattern[str], choices: Callable[[str], Sequence[str]]) -> str:
-    """``line`` with one match of ``pattern`` replaced by one of ``choices`` of it."""
+    """``line`` with one match of ``pattern`` replaced by one of its ``choices``."""
     found = list(pattern.finditer(line))
     if not found:
         return line
@@ -57,7 +57,7 @@ def _number(source: random.Random, lines: Lines, at: int) -> None:
 
 
 def _value(source: random.Random, lines: Lines, at: int) -> None:
-    """Another value, of the same type where there is one."""
+    """Replaces a value by another one, of the same type if possible."""
     function = _function(lines, at)
     types = {name: kind for line in function for name, kind in _typed(line)}
 
@@ -71,14 +71,14 @@ def _value(source: random.Random, lines: Lines, at: int) -> None:
 
 
 def _function(lines: Lines, at: int) -> Lines:
-    """The lines of the function that line ``at`` is in: names mean nothing beyond it."""
+    """The lines of the function that contains line ``at``: names have no meaning beyond it."""
     heads = [i for i, line in enumerate(lines) if re.match(r"\s*(?:func|llvm)\.func", line)]
     start = max([i for i in heads if i <= at], default=0)
     return lines[start : min([i for i in heads if i > at], default=len(lines))]
 
 
 def _typed(line: str) -> list[tuple[str, str]]:
-    """The values of a line whose types it names: arguments of functions, operands of launches and calls."""
+    """The values whose types a line names: arguments of functions, operands of launches and calls."""
     found = re.findall(r"(%[\w#]+): (" + TYPE.pattern + ")", line)
     call = re.search(r"\(((?:%[\w#]+(?:, )?)+)\).* : \((.*?)\) -> ", line)
     if call:
@@ -88,7 +88,7 @@ def _typed(line: str) -> list[tuple[str, str]]:
 
 
 def _operand(source: random.Random, lines: Lines, at: int) -> None:
-    """An operand replaced together with its type, so that the text still parses."""
+    """Replaces an operand together with its type, so that the text still parses."""
     mine = _typed(lines[at])
     others = [pair for line in _function(lines, at) for pair in _typed(line)]
     if not mine or not others:
@@ -100,7 +100,7 @@ def _operand(source: random.Random, lines: Lines, at: int) -> None:
 
 
 def _type(source: random.Random, lines: Lines, at: int) -> None:
-    """A type changed wherever it stands in the text, or on one line."""
+    """Changes a type wherever it occurs in the text, or on one line."""
     found = TYPE.findall(lines[at])
     if not found:
         return
@@ -118,7 +118,7 @@ def _type(source: random.Random, lines: Lines, at: int) -> None:
 
 
 def _window(source: random.Random, lines: Lines, at: int) -> None:
-    """A `memref.reinterpret_cast` that looks elsewhere, with the type that says so, here and where it is used."""
+    """Moves the window of a `memref.reinterpret_cast`, and changes its type accordingly, here and at its uses."""
     casts = [i for i, line in enumerate(lines) if "memref.reinterpret_cast" in line]
     if not casts:
         return
@@ -159,7 +159,7 @@ def _attribute(source: random.Random, lines: Lines, at: int) -> None:
 
 
 def _call(source: random.Random, lines: Lines, at: int) -> None:
-    """Another operator, or other arguments of it."""
+    """Replaces an operator or its arguments."""
     calls = [i for i, line in enumerate(lines) if SCHEMA.search(line)] or [at]
     at = source.choice(calls)
     if source.random() < 0.5:
@@ -214,7 +214,7 @@ def _output(source: random.Random, lines: Lines, at: int) -> None:
 
 
 def _order(source: random.Random, lines: Lines, at: int) -> None:
-    """Lines dropped, doubled, moved."""
+    """Drops, duplicates or moves lines."""
     line = lines.pop(at)
     if source.random() < 0.7:
         lines.insert(max(0, min(len(lines), at + source.choice([-9, -3, -1, 1, 2, 5]))), line)
@@ -249,7 +249,7 @@ KINDS += [_order, _characters]
 
 
 def mutate(text: str, seed: int, editable: Editable) -> str:
-    """One to three changes, begun on lines that ``editable`` names."""
+    """Applies one to three changes, starting at lines that ``editable`` names."""
     source = random.Random(seed)
     lines = text.split("\n")
     for _ in range(source.choice([1, 1, 1, 2, 3])):
@@ -258,7 +258,7 @@ def mutate(text: str, seed: int, editable: Editable) -> str:
 
 
 def everything(lines: Sequence[str]) -> list[int]:
-    """Every line that says something."""
+    """Every line with content."""
     return [at for at, line in enumerate(lines) if line.strip() not in ("", "}")]
 
 
@@ -270,7 +270,7 @@ def around_code(lines: Sequence[str]) -> list[int]:
 
 
 def replay(files: Sequence[Path], inputs: Path) -> dict[Path, str]:
-    """What became of each file: ``refused``, ``ran``, ``failed``, and ``bug`` or ``died``, each with details."""
+    """The outcome for each file: ``refused``, ``ran``, ``failed``, and ``bug`` or ``died``, each with details."""
     outcomes: dict[Path, str] = {}
     left = list(files)
     while left:
@@ -291,8 +291,8 @@ def replay(files: Sequence[Path], inputs: Path) -> dict[Path, str]:
 
 
 def _environment() -> dict[str, str]:
-    """With glibc's checking allocator, where it is installed: it aborts on the first damaged block."""
-    # Beside the C library of this interpreter, which need not be the system's.
+    """The environment with glibc's checking allocator, if it is installed: it aborts on the first damaged block."""
+    # Next to the C library of this interpreter, which need not be the system's.
     mapped = re.findall(r"\S+/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)
     library = Path(mapped[0] if mapped else "/").with_name("libc_malloc_debug.so.0")
     checks = {"LD_PRELOAD": str(library), "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"} if library.exists() else {}
@@ -300,7 +300,7 @@ def _environment() -> dict[str, str]:
 
 
 def _work(inputs: Path, files: Sequence[str]) -> None:
-    """In the worker: loads each file and calls it with fresh inputs."""
+    """Runs in the worker: loads each file and calls it with fresh inputs."""
     import resource
     import signal
 
@@ -322,7 +322,7 @@ def _work(inputs: Path, files: Sequence[str]) -> None:
             tensors = [tensor.clone() for tensor in given]
             for _ in range(2):
                 outputs = executable(*tensors)
-                # A tensor over memory that is gone would be read here.
+                # Reads every output, to detect a tensor over freed memory.
                 [output.clone() for output in outputs if isinstance(output, torch.Tensor)]
         except ValueError as error:
             outcome = f"refused: {error}"

@@ -193,7 +193,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Equal layers, of which the later ones are not interpreted."""
+    """Equal layers, of which only the first is interpreted."""
 
     def __init__(self):
         super().__init__()
@@ -236,7 +236,7 @@ class Attentions(nn.Module):
 
 
 class Masked(nn.Module):
-    """Stores what it is given before an operation that returns the same tensor."""
+    """Stores its argument before an operation that returns the same tensor."""
 
     def __init__(self):
         super().__init__()
@@ -343,4 +343,4 @@ OTHERWISE: dict[str, tuple[Program, str]] = {
         "an argument that is asked for its shape becomes an input then",
     ),
 }
-"""What is named, or written, otherwise than by Dynamo, and why. The values are right all the same."""
+"""Programs with other names or nodes than Dynamo's, and the reason. The values are correct all the same."""

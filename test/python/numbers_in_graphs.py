@@ -1,4 +1,4 @@
-"""Functions of a tensor and two floats, which may be inputs of a graph: what operators take for numbers."""
+"""Functions of a tensor and two floats that may become inputs of a graph, one for each use of numbers by operators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs graphs as GPU kernels where there is no GPU: on the mock driver, which interprets PTX on the CPU's memory.
+"""Runs graphs as GPU kernels without a GPU: on the mock driver, which interprets PTX on the CPU's memory.
 
-Tensors stay on the CPU, and so do calls of the library; every generated kernel becomes PTX for the chip that is named,
-and is launched through the CUDA driver's interface. ``DYNAMLIR_TEST_CHIP=sm_80 python -m pytest …`` does so for a whole
-run, `kernels_for` for a test.
+Tensors stay on the CPU, and library calls run there; every generated kernel becomes PTX for the named chip, and is
+launched through the CUDA driver's interface. ``DYNAMLIR_TEST_CHIP=sm_80 python -m pytest …`` does so for a whole run,
+`kernels_for` for one test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIBRARY = "libdynamlir_cuda_mock.so"
 
 
 def mock() -> Path | None:
-    """The mock driver, the newer of the builds; None where it has not been built."""
+    """The newest build of the mock driver; None if it has not been built."""
     root = Path(__file__).resolve().parents[2]
     folders = [os.environ["DYNAMLIR_BIN"]] if "DYNAMLIR_BIN" in os.environ else ["target/debug", "target/release"]
     found = [root / folder / LIBRARY for folder in folders if (root / folder / LIBRARY).is_file()]
@@ -26,7 +26,7 @@ def mock() -> Path | None:
 
 
 def make_kernels_for(chip: str | None) -> Callable[[], None]:
-    """Have kernels made for a chip; None for the CPU. What is returned undoes it."""
+    """Makes kernels compile for a chip, or for the CPU if None. Returns the function that undoes this."""
     from dynamlir.options import Options
 
     before = Options.native
@@ -43,7 +43,7 @@ def make_kernels_for(chip: str | None) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def kernels_for(chip: str | None) -> Iterator[None]:
-    """As `make_kernels_for`, for a while."""
+    """Like `make_kernels_for`, for the duration of a `with` block."""
     undo = make_kernels_for(chip)
     try:
         yield
@@ -52,7 +52,7 @@ def kernels_for(chip: str | None) -> Iterator[None]:
 
 
 def install(chip: str) -> None:
-    """Have all kernels of this process made for a chip, and run by the mock."""
+    """Compiles all kernels of this process for a chip, and runs them on the mock."""
     library = mock()
     if library is None:
         sys.exit(f"{LIBRARY} has not been built")

@@ -1,9 +1,9 @@
 """Random programs of torch's operations over tensors of all layouts and element types: for the operation fuzzer.
 
-`make` draws a program from a seed: a function of Python text, and inputs for it. While it is drawn it is run, so that
-almost every line is one that eager accepts; some results are used by nothing, and the last line may be one that raises.
-Sizes are drawn around those at which generated code changes its form. `wrong` compares everything that a program
-could see: values, strides of all dimensions, offsets, versions, bases, sharing of memory, what was written, exceptions.
+`make` draws a program from a seed: a function as Python text, and inputs for it. The program is run while it is drawn,
+so eager accepts almost every line. Some results are unused, and the last line may be one that raises. Sizes are drawn
+around those at which generated code changes its form. `wrong` compares everything that a program could see: values,
+strides of all dimensions, offsets, versions, bases, sharing of memory, writes, exceptions.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ F = torch.nn.functional
 
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTS = (torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-# Widths of vectors, rows that go into strips, lines that products take side by side, arguments of a kernel, pieces of
-# reductions, work that pays for threads.
+# Vector widths, rows that are processed in strips, lines that products compute side by side, arguments of a kernel,
+# pieces of reductions, work large enough for threads.
 THRESHOLDS = (8, 16, 24, 32, 64, 128, 256, 512, 1024, 4096, 32_768)
 MOST = 70_000
-"""Elements of a tensor."""
+"""The largest number of elements in a tensor."""
 
 
 @dataclasses.dataclass
@@ -57,7 +57,7 @@ class Program:
         return made["f"]
 
     def text(self) -> str:
-        """The program and its inputs as a person would want to read them."""
+        """The program and its inputs in readable form."""
         lines = []
         for at, tensor in enumerate(self.inputs):
             shared = tensor.untyped_storage()._cdata % 9973
@@ -74,8 +74,9 @@ def make(seed: int, lines: int = 8) -> Program:
 
 
 def wrong(program: Program, door: str) -> list[str]:
-    """What two calls through a door do differently from eager, in words. Values that eager itself does not keep when
-    inputs change in their last digits are not compared."""
+    """The differences between two calls through a door and eager, as text. Values that change in eager itself when
+    inputs change in their last digits are not compared.
+    """
     fn = program.function()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -85,7 +86,7 @@ def wrong(program: Program, door: str) -> list[str]:
             eager, ours = _outcome(fn, program.inputs), _outcome(compiled, program.inputs)
             found = differences(eager, ours)
             if found and door == "torch.compile":
-                # What stock torch.compile does differently is not counted, nor how it words errors.
+                # Differences that stock torch.compile has as well are not counted, nor is the wording of errors.
                 stock = _outcome(torch.compile(fn, backend="eager", dynamic=False), program.inputs)
                 found = differences(stock, ours) if stock.error is None or ours.error is None else []
             infinite = any("nan" in text or "inf" in text for text in found)
@@ -98,7 +99,7 @@ def wrong(program: Program, door: str) -> list[str]:
     return []
 
 
-# A product of many numbers overflows in one order and meets a zero in another.
+# A product of many numbers overflows in one order of evaluation and becomes zero in another.
 _ORDERED = ("prod(", "cumprod(")
 # Eager's running mean is NaN after an infinity, unless that comes last.
 _RUNNING = ("std_mean(", "var_mean(")
@@ -264,8 +265,8 @@ class _Maker:
         return Program(source, pristine)
 
     def attempt(self, line: str, has_result: bool) -> None:
-        """Run one more line; undo it where eager refuses it."""
-        # What is written is written: a line that raises has to leave the values as they were.
+        """Runs one more line, and undoes it if eager refuses it."""
+        # Writes cannot be taken back: a line that raises must have left the values unchanged.
         before = list(self.values), clone_tree(list(self.values.values()))
         scope: dict[str, Any] = {"torch": torch, "F": F, **self.values}
         torch.manual_seed(len(self.lines))

@@ -1,4 +1,4 @@
-"""What programs of the operation fuzzer are made of: names of functions, and lines with holes, for `op_programs`."""
+"""The parts of the operation fuzzer's programs: names of functions, and lines with holes, for `op_programs`."""
 
 from __future__ import annotations
 

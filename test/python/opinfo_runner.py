@@ -1,7 +1,7 @@
 """Runs torch's OpInfo samples through ``torch.compile(backend="dynamlir")`` and compares each with eager.
 
-Operators run in worker processes, those with many samples in pieces: a crash is one operator's result and not the end
-of the run. What also goes wrong with ``backend="eager"`` is torch's own and listed apart.
+Operators run in worker processes, those with many samples in pieces, so a crash is one operator's result and does not
+end the run. Failures that also occur with ``backend="eager"`` are torch's own and listed separately.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Any, Self
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "opinfo_data.json"
 PIECE = 128
-"""Samples that a worker runs in one go."""
+"""The number of samples that a worker runs in one go."""
 PIECE_SECONDS = 600.0
 TOGETHER = 8
-"""Samples whose compiled code Dynamo holds at once. Each new one costs time for all before it."""
+"""The number of samples whose compiled code Dynamo holds at once. Each new one costs time for all before it."""
 
 
 @dataclasses.dataclass
 class OpResult:
-    """One operator: how its samples were compiled, and what went wrong."""
+    """One operator: how its samples were compiled, and the failures."""
 
     name: str
     samples: int = 0
@@ -46,10 +46,10 @@ class OpResult:
     crash: str | None = None
     seconds: float = 0.0
     total: int = 0
-    """Samples of the operator, of which this may be the result of a piece."""
+    """The number of the operator's samples; this may be the result of some of them only."""
 
     def add(self, piece: OpResult) -> None:
-        """Take in the result of some of the operator's samples."""
+        """Adds the result of some of the operator's samples."""
         for field in ("samples", "compiled", "generated", "seconds"):
             setattr(self, field, getattr(self, field) + getattr(piece, field))
         for ours, other in ((self.eager, piece.eager), (self.externs, piece.externs)):
@@ -61,7 +61,7 @@ class OpResult:
 
     @property
     def status(self) -> str:
-        """The worst of its samples: crashed, eager, extern or generated."""
+        """The worst status of its samples: crashed, eager, extern or generated."""
         if self.crash:
             return "crashed"
         if self.eager:
@@ -71,7 +71,7 @@ class OpResult:
 
 @dataclasses.dataclass
 class Summary:
-    """A whole run."""
+    """The results of a whole run."""
 
     results: list[OpResult]
 
@@ -84,13 +84,15 @@ class Summary:
         return [result for result in self.results if result.crash]
 
     def coverage(self) -> tuple[int, int]:
-        """Operators generated without any extern call, of those that are not library operators."""
+        """The number of operators generated without any extern call, and the number of all that are not library
+        operators.
+        """
         library = library_ops()
         own = [result for result in self.results if result.name not in library]
         return sum(result.status == "generated" for result in own), len(own)
 
     def text(self, *, rows: bool = True) -> str:
-        """The table and the lists, for people."""
+        """The table and the lists, in readable form."""
         library = {**_listed("other"), **library_ops()}
         lines: list[str] = []
         if rows:
@@ -131,7 +133,8 @@ class Summary:
 
 def data() -> dict[str, Any]:
     """The data file: library operators, operators without comparable values, those that may be seen outside of graphs,
-    tolerances; each with its reason. It names the operators of one version of torch."""
+    tolerances; each with its reason. It names the operators of one version of torch.
+    """
     return json.loads(DATA.read_text())
 
 
@@ -149,15 +152,15 @@ def _listed(section: str) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """Which samples of an operator are compared, and what of them."""
+    """The samples of an operator to compare, and what to compare."""
 
     count: int | None = None
-    """How many; None for all."""
+    """The number of samples; None for all."""
     order: int = 0
-    """With 1 gradients, too, with 2 also those of gradients."""
+    """1 compares gradients too, 2 also those of gradients."""
     dtype: str = "float32"
     device: str = "cpu"
-    """Where they lie."""
+    """The device of the samples."""
 
 
 def run(
@@ -167,7 +170,7 @@ def run(
     jobs: int | None = None,
     progress: Callable[[OpResult, int, int], None] | None = None,
 ) -> Summary:
-    """Run the operators whose name matches ``only`` on ``jobs`` worker processes."""
+    """Runs the operators whose name matches ``only`` on ``jobs`` worker processes."""
     jobs, samples = jobs or os.cpu_count() or 1, samples or Samples()
     with Worker(samples) as first:
         names = [name for name in first.names if only is None or re.search(only, name)]
@@ -189,7 +192,9 @@ def run(
 
 
 class Schedule:
-    """Hands out pieces: an operator and its first sample. How many an operator has is known after its first piece."""
+    """Hands out pieces: an operator and its first sample. An operator's number of samples is known after its first
+    piece.
+    """
 
     def __init__(self, names: list[str], progress: Callable[[OpResult, int, int], None] | None) -> None:
         self.results = {name: OpResult(name) for name in names}
@@ -205,7 +210,7 @@ class Schedule:
             return self._pieces.popleft() if self._pieces else None
 
     def done(self, name: str, start: int, piece: OpResult) -> None:
-        """Note a piece's result."""
+        """Records a piece's result."""
         with self._changed:
             whole = self.results[name]
             whole.add(piece)
@@ -221,7 +226,7 @@ class Schedule:
 
 
 class Worker:
-    """A child process that runs operators by name; started anew after a crash."""
+    """A child process that runs operators by name, and is restarted after a crash."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
@@ -266,7 +271,7 @@ class Worker:
         return None
 
     def run(self, name: str, start: int) -> OpResult:
-        """Run a piece of an operator; a dead or stuck process is its result."""
+        """Runs a piece of an operator; a process that dies or hangs counts as its result."""
         if self._process is None:
             self._start()
         process = self._process
@@ -298,8 +303,9 @@ def op_name(op: Any) -> str:
 
 
 def forward_ops(samples: Samples) -> Iterable[Any]:
-    """OpInfos that take these samples on the CPU, and are differentiable there as often as is asked for. Random ones do
-    not seed: the harness does, outside the compiled call."""
+    """OpInfos that take these samples on the CPU and are differentiable there to the requested order. Random operators
+    do not seed the generator: the harness does, outside the compiled call.
+    """
     import torch
     from torch.testing._internal import common_methods_invocations as invocations
 
@@ -316,7 +322,7 @@ def forward_ops(samples: Samples) -> Iterable[Any]:
 
 
 def run_op(op: Any, samples: Samples, start: int, at: Callable[[int], None]) -> OpResult:
-    """A piece of one operator's samples in this process."""
+    """Runs a piece of one operator's samples in this process."""
     import dynamlir
     import harness
     import torch
@@ -387,7 +393,7 @@ def _all_compiled(reports: list[Any]) -> bool:
 
 
 def _count(result: OpResult, dynamlir: Any, broken: bool) -> None:
-    """Add one sample's reports. None and no graph break: a sample like an earlier one ran its code."""
+    """Adds one sample's reports. No report and no graph break: the sample ran an earlier sample's code."""
     reports = dynamlir.compiles()
     reasons = dict(dynamlir.counters()["fallbacks"])
     if broken:
@@ -403,7 +409,7 @@ def _count(result: OpResult, dynamlir: Any, broken: bool) -> None:
 
 
 def _torch_differs(runner: Any, call: Any, arguments: Any, eager: Any, values: bool, tolerance: Any) -> bool:
-    """Whether Dynamo alone, with eager behind it, differs from eager too."""
+    """Returns true if Dynamo alone, with the eager backend, differs from eager too."""
     import harness
     import torch
 
@@ -413,7 +419,7 @@ def _torch_differs(runner: Any, call: Any, arguments: Any, eager: Any, values: b
 
 
 def worker(samples: Samples) -> None:
-    """Serve operators named on stdin; answers are JSON lines."""
+    """Runs the operators named on stdin; answers are JSON lines."""
     import warnings
 
     sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
@@ -426,7 +432,7 @@ def worker(samples: Samples) -> None:
     torch.set_num_threads(1)
     torch._dynamo.config.recompile_limit = 1 << 30
     torch._dynamo.config.accumulated_recompile_limit = 1 << 30
-    # Dynamo times the guards of what it has compiled, with cold caches: half of the seconds of a small graph.
+    # Dynamo times the guards of its compiled code, with cold caches: half of the seconds of a small graph.
     torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
     ops = {op_name(op): op for op in forward_ops(samples)}
 

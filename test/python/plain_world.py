@@ -1,4 +1,4 @@
-"""Functions that run plain, for `test_plain_runs`, with what is known of them: reason, line, what to do."""
+"""Functions that run plain, for `test_plain_runs`, with their expected reports: reason, line, advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = torch.arange(4.0)
 
 
 def heard(call: Callable[..., Any], *args: Any) -> list[warnings.WarningMessage]:
-    """The warnings of plain runs that a call gives."""
+    """The plain-run warnings of a call."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call(*args)
@@ -33,7 +33,7 @@ DOORS = {"dynamlir.compile": dynamlir.compile, "torch.compile": theirs}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A function of one tensor; ``line`` is a text that only the line has that a warning is to be about."""
+    """A function of one tensor; ``line`` is a text that occurs only on the line that a warning is to be about."""
 
     make: Callable[[], Callable[[Tensor], Any]]
     reason: str

@@ -1,4 +1,4 @@
-"""Cases of the primitives that are sums of products, and of those that go the same way; see ``test_prims``."""
+"""Cases of the primitives that are sums of products, and of those that are lowered the same way; see ``test_prims``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Case:
     reference: Callable[..., torch.Tensor]
     inputs: tuple[torch.Tensor, ...]
     ulps: int = 0
-    """How far a float may be off, in units in the last place."""
+    """The allowed error of a float, in units in the last place."""
     absolute: float = 0.0
-    """Or how far off in value: near zeros that the function has where x is not 0."""
+    """The allowed absolute error, for zeros of the function at arguments other than 0."""
     any_zero: bool = False
-    """Whether the sign of a zero is left open."""
+    """True if the sign of a zero is left open."""
     constant: str = ""
     """The text of an operator without operands, whose value is ``{c}``."""
 
@@ -42,7 +42,7 @@ def matmul() -> Cases:
 
 
 def convolution() -> Cases:
-    """The same of windows."""
+    """Sums over windows of whole numbers, which are exact in any order."""
     for groups, (stride, padding, dilation) in itertools.product((1, 2), ((1, 0, 1), (2, 1, 1), (1, 2, 2))):
         images, weights = (
             torch.randint(-9, 9, (2, 4, 9, 11)).float(),
@@ -67,7 +67,7 @@ def max_pool() -> Cases:
 
 
 def attention() -> Cases:
-    """Values by the softmax of scores, of one line of keys and of many."""
+    """The softmax of scores times values, for one row of keys and for many."""
     reference = torch.nn.functional.scaled_dot_product_attention
     for keys, causal in ((1, ""), (21, ""), (21, " causal")):
         q, k, v, mask = (torch.randn(2, 3, *sizes) for sizes in ((18, 8), (keys, 8), (keys, 5), (18, keys)))

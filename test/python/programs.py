@@ -1,8 +1,8 @@
 """Random straight-line programs of views, mutations and reads over inputs that alias: for the program fuzzer.
 
-`make` draws a program from a seed. It is an fx graph, so it can be given to the backend directly, or, as the module it
-is, to ``torch.compile``. While it is drawn it is run, so that almost every operation is one that eager accepts; the
-last may be one that eager refuses.
+`make` draws a program from a seed. It is an fx graph, so it can be passed to the backend directly, or as a module to
+``torch.compile``. The program is run while it is drawn, so eager accepts almost every operation; the last may be one
+that eager refuses.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 MAX_ELEMENTS = 400
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
-"""What to call (a function, or a method's name), and with what; `Slot`s stand for values."""
+"""A function, or a method's name, and its arguments; `Slot`s represent values."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """The value made by the program's n-th step; inputs come first."""
+    """The result of the program's n-th step; inputs come first."""
 
     at: int
 
@@ -43,7 +43,7 @@ class Program:
     inputs: list[Tensor]
 
     def text(self) -> str:
-        """The program and its inputs as a person would want to read them."""
+        """The program and its inputs in readable form."""
         lines = []
         for at, tensor in enumerate(self.inputs):
             same = next((other for other in range(at) if self.inputs[other] is tensor), None)
@@ -62,8 +62,9 @@ def make(seed: int, steps: int = 10) -> Program:
 
 
 def wrong(program: Program, through: str = "backend") -> list[str]:
-    """What two calls of the compiled program do differently from eager, in words. ``through`` is "backend", or
-    "compile" for ``torch.compile``, whose own differences from eager are not counted."""
+    """The differences between two calls of the compiled program and eager, as text. ``through`` is "backend", or
+    "compile" for ``torch.compile``, whose own differences from eager are not counted.
+    """
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compiled = _compiled(program, through, "dynamlir")
@@ -99,8 +100,8 @@ class _Maker:
     # -- inputs
 
     def tensor(self, dtype: torch.dtype, *shape: int) -> Tensor:
-        """Small numbers: what is computed from them stays finite and exact for long."""
-        low, high = (0, 2) if dtype is torch.int64 and self.random.random() < 0.6 else (-8, 9)  # indices, rather
+        """Small numbers, so that results stay finite and exact for long."""
+        low, high = (0, 2) if dtype is torch.int64 and self.random.random() < 0.6 else (-8, 9)  # often indices
         made = torch.randint(low, high, shape, generator=self.generator)
         return (made / 4).to(dtype) if dtype.is_floating_point else made.to(dtype)
 
@@ -167,7 +168,7 @@ class _Maker:
         return value.shape[dim] if value.dim() else 1
 
     def refactored(self, numel: int) -> list[int]:
-        """A shape of that number of elements."""
+        """A shape with that number of elements."""
         shape, left = [], numel
         while left > 1 and len(shape) < 3:
             divisors = [n for n in range(1, left + 1) if left % n == 0]
@@ -178,7 +179,7 @@ class _Maker:
         return shape
 
     def indexed(self, value: Tensor) -> Any:
-        """What may stand in square brackets, less tensors."""
+        """An index expression without tensors."""
         out: list[Any] = []
         for size in value.shape[: self.random.randint(0, value.dim())]:
             draw = self.random.random()
@@ -202,7 +203,7 @@ class _Maker:
         return tuple(out)
 
     def pick(self, accept: Callable[[Tensor], bool] = lambda _: True) -> Slot:
-        """One of the values, later ones rather."""
+        """One of the values, with a preference for later ones."""
         fitting = [at for at, value in enumerate(self.values) if isinstance(value, Tensor) and accept(value)]
         if not fitting:
             raise _NothingFits
@@ -231,7 +232,7 @@ class _Maker:
     # -- operations
 
     def view(self, value: Tensor, target: Any = None) -> Call:
-        """A call that shows ``value`` in another way."""
+        """A call that returns a view of ``value``."""
         t: Any = value if target is None else target
         rank, choose = value.dim(), self.random.choice
         dim, other = self.dim(value), self.dim(value)
@@ -279,7 +280,7 @@ class _Maker:
         return "as_strided", (target, sizes, strides, self.random.randint(0, room)), {}
 
     def read(self, t: Slot) -> Call:
-        """A call that computes something of ``t``."""
+        """A call that computes something from ``t``."""
         value, choose = self.of(t), self.random.choice
         dim = self.dim(value)
         calls: list[Callable[[], Call]] = [
@@ -392,7 +393,7 @@ class _Maker:
 
     def reshaped_in_place(self, t: Slot, dim: int) -> Call:
         if t.at < self.inputs_count and self.random.random() < 0.9:
-            raise _NothingFits  # left to eager
+            raise _NothingFits  # such graphs run as eager
         name, *args = self.random.choice([("t_",), ("squeeze_",), ("unsqueeze_", 0), ("transpose_", 0, dim)])
         return name, (t, *args), {}
 
@@ -421,7 +422,7 @@ class _Maker:
             return None
 
     def attempt(self, call: Call) -> None:
-        """Run one more step; undo it when eager refuses it."""
+        """Runs one more step, and undoes it if eager refuses it."""
         before = clone_tree(self.values)
         out = call[2].get("out")
         shape = None if out is None else self.of(out).shape
@@ -462,13 +463,13 @@ class _Maker:
         if self.random.random() < 0.1:
             outputs.append(outputs[0])
         if self.refused:
-            outputs.append(len(nodes) - 1)  # else nobody would need it to run
+            outputs.append(len(nodes) - 1)  # otherwise nothing would use it
         graph.output(tuple(nodes[at] for at in outputs))
         return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
 class _NothingFits(Exception):
-    """No value is what an operation asks for."""
+    """Raised if no value meets an operation's requirements."""
 
 
 def _call(target: Any, args: Any, kwargs: Any, values: list[Any]) -> Any:

@@ -1,7 +1,7 @@
-"""Changes between two calls of a compiled function: what `test_recompile.py` runs.
+"""Changes between two calls of a compiled function: the cases of `test_recompile.py`.
 
-A case makes a function and its arguments, and says what changes between two calls. It is registered with the number of
-recompilations that the change costs: 1 where something that decided the capture is different, 0 where nothing is.
+A case creates a function and its arguments, and states what changes between two calls. It is registered with the number
+of recompilations that the change costs: 1 if something that decided the capture differs, 0 otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 @dataclass
 class Scene:
-    """A function, the arguments of its calls, and what happens between them."""
+    """A function, the arguments of its calls, and the change between them."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -29,7 +29,7 @@ class Scene:
 
 @dataclass
 class Tools:
-    """What changes are made with, undone after the case."""
+    """Makes changes that are undone after the case."""
 
     patch: pytest.MonkeyPatch
     enter: Callable[[contextlib.AbstractContextManager[Any]], Any]
@@ -67,7 +67,7 @@ FLAGS = {"on"}
 
 
 class Config:
-    """Settings, some of them on the class."""
+    """Settings, some of which are class attributes."""
 
     offset = 5.0
 

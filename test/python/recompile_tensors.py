@@ -27,7 +27,7 @@ class Net(nn.Module):
 
 
 def module_scene(change: Callable[[Net], Any]) -> Scene:
-    """A call of a module in evaluation mode, and a change of it."""
+    """A call of a module in evaluation mode, and a change of the module."""
     model = Net().eval()
     return Scene(model, (X,), lambda: change(model))
 

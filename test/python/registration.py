@@ -1,4 +1,4 @@
-"""Makes ``backend="dynamlir"`` known where the package runs from the source tree, without its entry point."""
+"""Registers ``backend="dynamlir"`` where the package runs from the source tree, without its entry point."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def ensure() -> None:
-    """Register the backend if no entry point did; put stand-ins in place where the environment asks for it."""
+    """Registers the backend if no entry point did, and installs stand-ins if the environment asks for them."""
     if os.environ.get("DYNAMLIR_FAKE_NATIVE"):
         import fake_native
 

@@ -1,4 +1,4 @@
-"""Parametrizations and random programs of which every run takes a part, and a run with --long all."""
+"""Parametrizations and random programs: each run takes a part of them, and a run with --long takes all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 
 
 def one_in(step: int, values: Iterable[Any]) -> list[Any]:
-    """These parameters, with every `step`-th for each run, the first among them, and the others marked `long`."""
+    """These parameters: every `step`-th one, including the first, belongs to each run; the others are marked `long`."""
     return [_marked(at % step, value) for at, value in enumerate(values)]
 
 
 def one_in_product(step: int, *parameters: Iterable[Any]) -> list[Any]:
-    """As `one_in`, for all combinations of several parameters. A step that has no divisor in common with the length of
-    the last of them takes each of its values."""
+    """Like `one_in`, for all combinations of several parameters. A step that is coprime to the length of the last
+    parameter takes each of its values.
+    """
     return [_marked(at % step, pytest.param(*values)) for at, values in enumerate(itertools.product(*parameters))]
 
 
@@ -30,5 +31,5 @@ def _marked(is_long: int, value: Any) -> Any:
 
 
 def examples(usually: int, long: int) -> int:
-    """How many random programs a test draws."""
+    """The number of random programs that a test draws."""
     return long if os.environ.get("DYNAMLIR_LONG_TESTS") else usually

@@ -1,8 +1,8 @@
 """Random functions of tensors whose sizes change from call to call, run captured and plain.
 
-A program is given two matrices, a vector and a number, and computes with their sizes: it slices, views, concatenates,
-counts, decides, and says what it has found in text. Each is called many times, with sizes drawn again each time, among
-them 0 and 1; after each call both must have returned or raised the like.
+A program takes two matrices, a vector and a number, and computes with their sizes: it slices, views, concatenates,
+counts, decides, and reports its findings as text. Each is called many times, with newly drawn sizes each time, among
+them 0 and 1; after each call both must have returned or raised the same.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _RULE = re.compile(r"\{(size|few|decision|matrix|column|tensor|told)\}")
 
 
 class Grammar:
-    """Grows statements over ``x`` of sizes [a, b], ``y`` of [b, c], ``v`` of [a] and the number ``n``."""
+    """Generates statements over ``x`` of sizes [a, b], ``y`` of [b, c], ``v`` of [a] and the number ``n``."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.depth = 0
 
     def pick(self, *choices: str) -> str:
-        """One of them, where rules that stand in braces are grown in turn; the first one where that nests too deep."""
+        """One of the choices, with the rules in braces expanded; the first choice if that nests too deep."""
         self.depth += 1
         text = choices[0] if self.depth > 5 else self.random.choice(choices)
         text = _RULE.sub(lambda rule: getattr(self, rule[1])(), text)
@@ -49,7 +49,7 @@ class Grammar:
         return text
 
     def size(self) -> str:
-        """A size, or what is computed of sizes."""
+        """A size, or an expression over sizes."""
         return self.pick(
             "a",
             "b",
@@ -184,7 +184,7 @@ class Grammar:
         )
 
     def told(self) -> str:
-        """What is not a tensor."""
+        """A value that is not a tensor."""
         return self.pick(
             "{size}",
             "{size}",
@@ -254,7 +254,7 @@ def text(seed: int) -> str:
 
 
 def told(value: Any) -> Any:
-    """All that can be told of a value."""
+    """Everything observable about a value."""
     if isinstance(value, torch.Tensor):
         numbers = value.flatten().double().tolist()
         return "tensor", str(value.dtype), tuple(value.shape), value.stride() if value.numel() else None, numbers
@@ -266,7 +266,7 @@ def told(value: Any) -> Any:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two such descriptions are equal, but for rounding."""
+    """Returns true if two such descriptions are equal up to rounding."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5) or (one != one and other != other)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -275,7 +275,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def is_rounding(exact: Any, plain: Any, ours: Any) -> bool:
-    """Returns true if two outcomes are as near to one in doubles, by the worst number of each tensor."""
+    """Returns true if both outcomes are equally near to one in doubles, by the worst number of each tensor."""
     if isinstance(plain, tuple) and plain[:1] == ("tensor",):
         if plain[:4] != ours[:4] or exact[2:4] != plain[2:4]:
             return False
@@ -295,7 +295,7 @@ def arguments(draw: random.Random) -> tuple[Any, ...]:
 
 
 def differs(seed: int, **options: Any) -> str | None:
-    """What differs between the captured and the plain program of a seed; None if nothing."""
+    """The difference between the captured and the plain program of a seed; None if there is none."""
     home: dict[str, Any] = {"__name__": "sizes"}
     exec(compile(text(seed), "<sizes>", "exec"), home)
     functions = home["function"], dynamlir.compile(home["function"], **options)
@@ -305,7 +305,7 @@ def differs(seed: int, **options: Any) -> str | None:
             try:
                 outcome = told(function(*arguments(random.Random(seed * 100 + call))))
             except Exception as error:
-                # The words of torch's errors have sizes, and lines of C++, in them.
+                # The messages of torch's errors contain sizes, and lines of C++.
                 outcome = type(error).__name__, str(error).split("\n")[0]
             outcomes.append(outcome)
         if not alike(*outcomes):

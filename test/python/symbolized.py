@@ -1,7 +1,7 @@
-"""Recordings in which one size is a symbol: stage 00 of a graph of numbers, rewritten so that it is one for all sizes.
+"""Recordings in which one size is a symbol: stage 00 of a graph with constant sizes, rewritten for all sizes.
 
-A size is told by its value, a prime that nothing else in the graph is a multiple of. So this is for tests: it takes
-the place of a recorder that knows where sizes come from.
+A size is recognized by its value, a prime that nothing else in the graph is a multiple of. This makes it suitable for
+tests only, in place of a recorder that knows the sources of sizes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ARGS = re.compile(r"(\) args \[)(.*?)(\](?: \{| :))")
 
 
 def expression(number: int, prime: int) -> str:
-    """``number`` as an expression over s0, where that stands for ``prime``; a number where it is none."""
+    """``number`` as an expression over s0, which represents ``prime``; the number itself if it is not a multiple."""
     if abs(number - prime) == 1:
         return "s0 + 1" if number > prime else "s0 - 1"
     powers = 0
@@ -24,7 +24,7 @@ def expression(number: int, prime: int) -> str:
 
 
 def symbolized(text: str, prime: int, most: int) -> str:
-    """The text of a recording at stage 00, with s0 in the place of ``prime``. It is declared to be at most ``most``."""
+    """The text of a recording at stage 00, with ``prime`` replaced by s0. It is declared to be at most ``most``."""
 
     def tensor(match: re.Match[str]) -> str:
         sizes = [expression(int(size), prime) for size in match[1].split("x") if size]
@@ -38,7 +38,7 @@ def symbolized(text: str, prime: int, most: int) -> str:
         return f"#dynamo.expr<{made}>" if "s0" in made else match[0]
 
     def arguments(match: re.Match[str]) -> str:
-        # Numbers that stand alone: not those of operands, nor of floats.
+        # Only separate numbers: not those of operands, nor of floats.
         return match[1] + re.sub(r"(?<![<\w.])\d+(?![\w.>])", argument, match[2]) + match[3]
 
     text = ARGS.sub(arguments, TENSOR.sub(tensor, text))

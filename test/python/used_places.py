@@ -1,4 +1,4 @@
-"""Small programs that use what existed before them, one for each kind of place: tests remove guards of theirs."""
+"""Small programs that use existing objects, one for each kind of place: tests remove guards from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Color(enum.Enum):
 
 
 class Box:
-    """What an object of a user's has: attributes, a property, methods of all kinds, specials."""
+    """Has everything that a user's object may have: attributes, a property, methods of all kinds, special methods."""
 
     scale = 3
 
@@ -64,7 +64,7 @@ class Slotted:
 
 
 class Makes:
-    """Attributes that its class makes."""
+    """Has attributes that its class creates."""
 
     def __getattr__(self, name: str) -> int:
         return len(name)
@@ -77,11 +77,11 @@ class Data:
 
 
 class Listed(list):  # type: ignore[type-arg]
-    """A list of a user's."""
+    """A user's subclass of list."""
 
 
 class Mapped(dict):  # type: ignore[type-arg]
-    """A dict of a user's."""
+    """A user's subclass of dict."""
 
 
 class Net(torch.nn.Module):
@@ -197,7 +197,7 @@ def loops_over_a_set(x: Any, items: Any) -> Any:
     return x
 
 
-# By what is used: the program, and what it is given beside a tensor.
+# Each use of an object: the program, and its arguments after a tensor.
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a number": (lambda x, n: x * n, (3,)),
     "a float": (lambda x, n: x * n, (3.5,)),

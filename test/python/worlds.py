@@ -1,4 +1,4 @@
-"""The same world twice, once with plain Python and once with what `dynamlir.compile` gives: both must see the same."""
+"""The same world twice, once with plain Python and once with `dynamlir.compile`: both must observe the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ X = torch.ones(2)
 
 
 def shown(value):
-    """What can be told of a value, without identities."""
+    """Everything observable about a value, without identities."""
     if isinstance(value, torch.Tensor):
         return type(value).__name__, value.tolist()
     if isinstance(value, dict):
@@ -22,7 +22,7 @@ def shown(value):
 
 
 def observed(world, compile_):
-    """What a world tells of its calls, or what it raises."""
+    """The results of a world's calls, or its exception."""
     try:
         return shown(world(compile_))
     except Exception as error:
@@ -30,7 +30,7 @@ def observed(world, compile_):
 
 
 def alike(world, *reasons: str):
-    """Runs a world both ways. With ``reasons`` it must not be captured, and all that is counted is among them."""
+    """Runs a world both ways. With ``reasons`` it must not be captured, and only these reasons may be counted."""
     dynamlir.reset()
     expected = observed(world, lambda function: function)
     assert observed(world, dynamlir.compile) == expected

@@ -1,4 +1,4 @@
-"""Objects whose attributes are written, and what must be the same of them under `dynamlir.compile` and without."""
+"""Objects whose attributes are written, and comparisons of them under `dynamlir.compile` and without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALLS = 24
 
 
 class Thing:
-    """Anything with attributes."""
+    """An object with arbitrary attributes."""
 
     def __init__(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)
@@ -24,7 +24,7 @@ def entries(function: Any) -> int:
 
 
 def same(ours: Any, theirs: Any) -> None:
-    """Attributes in their order, tensors by their values, the rest by type and value."""
+    """Compares attributes in their order, tensors by their values, the rest by type and value."""
     assert type(ours) is type(theirs)
     if isinstance(ours, torch.Tensor):
         torch.testing.assert_close(ours, theirs)
@@ -41,7 +41,9 @@ def same(ours: Any, theirs: Any) -> None:
 
 
 def follow(function: Callable[..., Any], make: Callable[[], Thing], calls: int = CALLS) -> int:
-    """How many entries several calls need that write to an object; each leaves it as a plain call does."""
+    """The number of entries that several calls need that write to an object. Checks that each leaves it as a plain call
+    does.
+    """
     ours, theirs = make(), make()
     compiled = dynamlir.compile(function)
     for at in range(calls):
@@ -53,7 +55,7 @@ def follow(function: Callable[..., Any], make: Callable[[], Thing], calls: int =
 
 
 def either(world: Callable[[Any], Any]) -> None:
-    """Runs a world both ways, captured or not: both must see the same."""
+    """Runs a world both ways, captured or not: both must observe the same."""
     expected = observed(world, lambda function: function)
     assert observed(world, dynamlir.compile) == expected
     refused = {event.reason for event in dynamlir.fallbacks()}

@@ -2,10 +2,10 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-plan --dynamo-to-linalg --dynamo-schedule | FileCheck %s
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=0 --dynamo-plan --dynamo-to-linalg --dynamo-schedule | FileCheck %s --check-prefix=NONE
 
-// A product gets its schedule when layouts are known: data on the kernel, which may be edited. `dynamo-schedule` makes
-// loops of it, on memory.
+// A product gets its schedule once layouts are known: data on the kernel, which may be edited. `dynamo-schedule` turns it
+// into loops, on memory.
 
-// A layer: x is copied to panels, weights are read where they are, line by line. The sums of a block are turned, and the
+// A layer: x is copied to panels, weights are read in place, line by line. The sums of a block are transposed, and the
 // epilogue is a generic on the block. The panels are the kernel's last argument.
 
 // PLAN-LABEL: func.func @main
@@ -34,7 +34,7 @@
 // CHECK-NOT: tensor
 // CHECK: return
 
-// Without vectors it is a loop nest like others, and says so.
+// Without vectors it is an ordinary loop nest, and the reason is recorded.
 // NONE-LABEL: func.func @layer
 // NONE-SAME: dynamo.unscheduled = "a product without a schedule"
 // NONE: linalg.generic
@@ -59,8 +59,8 @@ module {
 
 // -----
 
-// Few lines and weights by column: vectors are read from the weights as they lie, no scratch memory. As many lines of the
-// weights as a processor follows are read side by side, each far enough for it to see where they go.
+// Few rows and weights by column: vectors are loaded from the weights in place, without scratch memory. The kernel reads as
+// many lines of the weights side by side as the processor can prefetch, each far enough for it to detect the stream.
 
 // PLAN-LABEL: func.func @main
 // PLAN: func.func @few
@@ -87,7 +87,7 @@ module {
 
 // -----
 
-// Few lines and weights by line: vectors run along k and are summed up at the end.
+// Few rows and weights by row: vectors run along k and are summed up at the end.
 
 // PLAN-LABEL: func.func @main
 // PLAN: func.func @dots
@@ -114,7 +114,7 @@ module {
 
 // -----
 
-// A convolution: the images are copied into zeros, windows to panels, a few at a time; weights are read where they are.
+// A convolution: the images are copied into zeros, and windows to panels, a few at a time; weights are read in place.
 // Positions of the result are one dimension.
 
 // PLAN-LABEL: func.func @main
@@ -152,8 +152,8 @@ module {
 
 // -----
 
-// A window for each channel: rows and columns of a band are sorted by what is left when they are divided by the stride, so that each
-// tap of all positions is one line of memory. What such a line has beyond the ends of rows is left out again.
+// A window for each channel: rows and columns of a band are sorted by their remainder modulo the stride, so that each tap of all
+// positions is one line of memory. The elements of such a line beyond the ends of rows are dropped again.
 
 // PLAN-LABEL: func.func @main
 // PLAN: func.func @depthwise
@@ -183,7 +183,7 @@ module {
 
 // -----
 
-// Maxima go the same way, and have what follows fused in, too.
+// Maxima are computed in the same way, and the operations after them are fused, too.
 
 // PLAN-LABEL: func.func @main
 // CHECK-LABEL: func.func @largest
@@ -213,8 +213,8 @@ module {
 
 // -----
 
-// Attention: scores of a block of queries, their exponentials and sums, and values weighted with them. Keys are copied to panels, values
-// read where they are. The epilogue follows as that of a product does.
+// Attention: scores of a block of queries, their exponentials and sums, and the values weighted by them. Keys are copied to panels,
+// values are read in place. The epilogue follows as for a product.
 
 // PLAN-LABEL: func.func @main
 // PLAN: func.func @heads

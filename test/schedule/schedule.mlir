@@ -2,7 +2,7 @@
 // RUN: dynamlir-opt %s --dynamo-schedule=threads=false | FileCheck %s --check-prefix=ALONE --implicit-check-not=scf.forall
 // RUN: dynamlir-opt %s --dynamo-schedule=parallel-work=1000000000 | FileCheck %s --check-prefix=ALONE --implicit-check-not=scf.forall
 
-// With threads=0 no loop is parallel; parallel-work=N sets from how much work on one is. What serves the cache stays.
+// With threads=0, no loop is parallel; parallel-work=N sets the minimum work for a parallel loop. Blocking for the cache remains.
 
 #row = affine_map<(d0, d1) -> (d0)>
 #col = affine_map<(d0, d1) -> (d1)>
@@ -10,7 +10,7 @@
 #line = affine_map<(d0) -> (d0)>
 #none = affine_map<(d0) -> ()>
 
-// Little work: threads would cost more than they give. The kernel stays as it is.
+// Little work: threads would cost more than they save. The kernel remains as it is.
 
 // CHECK-LABEL: func.func @small
 // CHECK-NOT: scf.
@@ -48,7 +48,7 @@ func.func @large(%x: tensor<4096x1024xf32>, %o: memref<4096x1024xf32>) attribute
 }
 
 // Softmax: all three phases, and the fills that start them, run in one loop over rows, so a row stays in the innermost
-// cache. Blocks of 16 rows are shared out to threads. Fills are tied to their phase by dynamo.init.
+// cache. Blocks of 16 rows are distributed over threads. Fills are linked to their phase by dynamo.init.
 
 // CHECK-LABEL: func.func @softmax
 // CHECK-NOT: linalg
@@ -96,7 +96,7 @@ func.func @softmax(%x: tensor<512x128xf32>, %o: memref<512x128xf32>) attributes 
   return
 }
 
-// Sums of columns: each thread adds whole stretches of 512 columns, from the first row to the last.
+// Sums of columns: each thread adds whole ranges of 512 columns, from the first row to the last.
 
 // CHECK-LABEL: func.func @columns
 // CHECK: scf.forall (%{{.*}}) in (8)
@@ -139,8 +139,8 @@ func.func @all(%x: tensor<65536xf32>, %o: memref<f32>) attributes {dynamo.kernel
   return
 }
 
-// A piece counts its own positions from 0: what the body computes from them needs the piece's beginning. Of two dimensions
-// those are added that are cut.
+// A piece counts its own positions from 0: values that the body computes from them need the start of the piece. If there are
+// two dimensions, the starts of those that are split are added.
 
 // CHECK-LABEL: func.func @positions
 // CHECK: scf.forall (%[[PIECE:.*]]) = (0) to (65536) step (4096)
@@ -190,8 +190,8 @@ func.func @positions_of_two(%x: tensor<64x512xi64>, %o: memref<i64>) attributes 
   return
 }
 
-// A row value that leaves the kernel beside the last phase and not through it: no schedule. The kernel is right as it
-// is, only slow, and says why.
+// A row value that the kernel returns, but not through the last phase: no schedule. The kernel is correct as it is, only
+// slow, and the reason is recorded.
 
 // CHECK-LABEL: func.func @leaves_early
 // CHECK-SAME: dynamo.unscheduled = "phase 0 leaves the kernel without going through the last phase"
@@ -219,7 +219,7 @@ func.func @leaves_early(%x: tensor<512x128xf32>, %o: memref<512x128xf32>, %om: m
   return
 }
 
-// Nothing but phases is scheduled: no mark where there is none.
+// Only phases are scheduled: there is no mark without one.
 
 // CHECK-LABEL: func.func @nothing
 // CHECK-NOT: dynamo.unscheduled
@@ -228,7 +228,7 @@ func.func @nothing(%x: tensor<4xf32>, %o: memref<4xf32>) attributes {dynamo.kern
   return
 }
 
-// Phases must be told apart by their numbers.
+// The numbers of phases must distinguish them.
 
 // CHECK-LABEL: func.func @twins
 // CHECK-SAME: dynamo.unscheduled = "two generics are phase 0"
@@ -248,7 +248,7 @@ func.func @twins(%x: tensor<100xf32>, %o: memref<100xf32>) attributes {dynamo.ke
   return
 }
 
-// A dimension that is not known can be in no plan.
+// An unknown dimension cannot be scheduled.
 
 // CHECK-LABEL: func.func @dynamic
 // CHECK-SAME: dynamo.unscheduled = "phase 0 is not affine, or does not say its sizes"

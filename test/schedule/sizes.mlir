@@ -1,11 +1,11 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg --dynamo-schedule --canonicalize --cse | FileCheck %s
 //
-// Schedules of kernels whose sizes are arguments: by what is to be expected of them. A dimension that may be larger than expected is cut
-// in any case, so that there are blocks to share out.
+// Schedules of kernels whose sizes are arguments use the expected sizes. A dimension that may be larger than expected is always split, so
+// that there are blocks to distribute.
 
 module @kernels attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+fma", vector_bits = 256, library_vector_bits = 128>} {
 
-// Blocks of rows. Vectors lie in a dimension that is a number: nothing of it is left over.
+// Blocks of rows. Vectors are along a dimension of static size, which leaves no remainder.
 // CHECK-LABEL: func.func @pointwise
 // CHECK-SAME: %[[N:[^:]*]]: index) attributes {dynamo.kernel
 // CHECK-NOT: dynamo.domain
@@ -23,7 +23,7 @@ func.func @pointwise(%in: memref<?x128xf32>, %out: memref<?x128xf32>, %n: index)
   return
 }
 
-// Rows, one by one, in blocks; what lies between two phases is one number, and the row of what is expensive.
+// Rows, one by one, in blocks; between two phases there is one number, and a row of values that are expensive to compute.
 // CHECK-LABEL: func.func @softmax
 // CHECK: scf.forall
 // CHECK: scf.for
@@ -47,7 +47,7 @@ func.func @softmax(%in: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: i
   return
 }
 
-// Of everything, as many pieces as there are partial results, which is a number. Some may be of nothing.
+// A reduction of everything has as many pieces as partial results, a static number. Some pieces may be empty.
 // CHECK-LABEL: func.func @total
 // CHECK: %[[PARTS:.*]] = scf.forall (%{{.*}}) in (64) shared_outs(%{{.*}}) -> (tensor<64xf32>)
 // CHECK: affine.max
@@ -62,7 +62,7 @@ func.func @total(%in: memref<?xf32>, %out: memref<f32>, %n: index) attributes {
   return
 }
 
-// Where a dimension further inside is open, how many rows make a block is computed. Whether there are threads is an expression.
+// If a dimension further inside is dynamic, the number of rows per block is computed. The use of threads is an expression.
 // CHECK-LABEL: func.func @blocks
 // CHECK-SAME: %[[N:[^:]*]]: index, %[[M:[^:]*]]: index) attributes
 // CHECK-SAME: dynamo.parallel = #dynamo.expr<s0*s1 - 32768>
@@ -79,7 +79,7 @@ func.func @blocks(%in: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: in
   return
 }
 
-// What counts positions would count them from the beginning of its piece: one loop nest.
+// A body that uses positions would count them from the start of its piece: one loop nest.
 // CHECK-LABEL: func.func @sum_of_positions
 // CHECK-NOT: scf.forall
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]

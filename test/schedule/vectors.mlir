@@ -4,7 +4,7 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v1 --dynamo-schedule | FileCheck %s --check-prefix=ARM
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=0 --dynamo-schedule | FileCheck %s --check-prefix=NONE --implicit-check-not=vector
 
-// A phase that reduces nothing is cut into vectors: two of the processor's at a time. Without `vector-bits` these are as
+// A phase without a reduction is cut into vectors: two of the processor's at a time. Without `vector-bits` these are as
 // wide as this processor's; 0 leaves all loops to LLVM. Arm's processors have vectors of 128 bits.
 
 #line = affine_map<(d0) -> (d0)>
@@ -12,7 +12,7 @@
 #col = affine_map<(d0, d1) -> (d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 
-// Blocks for threads, vectors in them. The loop over vectors is marked for `dynamo-prefetch`.
+// Blocks for threads, and vectors inside them. The loop over vectors is marked for `dynamo-prefetch`.
 
 // CHECK-LABEL: func.func @whole
 // CHECK: scf.forall (%{{.*}}) in (16)
@@ -42,8 +42,8 @@ func.func @whole(%x: memref<65536xf32>, %o: memref<65536xf32>) attributes {dynam
   return
 }
 
-// What is left after the last whole vector is a loop of its own, not a masked vector: that takes a hundred instructions
-// for a bool on AVX2. The widest number decides how many elements fill a vector; eight bits count as 32.
+// The remainder after the last whole vector is a separate loop, not a masked vector: that takes a hundred instructions for
+// a bool on AVX2. The widest number determines how many elements fill a vector; eight bits count as 32.
 
 // CHECK-LABEL: func.func @rest
 // CHECK: scf.for {{.*}} to %c1536 step %c32
@@ -69,7 +69,7 @@ func.func @rest(%x: memref<1543xi8>, %o: memref<1543xi8>) attributes {dynamo.ker
   return
 }
 
-// A row that is added to each row: single rows, then vectors along them. The results are bools, a byte each.
+// A row that is added to each row: single rows, then vectors along them. The results are bools of one byte each.
 
 // CHECK-LABEL: func.func @rows
 // CHECK: scf.for
@@ -97,7 +97,7 @@ func.func @rows(%x: memref<8x512xf64>, %b: memref<512xf64>, %o: memref<8x512xi8>
 
 // Left to LLVM's vectorizer:
 //
-// A function that is a call: the vectorizer knows the vector library, `convert-math-to-libm` would call once per element.
+// A function that is a call: the vectorizer uses the vector library, `convert-math-to-libm` would call once per element.
 
 // CHECK-LABEL: func.func @called
 // CHECK-NOT: vector
@@ -115,7 +115,7 @@ func.func @called(%x: memref<4096xf32>, %o: memref<4096xf32>) attributes {dynamo
   return
 }
 
-// 16-bit floats: LLVM finds the instructions that convert them on loops better than on vectors of two widths.
+// 16-bit floats: LLVM finds the conversion instructions more easily in loops than for vectors of two widths.
 
 // CHECK-LABEL: func.func @short
 // CHECK-NOT: vector
@@ -133,7 +133,7 @@ func.func @short(%x: memref<4096xf16>, %o: memref<4096xf32>) attributes {dynamo.
   return
 }
 
-// An operand whose memory the innermost loop would jump through, here a transposed one.
+// An operand that the innermost loop would read with a stride, here a transposed one.
 
 // CHECK-LABEL: func.func @turned
 // CHECK-NOT: vector
@@ -151,7 +151,7 @@ func.func @turned(%x: memref<512x8xf32>, %o: memref<8x512xf32>) attributes {dyna
   return
 }
 
-// A destination with steps between its elements, and rows so short that what is left of each costs more than vectors save.
+// A destination with a stride between its elements, and rows so short that the remainder of each costs more than vectors save.
 
 // CHECK-LABEL: func.func @steps
 // CHECK-NOT: vector
@@ -172,7 +172,7 @@ func.func @steps(%x: memref<4096xf32>, %o: memref<4096xf32, strided<[2]>>) attri
 // CHECK-LABEL: func.func @odd_rows
 // CHECK-NOT: vector
 // CHECK: linalg.generic
-// Of 1000 numbers nothing is left where vectors are short.
+// 1000 elements do not leave a remainder if vectors are short.
 // ARM-LABEL: func.func @odd_rows
 // ARM: arith.negf {{.*}} : vector<8xf32>
 func.func @odd_rows(%x: memref<8x1000xf32, strided<[1024, 1]>>, %o: memref<8x1000xf32>) attributes {dynamo.kernel} {
@@ -188,7 +188,7 @@ func.func @odd_rows(%x: memref<8x1000xf32, strided<[1024, 1]>>, %o: memref<8x100
   return
 }
 
-// A sum along rows: no vectors. After each strip the sums of all lanes are added up, so that only rows of more than 2048 become strips.
+// A sum along rows: no vectors. After each strip the sums of all lanes are added up, so only rows of more than 2048 are cut into strips.
 
 #row = affine_map<(d0, d1) -> (d0)>
 
@@ -231,7 +231,7 @@ func.func @whole_rows(%x: memref<8x2048xf32>, %o: memref<8xf32>) attributes {dyn
   return
 }
 
-// What does not fit the last cache is read in strips of 256, where `dynamo-prefetch` asks for the next row.
+// Memory that does not fit into the last-level cache is read in strips of 256, in which `dynamo-prefetch` prefetches the next row.
 
 // CHECK-LABEL: func.func @large
 // CHECK: scf.for {{.*}} to %c1024 step %c256

@@ -2,7 +2,7 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=vector-bits=0 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.attention
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v1 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.attention
 
-// Attention becomes a primitive where the library's call is slower. The scale is written out, a mask is there for each score.
+// Attention becomes a primitive if the library's call is slower. The scale is explicit, and the mask has an element per score.
 
 // CHECK-LABEL: func.func @plain
 // CHECK: dynamo.attention %arg0, %arg1, %arg2 scale 1.250000e-01 causal
@@ -25,7 +25,7 @@ func.func @masked(%q: tensor<1x4x32x64xf32>, %k: tensor<1x4x40x64xf32>, %v: tens
   return %r : tensor<1x4x32x64xf32>
 }
 
-// Many keys, another type, dropout, and where the sums are asked for: the library.
+// The library computes attention with many keys, another type or dropout, and if the call also returns the sums.
 // CHECK-LABEL: func.func @left_to_the_library
 // CHECK-COUNT-4: dynamo.aten
 // CHECK: return
@@ -45,8 +45,8 @@ func.func @left_to_the_library(%q: tensor<1x4x32x64xf32>, %k: tensor<1x4x1000x64
   return %3#1 : tensor<1x32x4xf32>
 }
 
-// One query, as a token has that is generated: scores are sums along lines of memory, the result is one down the lines, whatever the
-// number of keys. What is masked as a whole gives zeros. No vectors are needed for it to be right, nor is a decision.
+// One query, as for a generated token: scores are sums along lines of memory, the result is one across the lines, for any number of
+// keys. A row that is masked completely gives zeros. This needs neither vectors nor a decision.
 // CHECK-LABEL: func.func @one_query
 // CHECK-NOT: dynamo.attention
 // CHECK: dynamo.reduce sum %{{.*}} dims [3] : tensor<1x4x?x64xf32, #dynamo.sizes<1, 4, s0, 64>>
@@ -69,7 +69,7 @@ func.func @one_query(%q: tensor<1x4x1x64xf32>, %k: tensor<1x4x?x64xf32, #dynamo.
   return %r : tensor<1x4x1x64xf32>
 }
 
-// Several queries to any number of keys, and a number of keys that may be none, are the library's.
+// Several queries with any number of keys, and a number of keys that may be 0, are left to the library.
 // CHECK-LABEL: func.func @any_size
 // CHECK-COUNT-2: dynamo.aten
 // CHECK: return

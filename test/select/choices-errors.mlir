@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --split-input-file --verify-diagnostics --dynamo-select
 
-// What is written as a choice and is none ends the compilation.
+// An invalid choice ends the compilation.
 
 // expected-error @below {{'dynamo.choices' must be a dictionary of strings, got "library"}}
 module attributes {dynamo.choices = "library"} {}

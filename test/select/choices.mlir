@@ -1,9 +1,9 @@
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select | FileCheck %s --implicit-check-not=dynamo.choices
 // RUN: dynamlir-opt %s --split-input-file --dynamo-attach-target=vector-bits=512 --dynamo-decompose --dynamo-select=list-problems=true | FileCheck %s --check-prefix=LIST
 
-// Choices that come with the module go before what the cost model expects. A problem is known by its text: operator, sizes,
-// distances in memory, and whether something follows that code would take in. Of three products that differ in one of these,
-// each has a choice of its own; the first, on few lines, would be generated, the second left to the library.
+// Choices that come with the module override the cost model. A problem is identified by its text: operator, sizes, distances
+// in memory, and whether operations follow that code could fuse. Of three products that differ in one of these, each has a
+// choice of its own. Without choices, the first, with few rows, would be generated, and the second left to the library.
 
 // LIST: module attributes {dynamo.problems = [
 // LIST-SAME: {followed = false, numbers = [], problem = "aten.mm.default 4x768[768,1] 768x64[1,768]", schema = "aten.mm.default",
@@ -26,7 +26,7 @@ func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x64xf32
   return %r : tensor<4x64xf32>
 }
 
-// The strategy that is chosen stands on the primitive, for dynamo-plan.
+// The chosen strategy is recorded on the primitive, for dynamo-plan.
 // CHECK-LABEL: func.func @square
 // CHECK: dynamo.matmul %arg0, %arg1 batch 0 {dynamo.choice = "panels-rhs-3"}
 func.func @square(%a: tensor<512x768xf32>, %b: tensor<768x512xf32>) -> tensor<512x512xf32> {
@@ -44,7 +44,7 @@ func.func @followed(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x6
   return %s : tensor<4x64xf32>
 }
 
-// Another layout is another problem: nothing was said of it.
+// Another layout is another problem, which does not have a choice.
 // CHECK-LABEL: func.func @otherwise
 // CHECK: dynamo.matmul %arg0, %arg1 batch 0 : tensor<4x768xf32>
 func.func @otherwise(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x64xf32> {
@@ -56,8 +56,8 @@ func.func @otherwise(%a: tensor<4x768xf32>, %b: tensor<768x64xf32>) -> tensor<4x
 
 // -----
 
-// A convolution; a product whose sums are too long to be as exact in code, and one of doubles, are not problems: there is
-// one way only, whatever is said.
+// A convolution. A product whose sums are too long to be as exact in code and one of doubles are not problems: there is
+// only one way, regardless of the choices.
 
 // LIST: dynamo.problems = [
 // LIST-SAME: numbers = [array<i64: 2, 2>, array<i64: 1, 1>, array<i64: 1, 1>, array<i64: 1>]

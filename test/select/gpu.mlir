@@ -1,11 +1,11 @@
 // RUN: dynamlir-opt %s --dynamo-decompose --dynamo-select | FileCheck %s
 
-// A module whose kernels are a GPU's leaves to the library what they have no form for, or what the host would have to wait
-// for. The same calls are primitives where nothing is said of a chip.
+// In a module for a GPU, operators that do not have a form for a GPU are left to the library, and so are those for which the
+// host would have to wait. Without a chip the same calls are primitives.
 
 module attributes {dynamo.device = "cuda:0", dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64", "", chip = "sm_90">} {
 
-// An index is checked on the host before code may read by it. The library's own kernel asserts on the device.
+// The host checks an index before code may read with it. The library's own kernel asserts on the device.
 
 // CHECK-LABEL: func.func @embedding
 // CHECK-NOT: dynamo.check_range
@@ -31,7 +31,7 @@ func.func @position(%x: tensor<8x8xf32>) -> tensor<8xi64> {
   return %0 : tensor<8xi64>
 }
 
-// The sizes are such that code for this processor would be generated.
+// With these sizes, code for this processor would be generated.
 
 // CHECK-LABEL: func.func @product
 // CHECK: dynamo.aten "aten.mm.default"
@@ -42,7 +42,7 @@ func.func @product(%x: tensor<8x256xf32>, %w: tensor<256x256xf32>) -> tensor<8x2
   return %1 : tensor<8x256xf32>
 }
 
-// Eager's batch norm is cuDNN's there. Inference is a factor and a term, as elsewhere.
+// Eager uses cuDNN's batch norm there. In inference it is a factor and a term, as elsewhere.
 
 // CHECK-LABEL: func.func @batch_norm
 // CHECK-NOT: dynamo.aten

@@ -3,10 +3,10 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=cpu=neoverse-v1 --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=NONE --implicit-check-not=dynamo.matmul
 // RUN: dynamlir-opt %s --dynamo-attach-target="vector-bits=512 library-vector-bits=256" --dynamo-decompose --dynamo-select | FileCheck %s --check-prefix=HALF
 
-// Products become primitives where generated code is expected to be faster than the library, or as fast with something
-// fused into it. Without wide vectors all are left to the library.
+// Products become primitives if generated code is expected to be faster than the library, or as fast with operations fused
+// into it. Without wide vectors all are left to the library.
 
-// A layer on few lines, x @ w.T + b: k lies side by side in both operands.
+// A layer on few rows, x @ w.T + b: k is contiguous in both operands.
 // CHECK-LABEL: func.func @layer
 // CHECK: %[[T:.*]] = dynamo.permute %arg1 dims [1, 0]
 // CHECK: %[[P:.*]] = dynamo.matmul %arg2, %[[T]] batch 0 : tensor<128x768xf32>, tensor<768x3072xf32> -> tensor<128x3072xf32>
@@ -21,7 +21,7 @@ func.func @layer(%b: tensor<3072xf32>, %w: tensor<3072x768xf32>, %x: tensor<128x
   return %r : tensor<128x3072xf32>
 }
 
-// Large and square: the library, unless its vectors are narrower than the processor's. Torch's is one for Intel's.
+// Large and square: the library, unless its vectors are narrower than the processor's. Torch's library is made for Intel's processors.
 // CHECK-LABEL: func.func @square
 // CHECK: dynamo.aten "aten.mm.default"
 // HALF-LABEL: func.func @square
@@ -32,7 +32,7 @@ func.func @square(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tenso
   return %r : tensor<1024x1024xf32>
 }
 
-// Few lines, where the larger operand stays in a cache.
+// Few rows, if the larger operand stays in a cache.
 // CHECK-LABEL: func.func @few
 // CHECK: dynamo.matmul
 // NONE-LABEL: func.func @few
@@ -43,7 +43,7 @@ func.func @few(%a: tensor<4x768xf32>, %b: tensor<768x256xf32>) -> tensor<4x256xf
   return %r : tensor<4x256xf32>
 }
 
-// A larger one with k across it is read at memory's rate, by a library as well. With something to be fused it is generated.
+// A larger one with k not contiguous is read at memory's rate, by the library as well. With operations to fuse it is generated.
 // CHECK-LABEL: func.func @memory
 // CHECK: dynamo.aten "aten.mm.default"
 // CHECK: dynamo.matmul
@@ -58,7 +58,7 @@ func.func @memory(%a: tensor<4x768xf32>, %b: tensor<768x768xf32>) -> (tensor<4x7
   return %r, %t : tensor<4x768xf32>, tensor<4x768xf32>
 }
 
-// A factor, another type, sums so long that one float after another would lose too much: the library.
+// The library computes products with a factor, of another type, and with sums so long that adding in f32 would lose too much.
 // CHECK-LABEL: func.func @left
 // CHECK: dynamo.aten "aten.addmm.default"
 // CHECK: dynamo.aten "aten.mm.default"
@@ -77,7 +77,7 @@ func.func @left(%b: tensor<8xf32>, %x: tensor<4x16xf32>, %w: tensor<16x8xf32>, %
   return %r, %s, %t : tensor<4x8xf32>, tensor<4x8xf64>, tensor<4x8xf32>
 }
 
-// A convolution of images in torch's own order. Its bias is added, which what follows may be fused with.
+// A convolution of images in torch's own order. Its bias is added separately, so that it can be fused with the operations after it.
 // CHECK-LABEL: func.func @convolution
 // CHECK: %[[S:.*]] = dynamo.convolution %arg0, %arg1 strides [2, 2] padding [1, 1] dilation [1, 1] groups 1
 // CHECK: %[[B:.*]] = dynamo.broadcast %arg2 dims [1] : tensor<32xf32> -> tensor<1x32x28x28xf32>
@@ -101,7 +101,7 @@ func.func @depthwise(%x: tensor<1x32x9x9xf32>, %w: tensor<32x1x3x3xf32>) -> tens
   return %r : tensor<1x32x9x9xf32>
 }
 
-// Few output channels for many input ones, backwards, over one dimension, with channels last: the library.
+// The library computes convolutions from many to few channels, backward ones, those over one dimension, and with channels last.
 // CHECK-LABEL: func.func @left_to_the_library
 // CHECK-NOT: dynamo.convolution
 // CHECK: return

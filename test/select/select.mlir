@@ -5,8 +5,8 @@
 // RUN: dynamlir-opt %s --dynamo-attach-target=chip=sm_90 --dynamo-decompose --dynamo-select=print-selection=true | FileCheck %s --check-prefixes=GPU
 // RUN: not dynamlir-opt %s --dynamo-decompose --dynamo-fuse 2>&1 | FileCheck %s --check-prefix=EARLY
 
-// dynamo-decompose does not ask for the machine: what the library may be better at keeps its call beside its code.
-// dynamo-select takes one of the two, and says why.
+// dynamo-decompose does not depend on the machine: if the library may be faster, the call is kept together with its code.
+// dynamo-select chooses one of the two, and prints the reason.
 
 // BOTH-LABEL: func.func @layer
 // BOTH: %[[R:.*]] = dynamo.aten "aten.addmm.default"(%arg0, %arg1, %arg2) args [{{.*}}] code {
@@ -24,7 +24,7 @@
 // CODE: dynamo.matmul %arg1, %arg2 batch 0
 // CODE-NOT: dynamo.aten
 
-// Without a machine that has vectors, products are the library's.
+// For a machine without vectors, products are left to the library.
 // LIBRARY: select: aten.addmm.default by library: no code would be as fast and as exact
 // LIBRARY-LABEL: func.func @layer
 // LIBRARY: dynamo.aten "aten.addmm.default"(%arg0, %arg1, %arg2) args

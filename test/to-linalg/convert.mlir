@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// Every pair of element types that takes a step of its own. What is checked stands before the conversion.
+// Every pair of element types that needs its own conversion. The checks for a conversion are above it.
 
 module @kernels {
 
-// Narrow integers come by way of wide ones; bool is whether it is not 0, which NaN is not.
+// Narrow integers are converted through wide ones; a bool is true if the value is not 0, which includes NaN.
 // CHECK-LABEL: func.func @from_f32
 // CHECK: ^bb0(%[[X:[^:]*]]: f32,
 func.func @from_f32(%x: memref<4xf32>, %out_bf16: memref<4xbf16>, %out_f16: memref<4xf16>, %out_f64: memref<4xf64>, %out_i32: memref<4xi32>, %out_i64: memref<4xi64>, %out_i8: memref<4xi8>)
@@ -42,7 +42,7 @@ func.func @from_f32(%x: memref<4xf32>, %out_bf16: memref<4xbf16>, %out_f16: memr
   return
 }
 
-// 16-bit floats come by way of f32.
+// 16-bit floats are converted through f32.
 // CHECK-LABEL: func.func @from_f64
 // CHECK: ^bb0(%[[X:[^:]*]]: f64,
 func.func @from_f64(%x: memref<4xf64>, %out_bf16: memref<4xbf16>, %out_f32: memref<4xf32>)
@@ -58,7 +58,7 @@ func.func @from_f64(%x: memref<4xf64>, %out_bf16: memref<4xbf16>, %out_f32: memr
   return
 }
 
-// And lead back the same way.
+// And in the same way to 16-bit floats.
 // CHECK-LABEL: func.func @from_f16
 // CHECK: ^bb0(%[[X:[^:]*]]: f16,
 func.func @from_f16(%x: memref<4xf16>, %out_bf16: memref<4xbf16>, %out_f64: memref<4xf64>, %out_i32: memref<4xi32>)
@@ -79,7 +79,7 @@ func.func @from_f16(%x: memref<4xf16>, %out_bf16: memref<4xbf16>, %out_f64: memr
   return
 }
 
-// Rounding to bf16 is spelled out: canonicalization would fuse it with the conversion before it.
+// Rounding to bf16 is explicit: canonicalization would fuse it with the conversion before it.
 // CHECK-LABEL: func.func @from_i64
 // CHECK: ^bb0(%[[X:[^:]*]]: i64,
 func.func @from_i64(%x: memref<4xi64>, %out_bf16: memref<4xbf16>, %out_f16: memref<4xf16>, %out_f32: memref<4xf32>, %out_i8: memref<4xi8>)
@@ -127,7 +127,7 @@ func.func @from_i8(%x: memref<4xi8>, %out_f32: memref<4xf32>, %out_i32: memref<4
   return
 }
 
-// Unsigned: zeros are. To i8 nothing happens.
+// Unsigned: zeros are. A conversion to i8 does nothing.
 // CHECK-LABEL: func.func @from_ui8
 // CHECK: ^bb0(%[[X:[^:]*]]: i8,
 func.func @from_ui8(%x: memref<4xi8>, %out_f32: memref<4xf32>, %out_i32: memref<4xi32>, %out_i8: memref<4xi8>)

@@ -5,7 +5,7 @@
 module @kernels {
 
 // CHECK-LABEL: func.func @two_results
-// What is read and what is written, in memory.
+// The memory that is read and written.
 // CHECK-SAME: dynamo.signature = (memref<4x8xf32, strided<[1, 4]>>, memref<4x8xf32>) -> (memref<4x8xf32>, memref<4x8xf32>)
 // CHECK: %[[X:.*]] = bufferization.to_tensor
 // CHECK: %[[Y:.*]] = bufferization.to_tensor
@@ -13,7 +13,7 @@ module @kernels {
 // CHECK-SAME: ins(%[[X]], %[[Y]] : tensor<4x8xf32>, tensor<4x8xf32>)
 // CHECK-SAME: attrs = {dynamo.phase = 0 : i64}
 // CHECK-NEXT: ^bb0(%[[A:[^:]*]]: f32, %[[B:[^:]*]]: f32, %{{.*}}: f32, %{{.*}}: f32):
-// The sum is computed once, though it stands there twice.
+// The sum is computed once, although it occurs twice.
 // CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[A]], %[[B]] : f32
 // CHECK-NEXT: %[[EXP:.*]] = math.exp %[[SUM]] : f32
 // CHECK-NEXT: linalg.yield %[[EXP]], %[[SUM]] : f32, f32
@@ -32,7 +32,7 @@ func.func @two_results(%x: memref<4x8xf32, strided<[1, 4]>>, %y: memref<4x8xf32>
   return
 }
 
-// A copy keeps its loop: canonicalization would make it a `memref.copy`, for which there is no code.
+// A copy keeps its loop: canonicalization would turn it into a `memref.copy`, which later stages do not support.
 // CHECK-LABEL: func.func @copy
 // CHECK: %[[X:.*]] = bufferization.to_tensor
 // CHECK: %[[UNUSED:.*]] = arith.constant false
@@ -84,7 +84,7 @@ func.func @broadcast(%x: memref<4xf32>, %y: memref<3x1xf32>, %out: memref<3x4xf3
   return
 }
 
-// What is gathered is read in the body, wherever the indices say; the table is not an operand of the loops.
+// A gather reads in the body, wherever the indices point; the table is not an operand of the generic.
 // CHECK-LABEL: func.func @gather
 // CHECK-SAME: %[[MEMORY:[^:]*]]: memref<10x4xf32>
 // CHECK: %[[TABLE:.*]] = bufferization.to_tensor %[[MEMORY]] restrict

@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// Random bits: ten rounds of Philox4x32, in integers of 64 bits. Of the counter's four words two are 0 in the beginning.
+// Random bits: ten rounds of Philox4x32, on 64-bit integers. Two of the counter's four words are initially 0.
 
 module @kernels {
 

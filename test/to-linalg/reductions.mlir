@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// Kernels with reductions: one generic for each reduction on the way to the result; the last yields what escapes.
+// Kernels with reductions: one generic for each reduction on the way to the result; the last one yields the results.
 
 module @kernels {
 
-// Three phases. The exponential is needed by two of them and computed once: phase 1 yields it beside the sum.
+// Three phases. Two of them need the exponential, which is computed once: phase 1 yields it along with the sum.
 // CHECK-LABEL: func.func @softmax
 // CHECK: %[[X:.*]] = bufferization.to_tensor
 // CHECK: %[[LOWEST:.*]] = linalg.fill {dynamo.init = 0 : i64} ins(%{{.*}} : f32) outs(%{{.*}} : tensor<64xf32>)
@@ -38,8 +38,8 @@ func.func @softmax(%in: memref<64x128xf32, strided<[256, 1]>>, %out: memref<64x1
   return
 }
 
-// Mean and deviation are cheap for rows: they stand in the loops. They escape through the last phase, which runs the
-// reduced dimension as a reduction for their sake.
+// Mean and deviation are cheap per row: they are computed in the loops. The last phase returns them, and for that iterates
+// over the reduced dimension as a reduction.
 // CHECK-LABEL: func.func @layer_norm
 // CHECK: linalg.generic {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: linalg.generic {{.*}} attrs = {dynamo.phase = 1 : i64}
@@ -80,7 +80,7 @@ func.func @layer_norm(%in: memref<64x128xf32>, %weight: memref<64x128xf32, strid
   return
 }
 
-// A logarithm for rows is not part of a loop over the domain: it is a phase of its own, before the one that uses it.
+// A logarithm per row is not part of a loop over the domain: it is a phase of its own, before the one that uses it.
 // CHECK-LABEL: func.func @log_softmax
 // CHECK: linalg.generic {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} attrs = {dynamo.phase = 1 : i64}
@@ -105,7 +105,7 @@ func.func @log_softmax(%x: memref<4x8xf32>, %out: memref<4x8xf32>)
   return
 }
 
-// If only rows escape, the last phase runs over rows; the sum passes through it.
+// If only rows are returned, the last phase iterates over rows; the sum passes through it.
 // CHECK-LABEL: func.func @row_root
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: %[[R:.*]]:2 = linalg.generic {{.*}} iterator_types = ["parallel"]} ins(%[[SUM]] : tensor<4xf32>)
@@ -123,7 +123,7 @@ func.func @row_root(%x: memref<4x8xf32>, %out: memref<4xf32>, %sum: memref<4xf32
   return
 }
 
-// Reductions that are all there is need no further phase. Leading dimensions reduced: the loops keep their order.
+// If there are only reductions, no further phase is needed. Leading dimensions are reduced: the loops keep their order.
 // CHECK-LABEL: func.func @columns
 // CHECK: %[[R:.*]]:2 = linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]
 // CHECK-NOT: linalg.generic
@@ -140,7 +140,7 @@ func.func @columns(%x: memref<4x8xf32>, %sum: memref<8xf32>, %squares: memref<8x
   return
 }
 
-// Largest element and its index: the maximum, shared, then the first place where it stands. A NaN is a maximum.
+// Largest element and its index: the maximum, shared, then its first place. A NaN is a maximum.
 // CHECK-LABEL: func.func @max_with_index
 // CHECK: %[[MAX:.*]] = linalg.generic {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: arith.maximumf
@@ -185,7 +185,7 @@ func.func @long_rows(%x: memref<2x40000xf32>, %out: memref<2x40000xf32>)
   return
 }
 
-// Nothing read has the shape of the domain: the destination, seen with strides of 0, says how far the loops go.
+// No operand has the shape of the domain: the destination, viewed with strides of 0, gives the bounds of the loops.
 // CHECK-LABEL: func.func @sum_of_indices
 // CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %arg0 to offset: [0], sizes: [4, 8], strides: [0, 0]
 // CHECK: %[[EXTENT:.*]] = bufferization.to_tensor %[[VIEW]] restrict
@@ -199,7 +199,7 @@ func.func @sum_of_indices(%out: memref<4xi64>)
   return
 }
 
-// What depends on the position may be split like any other reduction of everything.
+// A reduction that depends on the position may be split like any other full reduction.
 // CHECK-LABEL: func.func @sum_of_all_indices
 // CHECK: linalg.generic {{.*}} {dynamo.phase = 0 : i64}
 // CHECK: linalg.index 0
@@ -211,7 +211,7 @@ func.func @sum_of_all_indices(%out: memref<i64>)
   return
 }
 
-// What each reduction starts from, and its step. Bool has its own.
+// The initial value of each reduction, and its step. Bools have their own.
 // CHECK-LABEL: func.func @kinds_float
 func.func @kinds_float(%x: memref<4x8xf32>, %out: memref<4xf32>)
     attributes {dynamo.kernel, dynamo.domain = array<i64: 4, 8>, dynamo.reduced_dims = array<i64: 1>} {
@@ -283,7 +283,7 @@ func.func @kinds_int(%x: memref<4x8xi32>, %out: memref<4xi32>)
   return
 }
 
-// Columns that are written across what lies side by side in them are summed apart, and copied there.
+// Sums of columns whose result has another order in memory are computed in a separate buffer, and then copied.
 // CHECK-LABEL: func.func @written_across
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} {{.*}} attrs = {dynamo.phase = 0 : i64}
 // CHECK: arith.addf

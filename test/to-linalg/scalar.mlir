@@ -1,10 +1,10 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// Each primitive has a lowering at each class of element types. What is checked stands before the primitive.
+// Each primitive has a lowering for each class of element types. The checks for a primitive are above it.
 
 module @kernels {
 
-// What MLIR has no operation for is called, and declared once.
+// Functions that MLIR does not have as operations are called, and declared once.
 // CHECK-DAG: func.func private @hypot(f64, f64) -> f64 attributes {llvm.readnone}
 // CHECK-DAG: func.func private @hypotf(f32, f32) -> f32 attributes {llvm.readnone}
 // CHECK-DAG: func.func private @lgammaf(f32) -> f32 attributes {llvm.readnone}
@@ -139,7 +139,7 @@ func.func @float_binary(%a: memref<4xf32>, %b: memref<4xf32>, %out_f32: memref<4
   %9 = dynamo.copysign %a_, %b_ : tensor<4xf32>
   // CHECK: call @hypotf(%[[A]], %[[B]]) : (f32, f32) -> f32
   %10 = dynamo.hypot %a_, %b_ : tensor<4xf32>
-  // The bits, and one more or less.
+  // The bits, plus or minus one.
   // CHECK: %[[BITS:.*]] = arith.bitcast %[[A]] : f32 to i32
   // CHECK: arith.addi %[[BITS]], %{{.*}} : i32
   // CHECK: arith.cmpf uno, %[[A]], %[[B]] : f32
@@ -175,7 +175,7 @@ func.func @double(%a: memref<4xf64>, %b: memref<4xf64>, %out_f64: memref<4xf64>)
   return
 }
 
-// 16-bit floats are computed with in f32.
+// 16-bit floats are computed in f32.
 // CHECK-LABEL: func.func @half
 // CHECK: ^bb0(%[[A:[^:]*]]: bf16, %[[B:[^:]*]]: bf16
 func.func @half(%a: memref<4xbf16>, %b: memref<4xbf16>, %out_bf16: memref<4xbf16>)
@@ -319,7 +319,7 @@ func.func @unsigned(%a: memref<4xi8>, %b: memref<4xi8>, %out: memref<4xi8>)
   return
 }
 
-// Bool lies in memory as an i8 that is 0 or 1.
+// A bool in memory is an i8 that is 0 or 1.
 // CHECK-LABEL: func.func @bool
 // CHECK: ^bb0(%[[MA:[^:]*]]: i8, %[[MB:[^:]*]]: i8
 func.func @bool(%a: memref<4xi8>, %b: memref<4xi8>, %out: memref<4xi8>)
@@ -369,7 +369,7 @@ func.func @bool(%a: memref<4xi8>, %b: memref<4xi8>, %out: memref<4xi8>)
   return
 }
 
-// With a NaN only `ne` holds.
+// With a NaN only `ne` is true.
 // CHECK-LABEL: func.func @compare_float
 // CHECK: ^bb0(%[[A:[^:]*]]: f32, %[[B:[^:]*]]: f32
 func.func @compare_float(%a: memref<4xf32>, %b: memref<4xf32>, %out: memref<4xf32>)

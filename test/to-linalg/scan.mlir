@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// A scan carries its running value in an accumulator of the row's shape and yields it for each element.
+// A scan keeps its running value in an accumulator of the row's shape and yields it for each element.
 
 module @kernels {
 
@@ -13,7 +13,7 @@ module @kernels {
 // CHECK-SAME: dynamo.phase = 0 : i64, dynamo.scan = 1 : i64
 // CHECK-NEXT: ^bb0(%[[X:[^:]*]]: f32, %{{.*}}: f32, %[[SUM:[^:]*]]: f32):
 // CHECK-NEXT: %[[NEG:.*]] = arith.negf %[[X]] : f32
-// No reordering: each partial sum is seen.
+// No reordering: each partial sum is a result.
 // CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[SUM]], %[[NEG]] : f32
 // CHECK-NEXT: linalg.yield %[[NEXT]], %[[NEXT]] : f32, f32
 // CHECK: bufferization.materialize_in_destination %[[R]]#0
@@ -37,7 +37,7 @@ func.func @columns(%x: memref<4x8xi64>, %out: memref<4x8xi64>)
   return
 }
 
-// With nothing beside the scanned dimension there is nothing to schedule.
+// If there is no dimension besides the scanned one, there is nothing to schedule.
 // CHECK-LABEL: func.func @everything
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]
 // CHECK-NOT: dynamo.phase

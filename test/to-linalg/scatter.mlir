@@ -1,6 +1,6 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// A kernel that writes by index is loops at once: there is no generic that writes to computed places.
+// A kernel that writes by index becomes loops directly: a generic cannot write to computed places.
 
 module @kernels {
 
@@ -26,8 +26,8 @@ func.func @rows(%i: memref<3x4xi64, strided<[1, 0]>>, %s: memref<3x4xf32>, %out:
   return
 }
 
-// Much work is shared out along a dimension that the result has too, by neighbours, outside the other loops. Of equal
-// elements the old one stays a maximum.
+// Much work is distributed along a dimension that the result has too, in contiguous ranges, outside the other loops. If elements
+// are equal, the maximum is the old one.
 
 // CHECK-LABEL: func.func @columns
 // CHECK: scf.forall (%[[BLOCK:.*]]) in (16) {

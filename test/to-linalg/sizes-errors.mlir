@@ -1,8 +1,8 @@
 // RUN: not dynamlir-opt %s --dynamo-to-linalg --split-input-file 2>&1 | FileCheck %s
 //
-// What cannot be lowered of a kernel whose sizes are arguments.
+// Unsupported forms of kernels whose sizes are arguments.
 
-// A kernel that makes nothing is not launched. One that reduces nothing would be, and there are no loops for that.
+// A kernel with an empty result is not launched. A reduction of no elements would be, but there are no loops for that.
 // CHECK: error: a kernel's domain needs sizes of at least 1
 module @kernels {
 func.func @empty(%out: memref<i64>, %n: index) attributes {

@@ -1,7 +1,7 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 //
-// Kernels whose sizes are arguments. An argument of memory whose type has a `?` becomes a pointer, with the window that it was; what is
-// read goes through a slice that says the sizes as values.
+// Kernels whose sizes are arguments. A memory argument whose type has a `?` becomes a pointer, with its window; reads go through a slice
+// that has the sizes as values.
 
 module @kernels {
 
@@ -27,7 +27,7 @@ func.func @pointwise(%in: memref<?x128xf32>, %bias: memref<128xf32>, %out: memre
   return
 }
 
-// Sizes are computed of the arguments, once. Rows have a size of their own, which is an expression of the domain's.
+// Sizes are computed from the arguments, once. Rows have a size of their own, which is an expression of the domain's.
 // CHECK-LABEL: func.func @rows
 // CHECK-SAME: %[[N:[^:]*]]: index, %[[M:[^:]*]]: index
 // CHECK: %[[TWO:.*]] = arith.constant 2 : index
@@ -47,7 +47,7 @@ func.func @rows(%in: memref<?x?xf32>, %out: memref<?xf32>, %n: index, %m: index)
   return
 }
 
-// Strides that are neither numbers nor what follows from the sizes are said of the argument, until there is the window.
+// Strides that are neither numbers nor follow from the sizes are recorded on the argument, until the window exists.
 // CHECK-LABEL: func.func @columns_first
 // CHECK-NOT: dynamo.strides
 // CHECK: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%[[N:.*]], 4], strides: [1, %[[N]]] : memref<f32> to memref<?x4xf32, strided<[1, ?]>>
@@ -59,7 +59,7 @@ func.func @columns_first(%in: memref<?x4xf32, strided<[1, ?]>> {dynamo.strides =
   return
 }
 
-// Nothing is read here: the loops go as far as the destination, seen with strides of 0, says.
+// Nothing is read here: the destination, viewed with strides of 0, gives the bounds of the loops.
 // CHECK-LABEL: func.func @sum_of_positions
 // CHECK: %[[SEEN:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%[[N:.*]]], strides: [0]
 // CHECK: %[[WHOLE:.*]] = bufferization.to_tensor %[[SEEN]] restrict
@@ -72,7 +72,7 @@ func.func @sum_of_positions(%out: memref<i64>, %n: index) attributes {
   return
 }
 
-// A size as a number of the body: the mean divides by it.
+// A size as a number in the body: the mean divides by it.
 // CHECK-LABEL: func.func @mean
 // CHECK-SAME: %[[N:[^:]*]]: index)
 // CHECK: linalg.generic
@@ -90,7 +90,7 @@ func.func @mean(%in: memref<4x?xf32>, %out: memref<4xf32>, %n: index) attributes
   return
 }
 
-// The position of a maximum: two reductions of what has the same sizes.
+// The position of a maximum: two reductions over operands of the same sizes.
 // CHECK-LABEL: func.func @position
 // CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?xf32>)
 // CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?xi64>)
@@ -103,7 +103,7 @@ func.func @position(%in: memref<?x?xf32>, %out: memref<?xi64>, %n: index, %m: in
   return
 }
 
-// Writes by index, shared out along the dimension that both have. Where that is too little for threads, the kernel says so.
+// Writes by index, distributed along the dimension that both have. The kernel records the condition for enough work for threads.
 // CHECK-LABEL: func.func @by_index
 // CHECK-SAME: (%[[I:[^:]*]]: memref<i64>, %[[S:[^:]*]]: memref<f32>, %[[OUT:[^:]*]]: memref<f32>, %[[N:[^:]*]]: index, %[[M:[^:]*]]: index)
 // CHECK-SAME: dynamo.parallel = #dynamo.expr<s0*s1 - 16384>

@@ -1,8 +1,8 @@
 // RUN: dynamlir-opt %s --dynamo-to-linalg | FileCheck %s
 // RUN: dynamlir-opt %s --dynamo-to-linalg --dynamo-schedule | FileCheck %s --check-prefix=SCHEDULED
 
-// What lies across the rows of a kernel that goes over them twice is copied first, sixteen rows at a time: their elements lie in the same
-// cache lines.
+// If a kernel traverses its rows twice, an operand that lies across the rows is copied first, sixteen rows at a time: their elements are in
+// the same cache lines.
 module @kernels {
 
 // CHECK-LABEL: func.func @across
@@ -26,7 +26,7 @@ func.func @across(%x: memref<256x256xf32, strided<[1, 256]>>, %out: memref<256x2
   return
 }
 
-// A kernel of few elements, and one that goes over its rows once, do without.
+// A kernel with few elements, and one that traverses its rows once, do not copy.
 // CHECK-LABEL: func.func @once
 // CHECK-COUNT-1: linalg.generic
 // CHECK-NOT: linalg.generic
@@ -38,7 +38,7 @@ func.func @once(%x: memref<256x256xf32, strided<[1, 256]>>, %out: memref<256xf32
   return
 }
 
-// Rows with gaps are copied, too, each with the phases that go over it.
+// Rows with gaps are copied, too, each with the phases that traverse it.
 // CHECK-LABEL: func.func @gaps
 // CHECK: %[[X:.*]] = bufferization.to_tensor
 // CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[X]], %{{.*}} : {{.*}} attrs = {dynamo.phase = 0 : i64}
@@ -57,7 +57,7 @@ func.func @gaps(%x: memref<64x100xf32, strided<[200, 2]>>, %out: memref<64x100xf
   return
 }
 
-// So are columns of them, where several phases go over them.
+// So are columns with gaps, if several phases traverse them.
 // CHECK-LABEL: func.func @columns
 // CHECK-COUNT-3: linalg.generic
 // CHECK-NOT: linalg.generic

@@ -85,7 +85,7 @@ func.func @unsigned_memory(%x: memref<4xui8>, %out: memref<4xui8>)
 
 // -----
 
-// The number after an f16, computed in f32, would round back to it.
+// The number after an f16, computed in f32, would round back to the f16.
 func.func @no_lowering(%x: memref<4xf16>, %out: memref<4xf16>)
     attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
   %a = bufferization.to_tensor %x restrict : memref<4xf16> to tensor<4xf16>
@@ -110,7 +110,7 @@ func.func @computed_table(%x: memref<4xf32>, %i: memref<4xi64>, %out: memref<4xf
 
 // -----
 
-// The signature has what is read first and what is written last.
+// The signature has the memory that is read first and the memory that is written last.
 // expected-error @+1 {{expected a kernel that writes its last arguments and loads only the others}}
 func.func @written_first(%out: memref<4xf32>, %x: memref<4xf32>)
     attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64>} {
@@ -121,7 +121,7 @@ func.func @written_first(%out: memref<4xf32>, %x: memref<4xf32>)
 
 // -----
 
-// A kernel that computes point by point may write over what it reads. Others would read it after it was written.
+// A pointwise kernel may overwrite its operands. Other kernels would read elements after they were overwritten.
 // expected-error @+1 {{expected a kernel that writes its last arguments and loads only the others}}
 func.func @read_and_written(%out: memref<4xf32>)
     attributes {dynamo.kernel, dynamo.domain = array<i64: 4>, dynamo.reduced_dims = array<i64: 0>} {

@@ -1,7 +1,7 @@
-"""What type checkers make of a program that uses dynamlir: mypy and pyright check this file, nobody runs it.
+"""Checks the types of a program that uses dynamlir: mypy and pyright check this file, which is never run.
 
-``assert_type`` says what is expected; a line that must be an error has an ignore comment, which is an error itself
-where there is nothing to ignore.
+``assert_type`` states the expected type. A line that must be an error has an ignore comment; an ignore comment where no
+error occurs is itself an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ assert_type(net, Net)
 assert_type(net.width, int)
 
 
-# As a decorator, with arguments and without; of methods, too.
+# Usable as a decorator, with and without arguments, and on methods, too.
 @dynamlir.compile
 def first(x: Tensor) -> Tensor:
     return x
@@ -64,7 +64,7 @@ class Holder:
 assert_type(Holder().method(torch.ones(3), 2), Tensor)
 Holder().method(torch.ones(3), "two")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-# Wrong arguments of compile.
+# Wrong arguments of `compile`.
 dynamlir.compile(plain, backend=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 dynamlir.compile(plain, options=[1])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 dynamlir.compile(3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -86,7 +86,7 @@ def patched(x: int) -> str:
 
 assert_type(patched(3), str)
 
-# Looking inside.
+# Inspection.
 explanation = dynamlir.explain(plain)(torch.ones(3))
 assert_type(explanation.graph_count, int)
 made = dynamlir.last_compile()

@@ -1,4 +1,4 @@
-//! Checks this crate against an interpreter: reads a dump with facts from standard input, reports where they differ.
+//! Checks this crate against an interpreter: reads a dump with facts from standard input and reports the differences.
 //!
 //! ```text
 //! python3.12 scripts/bytecode_dump.py --stdlib --facts | cargo run --release --example check -- 3.12

@@ -1,7 +1,7 @@
-//! From instructions back to bytes: `co_code`, exception table and line table.
+//! Assembles instructions into bytes: `co_code`, exception table and line table.
 //!
-//! Jumps and handlers name instructions by index; prefixes and distances are worked out here. What a compiler made is
-//! reproduced byte for byte, but for the odd jump to which 3.13 gives a prefix that it does not need.
+//! Jumps and handlers refer to instructions by index; prefixes and distances are computed here. The output of CPython's compiler is
+//! reproduced byte for byte, except for an occasional jump to which 3.13 gives a prefix that it does not need.
 
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use crate::{
     tables::table,
 };
 
-/// Why instructions have no bytes.
+/// The reasons why instructions cannot be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AssembleError {
     /// The version lacks the opcode.
@@ -23,7 +23,7 @@ pub enum AssembleError {
     /// A backward jump leads forward, or the other way round.
     #[error("instruction {0}, {1}, cannot jump in that direction")]
     Direction(usize, Opcode),
-    /// A jump, or a handler, names an instruction that is not there.
+    /// A jump or a handler refers to an instruction that does not exist.
     #[error("there is no instruction {0}")]
     Index(usize),
     /// The code would be longer than CPython can count.
@@ -31,40 +31,40 @@ pub enum AssembleError {
     TooLong,
 }
 
-/// An instruction without a place.
+/// An instruction without a position in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What it does.
+    /// The opcode.
     pub opcode: Opcode,
     /// Its argument, unless it jumps.
     pub arg: u32,
     /// The index of the operation that it jumps to, if it jumps.
     pub target: Option<usize>,
-    /// Where in the source it comes from.
+    /// The source position that it comes from.
     pub position: Position,
 }
 
 /// Operations that share an exception handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protected {
-    /// The first.
+    /// The index of the first operation.
     pub start: usize,
-    /// The one after the last.
+    /// The index after the last operation.
     pub end: usize,
-    /// The first operation of the handler.
+    /// The index of the handler's first operation.
     pub target: usize,
-    /// How many values stay on the stack.
+    /// The number of values that stay on the stack.
     pub depth: u32,
-    /// Whether the raising instruction's offset is pushed.
+    /// True if the raising instruction's offset is pushed.
     pub lasti: bool,
 }
 
 /// Code to be assembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembly {
-    /// For which version.
+    /// The CPython version of the bytecode.
     pub version: Version,
-    /// The operations in order; no `EXTENDED_ARG` among them.
+    /// The operations in order, without `EXTENDED_ARG`.
     pub operations: Vec<Operation>,
     /// The handlers, ascending and without overlaps.
     pub protected: Vec<Protected>,
@@ -82,7 +82,7 @@ pub struct Assembled {
 }
 
 impl Assembly {
-    /// Takes a decoded code object apart.
+    /// Converts a decoded code object to operations.
     pub fn of(code: &Code, positions: &Positions) -> Self {
         let index = |unit: u32| code.index.get(unit as usize).map_or(code.instructions.len(), |&at| at as usize);
         let operations = code.instructions.iter().map(|instruction| Operation {
@@ -101,7 +101,7 @@ impl Assembly {
         Self { version: code.version, operations: operations.collect(), protected: protected.collect() }
     }
 
-    /// The bytes, for a code object that starts at `first_line`.
+    /// Returns the bytes for a code object that starts at line `first_line`.
     pub fn assemble(&self, first_line: u32) -> Result<Assembled, AssembleError> {
         let layout = Layout::of(self)?;
         let mut bytecode = Vec::with_capacity(2 * layout.starts[self.operations.len()] as usize);
@@ -139,18 +139,18 @@ impl Assembly {
     }
 }
 
-/// Where each operation goes.
+/// The position of each operation in the code.
 struct Layout {
-    /// The first unit of each operation, and the unit behind the last.
+    /// The first unit of each operation, and the unit after the last.
     starts: Vec<u32>,
-    /// How many `EXTENDED_ARG` each has.
+    /// The number of `EXTENDED_ARG` prefixes of each operation.
     prefixes: Vec<u32>,
-    /// The arguments, jumps included.
+    /// The arguments, including those of jumps.
     args: Vec<u32>,
 }
 
 impl Layout {
-    /// Prefixes are added until all distances fit; none is ever taken away, so this ends.
+    /// Computes the layout. Prefixes are added until all distances fit; none is ever removed, so this terminates.
     fn of(assembly: &Assembly) -> Result<Self, AssembleError> {
         let operations = &assembly.operations;
         let args: Vec<u32> = operations.iter().map(|operation| operation.arg).collect();

@@ -7,18 +7,18 @@ use crate::{
     tables::{Row, table},
 };
 
-/// Why bytes are not a code object's.
+/// The reasons why bytes cannot be decoded as a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Half a code unit, or more units than 32 bits can count.
     #[error("code of {0} bytes")]
     Length(usize),
-    /// A number that is not an opcode of the version, or one that stands only in specialised code.
+    /// A number that is not an opcode of the version, or that occurs only in specialised code.
     #[error("unknown opcode {number} at unit {unit}")]
     Opcode {
         /// The number.
         number: u8,
-        /// Where it stands.
+        /// The unit that has it.
         unit: u32,
     },
     /// The code ends within an instruction.
@@ -27,12 +27,12 @@ pub enum DecodeError {
     /// An argument of more than 32 bits.
     #[error("argument at unit {0} does not fit 32 bits")]
     Argument(u32),
-    /// A jump, or an exception handler, that leads to no instruction.
+    /// A jump or an exception handler whose target is not an instruction.
     #[error("unit {from} leads to unit {to}, where no instruction starts")]
     Target {
         /// The unit that jumps, or the first one that the handler covers.
         from: u32,
-        /// Where it leads.
+        /// The unit that it leads to.
         to: i64,
     },
     /// The exception table is cut off, or its entries overlap.
@@ -43,31 +43,31 @@ pub enum DecodeError {
     LineTable,
 }
 
-/// One instruction, with everything resolved that does not need the code object's tables of names.
+/// One instruction, with everything resolved that does not need the code object's name and constant tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// The opcode.
     pub opcode: Opcode,
-    /// Its whole argument; 0 where the opcode has none.
+    /// The complete argument; 0 if the opcode does not take one.
     pub arg: u32,
-    /// The code unit of the opcode itself; the frame's instruction pointer while it runs.
+    /// The code unit of the opcode itself. This is the frame's instruction pointer while the instruction runs.
     pub unit: u32,
-    /// The code unit of its first `EXTENDED_ARG`, or [`unit`](Self::unit); where jumps lead.
+    /// The code unit of the first `EXTENDED_ARG`, or [`unit`](Self::unit) if there are no prefixes. Jumps lead here.
     pub start: u32,
-    /// The code unit after its inline caches: where the next instruction starts.
+    /// The code unit after the inline caches, where the next instruction starts.
     pub next: u32,
-    /// The code unit that it jumps to, if it jumps: some instruction's [`start`](Self::start).
+    /// The code unit that it jumps to, if it jumps: the [`start`](Self::start) of another instruction.
     pub target: Option<u32>,
 }
 
 /// A decoded code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Whose bytecode it is.
+    /// The version of the bytecode.
     pub version: Version,
     /// The instructions in order.
     pub instructions: Vec<Instruction>,
-    /// For each code unit the instruction it belongs to, be it a prefix, the opcode or a cache entry.
+    /// For each code unit, the index of its instruction: the unit may be a prefix, the opcode or a cache entry.
     pub index: Vec<u32>,
     /// The exception table, ascending and without overlaps.
     pub handlers: Vec<Region>,
@@ -94,7 +94,7 @@ impl Code {
         Ok(code)
     }
 
-    /// Jumps and handlers lead to instructions; the exception table covers nothing outside the code.
+    /// Checks that jumps and handlers lead to instructions, and that the exception table covers nothing outside the code.
     fn check(&self) -> Result<(), DecodeError> {
         let jumps = self.instructions.iter().filter_map(|instruction| Some((instruction.unit, instruction.target?)));
         let handlers = self.handlers.iter().map(|region| (region.start, region.handler.target));
@@ -109,12 +109,12 @@ impl Code {
         }
     }
 
-    /// The instruction that a code unit belongs to.
+    /// Returns the instruction that contains a code unit.
     pub fn instruction_at(&self, unit: u32) -> Option<&Instruction> {
         self.instructions.get(*self.index.get(unit as usize)? as usize)
     }
 
-    /// Where an exception raised at a code unit goes; `None` if it leaves the frame.
+    /// Returns the handler of an exception raised at a code unit; `None` if the exception leaves the frame.
     pub fn handler_for(&self, unit: u32) -> Option<Handler> {
         let after = self.handlers.partition_point(|region| region.start <= unit);
         let region = self.handlers.get(after.checked_sub(1)?)?;
@@ -122,7 +122,7 @@ impl Code {
     }
 }
 
-/// The instruction whose first unit is `start`.
+/// Decodes the instruction whose first unit is `start`.
 fn instruction(version: Version, units: &[[u8; 2]], start: u32) -> Result<Instruction, DecodeError> {
     let mut unit = start;
     let mut arg: u32 = 0;
@@ -146,7 +146,7 @@ fn instruction(version: Version, units: &[[u8; 2]], start: u32) -> Result<Instru
     Ok(Instruction { opcode: row.opcode, arg, unit, start, next, target })
 }
 
-/// Where an instruction jumps to. Jumps count from the unit after the caches.
+/// Returns the unit that an instruction jumps to. Jumps are relative to the unit after the caches.
 fn target(row: &Row, unit: u32, next: u32, arg: u32) -> Result<Option<u32>, DecodeError> {
     let to = match row.operand {
         Operand::Forward => i64::from(next) + i64::from(arg),

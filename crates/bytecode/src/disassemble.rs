@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use crate::{Code, CodeObject, Const, DecodeError, Instruction, Opcode, Operand, Position, Version, repr::repr};
 
-/// Symbols of `COMPARE_OP`.
+/// The symbols of `COMPARE_OP`.
 pub const COMPARISONS: [&str; 6] = ["<", "<=", "==", "!=", ">", ">="];
 
-/// Symbols of `BINARY_OP`; the same again with `=` behind are the in-place forms.
+/// The symbols of `BINARY_OP`. The in-place forms (with `=` appended) follow in the same order.
 pub const OPERATORS: [&str; 13] = ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^"];
 
-/// The argument of the `BINARY_OP` that takes an item (from 3.14 on): it follows the in-place forms.
+/// The argument of the `BINARY_OP` that subscripts (from 3.14 on): it follows the in-place forms.
 pub const SUBSCRIPT: usize = 2 * OPERATORS.len();
 
 /// The methods that `LOAD_SPECIAL` looks up (from 3.14 on).
@@ -44,7 +44,7 @@ const INTRINSICS_2: [&str; 6] = [
     "INTRINSIC_SET_TYPEPARAM_DEFAULT",
 ];
 
-/// The disassembly of a code object and, below it, of the code objects among its constants.
+/// Returns the disassembly of a code object, followed by those of the code objects among its constants.
 pub fn disassemble(object: &CodeObject) -> Result<String, DecodeError> {
     let mut out = String::new();
     disassemble_into(object, &mut out)?;
@@ -62,7 +62,7 @@ fn disassemble_into(object: &CodeObject, out: &mut String) -> Result<(), DecodeE
     Ok(())
 }
 
-/// The listing of one code object, without nested ones.
+/// Writes the listing of one code object, without nested ones.
 fn one(object: &CodeObject, out: &mut String) -> Result<(), DecodeError> {
     let code = object.decode()?;
     let positions = object.positions()?;
@@ -92,7 +92,7 @@ fn one(object: &CodeObject, out: &mut String) -> Result<(), DecodeError> {
             let mark = if labels[unit as usize] { ">>" } else { "  " };
             let _ = write!(out, "    {mark} {:>offset_width$} ", 2 * unit);
             if unit < instruction.unit {
-                // What the prefixes up to here add up to.
+                // The argument accumulated by the prefixes up to this one.
                 let _ = writeln!(out, "{:<20} {:>5}", Opcode::ExtendedArg, instruction.arg >> (8 * (instruction.unit - unit)));
             } else if instruction.opcode.operand(code.version) == Some(Operand::Nothing) {
                 let _ = writeln!(out, "{}", instruction.opcode);
@@ -114,7 +114,7 @@ fn one(object: &CodeObject, out: &mut String) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// What stands in parentheses behind an argument.
+/// Returns the text that `dis` shows in parentheses after an argument.
 pub(crate) fn meaning(object: &CodeObject, slots: &[&str], code: &Code, instruction: &Instruction) -> String {
     let arg = instruction.arg as usize;
     let slot = |at: usize| slots.get(at).copied().unwrap_or("?").to_owned();
@@ -152,7 +152,7 @@ pub(crate) fn meaning(object: &CodeObject, slots: &[&str], code: &Code, instruct
     }
 }
 
-/// The name that an argument stands for, with what the flag below it adds.
+/// Returns the name that an argument refers to, with the text for the flag below it.
 fn named(object: &CodeObject, version: Version, instruction: &Instruction) -> String {
     let name = object.names.get(name_index(version, instruction)).map_or("?", String::as_str);
     let more = match instruction.opcode {
@@ -172,7 +172,7 @@ fn named(object: &CodeObject, version: Version, instruction: &Instruction) -> St
     if version.facts().null_above_callable { format!("{name} + {more}") } else { format!("{more} + {name}") }
 }
 
-/// The index into `co_names` of an instruction that has one.
+/// Returns the index into `co_names` of an instruction that has a name.
 pub fn name_index(version: Version, instruction: &Instruction) -> usize {
     let shift = match instruction.opcode {
         Opcode::LoadGlobal => 1,
@@ -184,17 +184,17 @@ pub fn name_index(version: Version, instruction: &Instruction) -> usize {
     instruction.arg as usize >> shift
 }
 
-/// The index into `<`, `<=`, `==`, `!=`, `>`, `>=` of a `COMPARE_OP`'s argument.
+/// Returns the index into `<`, `<=`, `==`, `!=`, `>`, `>=` that is encoded in a `COMPARE_OP`'s argument.
 pub fn comparison(version: Version, arg: u32) -> usize {
     arg as usize >> version.facts().comparison_shift
 }
 
-/// Whether a `COMPARE_OP` converts its result to bool.
+/// Returns true if a `COMPARE_OP` converts its result to bool.
 pub fn wants_bool(version: Version, arg: u32) -> bool {
     version.facts().comparison_to_bool.is_some_and(|flag| arg & flag != 0)
 }
 
-/// Whether the argument packs two slots.
+/// Returns true if the argument packs two slots.
 fn is_pair(opcode: Opcode) -> bool {
     matches!(
         opcode,

@@ -1,12 +1,12 @@
-//! How far instructions move the top of the stack: what `dis.stack_effect` says.
+//! The stack effect of instructions, as `dis.stack_effect` reports it.
 
 use crate::{Opcode, Version};
 
-/// The change of the stack's depth, if the instruction jumps or if it does not. `None` if the version lacks the opcode.
+/// Returns the change of the stack's depth when the instruction jumps, or when it does not. `None` if the version lacks the opcode.
 ///
-/// These are the formal effects, with which depths agree where branches meet: from 3.12 on `FOR_ITER` at its end leaves
-/// the iterator and a value to an `END_FOR`, which the interpreter itself skips. `RETURN_GENERATOR` is what `dis` says:
-/// only 3.13 counts the value that the first `send` pushes.
+/// These are the formal effects, under which the depths agree where branches meet: from 3.12 on, an exhausted `FOR_ITER` leaves the
+/// iterator and a value to an `END_FOR`, which the interpreter itself skips. `RETURN_GENERATOR` follows `dis`: only 3.13 counts the value
+/// that the first `send` pushes.
 pub fn stack_effect(version: Version, opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
     opcode.caches(version)?;
     let own = match version {
@@ -62,7 +62,7 @@ fn effect_3_13(opcode: Opcode, arg: u32) -> Option<i32> {
 fn effect_3_14(opcode: Opcode, arg: u32) -> Option<i32> {
     use Opcode as Op;
     Some(match opcode {
-        // There is always a place for keywords.
+        // There is always a stack slot for keywords.
         Op::CallFunctionEx => -3,
         // The stack effect includes the value that the caller receives.
         Op::ReturnValue => 0,
@@ -74,18 +74,18 @@ fn effect_3_14(opcode: Opcode, arg: u32) -> Option<i32> {
 fn effect_3_15(opcode: Opcode, arg: u32) -> Option<i32> {
     use Opcode as Op;
     Some(match opcode {
-        // An iterator has a second place, for how far a list or tuple has been gone through.
+        // An iterator has a second stack slot: the position reached in a list or tuple.
         Op::GetIter => 1,
         Op::EndSend | Op::PopIter => -2,
         _ => return effect_3_14(opcode, arg),
     })
 }
 
-/// What is the same in every version that has the opcode.
+/// Returns the effect of opcodes that have the same effect in every version.
 fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
     use Opcode as Op;
     let flag = |bit: u32| i32::from(arg & bit != 0);
-    // No stack is that deep; this only keeps the arithmetic in range.
+    // A real stack is never that deep; this only keeps the arithmetic in range.
     let count = arg.min(1 << 28) as i32;
     Some(match opcode {
         Op::AsyncGenWrap
@@ -200,7 +200,7 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         Op::StoreSubscr => -3,
         Op::StoreSlice => -4,
         Op::LoadFastBorrowLoadFastBorrow | Op::LoadFastLoadFast => 2,
-        // With the format specification, if the lowest bit is set.
+        // The lowest bit says that the format specification is on the stack.
         Op::BuildInterpolation => -1 - flag(1),
         Op::JumpIfFalseOrPop | Op::JumpIfTrueOrPop => -i32::from(!jump),
         Op::BuildConstKeyMap | Op::Precall | Op::RaiseVarargs => -count,
@@ -215,14 +215,14 @@ fn common(opcode: Opcode, arg: u32, jump: bool) -> Option<i32> {
         }
         Op::CallFunctionEx => -2 - flag(1),
         Op::CallKw => -2 - count,
-        // Only a FORMAT_VALUE with both bits has the specification on the stack.
+        // Bit 2 says that the format specification is on the stack.
         Op::FormatValue => -i32::from(arg & 4 == 4),
         Op::LoadGlobal => 1 + flag(1),
         Op::LoadSuperAttr => -2 + flag(1),
         Op::MakeFunction => -flag(1) - flag(2) - flag(4) - flag(8),
         Op::UnpackEx => (arg & 0xff) as i32 + (arg >> 8) as i32,
         Op::UnpackSequence => count - 1,
-        // Those of which each version has its own, above.
+        // Opcodes whose effect depends on the version; handled above.
         Op::Call | Op::EndFor | Op::ForIter | Op::LoadAttr | Op::ReturnGenerator | Op::Send => return None,
     })
 }

@@ -1,8 +1,8 @@
-//! Whether two code objects of one version do the same.
+//! Checks that two code objects of one version do the same.
 //!
-//! Both are walked side by side from their starts, and from the handlers of what may raise: equal instructions must lead to
-//! equal ones. Where code stands does not matter, nor how often the compiler has copied it, nor how names are numbered.
-//! Two code objects that pass do the same; two that do not may still (the walk knows no algebra).
+//! Both are walked side by side from their starts, and from the handlers of instructions that may raise: equal instructions must lead to
+//! equal ones. The position of code does not matter, nor do the number of copies that the compiler made and the numbering of names. Two
+//! code objects that pass do the same; two that fail may still be equivalent (the walk knows no algebra).
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::{
     repr::repr,
 };
 
-/// Where two code objects part.
+/// The point where two code objects differ.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Difference {
     /// One of them is malformed.
@@ -24,29 +24,29 @@ pub enum Difference {
     /// Their heads differ: parameters, flags, free variables, docstring.
     #[error("{0} differs")]
     Head(&'static str),
-    /// They do different things.
+    /// Their instructions do different things.
     #[error("unit {at_a}, {a}, against unit {at_b}, {b}")]
     Step {
-        /// The unit in the first.
+        /// The unit in the first code object.
         at_a: u32,
-        /// What it does.
+        /// The step at that unit.
         a: String,
-        /// The unit in the second.
+        /// The unit in the second code object.
         at_b: u32,
-        /// What that does.
+        /// The step at that unit.
         b: String,
     },
-    /// Exceptions raised there go elsewhere.
+    /// Exceptions raised there go to different handlers.
     #[error("exceptions at unit {at_a} and unit {at_b} are handled differently")]
     Handler {
-        /// The unit in the first.
+        /// The unit in the first code object.
         at_a: u32,
-        /// The unit in the second.
+        /// The unit in the second code object.
         at_b: u32,
     },
 }
 
-/// Flags that say what a function is; others say how it was compiled.
+/// The flags that say what a function is; the others say how it was compiled.
 const FLAGS: u32 = flags::VARARGS
     | flags::VARKEYWORDS
     | flags::GENERATOR
@@ -56,7 +56,7 @@ const FLAGS: u32 = flags::VARARGS
     | flags::OPTIMIZED
     | flags::NEWLOCALS;
 
-/// Compares two code objects; those nested in them only by their names.
+/// Compares two code objects. Code objects nested in them are compared only by name.
 pub fn equivalent(a: &CodeObject, b: &CodeObject) -> Result<(), Difference> {
     let head = [
         ("the version", a.version == b.version),
@@ -103,7 +103,7 @@ fn sorted(names: &[String]) -> Vec<&String> {
     names
 }
 
-/// An instruction, or the second half of one that does two things.
+/// An instruction, or the second half of an instruction that does two things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
     instruction: usize,
@@ -119,14 +119,14 @@ impl Place {
     }
 }
 
-/// What an instruction does, and where control may go on, in a fixed order.
+/// The action of an instruction, and its successors in a fixed order.
 struct Step {
     what: String,
     ways: Vec<Place>,
     raises: bool,
 }
 
-/// One of the two.
+/// One of the two code objects.
 struct Side<'a> {
     object: &'a CodeObject,
     code: Code,
@@ -146,10 +146,10 @@ impl<'a> Side<'a> {
         Place { instruction: self.code.index.get(unit as usize).map_or(usize::MAX, |&at| at as usize), second: false }
     }
 
-    /// Past what does nothing.
+    /// Skips instructions that do nothing.
     fn settle(&self, place: Place) -> Place {
         let mut at = place;
-        // A loop of jumps ends the walk; it is equal to another one.
+        // A loop of jumps ends the walk; it equals any other such loop.
         for _ in 0..=self.code.instructions.len() {
             let Some(instruction) = self.code.instructions.get(at.instruction) else { break };
             at = match instruction.opcode {
@@ -168,8 +168,8 @@ impl<'a> Side<'a> {
         self.code.instructions.get(place.instruction + 1).is_some_and(|next| next.opcode == opcode)
     }
 
-    /// A bound of the constant slice with which the next instruction subscripts, and where control goes on: where there is
-    /// a bound that is no literal the two are loaded one after the other.
+    /// Returns a bound of the constant slice that the next instruction subscripts with, and the place that follows. A slice with a bound
+    /// that is not a literal loads its two bounds one after the other.
     fn bound(&self, place: Place) -> Option<(&Const, Place)> {
         let [load, user] = self.code.instructions.get(place.instruction..place.instruction + 2)? else { return None };
         let Some(Const::Slice(bounds)) = self.object.consts.get(load.arg as usize).filter(|_| load.opcode == Opcode::LoadConst) else {
@@ -186,7 +186,7 @@ impl<'a> Side<'a> {
         target.map_or(Place { instruction: usize::MAX, second: false }, |unit| self.place(unit))
     }
 
-    /// Where a value of known truth that was kept on the stack gets to: tests of it have one way only.
+    /// Returns the place reached with a value of known truth that was kept on the stack: tests of it can go only one way.
     fn kept(&self, place: Place, truth: bool, limit: u32) -> (&'static str, Place) {
         let at = self.settle(place);
         let Some(instruction) = self.code.instructions.get(at.instruction).filter(|_| limit > 0) else { return ("keep", at) };
@@ -226,7 +226,7 @@ impl<'a> Side<'a> {
             return Step { what: format!("LOAD_CONST {}", text(bound)), ways: vec![next], raises: false };
         }
         match opcode {
-            // A constant slice is two bounds.
+            // A constant slice is treated as two bounds.
             Opcode::BinaryOp if at.second => return Step { what: "BINARY_SLICE".to_owned(), ways: vec![at.after()], raises: true },
             Opcode::StoreSubscr if at.second => return Step { what: "STORE_SLICE".to_owned(), ways: vec![at.after()], raises: true },
             Opcode::LoadFastLoadFast | Opcode::LoadFastBorrowLoadFastBorrow => {
@@ -235,7 +235,7 @@ impl<'a> Side<'a> {
             Opcode::StoreFastLoadFast => return pair(format!("STORE_FAST {high}"), format!("LOAD_FAST {low}")),
             Opcode::StoreFastStoreFast => return pair(format!("STORE_FAST {high}"), format!("STORE_FAST {low}")),
             Opcode::IsOp | Opcode::ContainsOp => {
-                // `not in` that decides a branch is `in` with the ways exchanged.
+                // A `not in` that decides a branch equals `in` with the branches exchanged.
                 let next = self.settle(at.after());
                 let branches = self.code.instructions.get(next.instruction).is_some_and(|next| {
                     matches!(
@@ -254,7 +254,7 @@ impl<'a> Side<'a> {
                 }
             }
             Opcode::LoadConst | Opcode::LoadSmallInt if version.facts().class_notes_its_place => {
-                // Where a class stands, and what its methods set in no fixed order, is not what it does.
+                // A class's line number, and the attributes that its methods set (in no fixed order), do not affect what the class does.
                 let next = self.settle(at.after());
                 let stored = self.code.instructions.get(next.instruction);
                 let name = stored.map_or("", |next| match next.opcode {
@@ -289,7 +289,7 @@ impl<'a> Side<'a> {
             let (test, positive) =
                 if name.ends_with("NONE") { ("branch on None", !name.ends_with("NOT_NONE")) } else { ("branch", name.ends_with("TRUE")) };
             let (on, off) = if positive { (self.target(at), at.after()) } else { (at.after(), self.target(at)) };
-            // The test before it has been taken for its opposite.
+            // The test before this one was replaced by its opposite.
             let ways = if at.second { vec![off, on] } else { vec![on, off] };
             return Step { what: test.to_owned(), ways, raises: version.facts().jump_asks_for_truth };
         }
@@ -299,10 +299,10 @@ impl<'a> Side<'a> {
                 Some(&value @ ("None" | "True" | "False" | "''" | "-1")) => format!("LOAD_CONST {value}"),
                 value => format!("{name} {}", value.unwrap_or(&"?")),
             },
-            // The number is no jump, though it looks like one.
+            // The argument is not a jump target here, though it is encoded like one.
             _ if opcode == Opcode::EndAsyncFor => name.to_owned(),
             Some(Operand::Const) => format!("{name} {}", self.constant(arg)),
-            // Whether a local is known to be set depends on what is around it.
+            // Whether a local is known to be set depends on the surrounding code.
             _ if matches!(opcode, Opcode::LoadFastCheck | Opcode::LoadFastBorrow) => format!("LOAD_FAST {}", self.slot(arg)),
             Some(Operand::Name | Operand::Local | Operand::Free | Operand::Compare) => {
                 format!("{name} {}", meaning(self.object, &self.slots, &self.code, instruction))
@@ -325,7 +325,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A constant; what differs in kind differs in text.
+/// Returns a constant as text; constants of different types have different texts.
 fn text(value: &Const) -> String {
     match value {
         Const::Code(code) => format!("code {}", code.name),
@@ -341,7 +341,7 @@ fn text(value: &Const) -> String {
     }
 }
 
-/// Whether an instruction can raise, as far as it matters where that is handled.
+/// Returns true if an instruction can raise, as far as the choice of handler matters.
 fn may_raise(version: Version, opcode: Opcode) -> bool {
     match opcode {
         Opcode::LoadFast => version.facts().load_fast_checks,

@@ -1,15 +1,15 @@
-//! `co_exceptiontable`: which handler an exception at an instruction goes to.
+//! `co_exceptiontable`: the handler of an exception raised at an instruction.
 
 use crate::DecodeError;
 
-/// Where an exception continues.
+/// The handler where an exception continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handler {
     /// The code unit of the handler's first instruction.
     pub target: u32,
-    /// How many values stay on the stack before the exception is pushed.
+    /// The number of values that stay on the stack before the exception is pushed.
     pub depth: u32,
-    /// Whether the raising instruction's offset is pushed (as a Python int) below the exception.
+    /// True if the raising instruction's offset is pushed (as a Python int) below the exception.
     pub lasti: bool,
 }
 
@@ -20,11 +20,11 @@ pub struct Region {
     pub start: u32,
     /// The unit after the last.
     pub end: u32,
-    /// Where exceptions raised in between go.
+    /// The handler of exceptions raised in this region.
     pub handler: Handler,
 }
 
-/// Reads the table; regions come in ascending order and do not overlap, or it is an error.
+/// Reads the table. Returns an error unless regions are in ascending order and do not overlap.
 pub(crate) fn decode(table: &[u8]) -> Result<Vec<Region>, DecodeError> {
     let mut bytes = table.iter();
     let mut regions = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn decode(table: &[u8]) -> Result<Vec<Region>, DecodeError> {
     Ok(regions)
 }
 
-/// One number: groups of six bits, the highest first, bit 6 set on all but the last.
+/// Reads one number: groups of six bits, the highest first, with bit 6 set on all but the last.
 fn number(bytes: &mut std::slice::Iter<'_, u8>) -> Result<u32, DecodeError> {
     let mut value: u32 = 0;
     loop {

@@ -8,36 +8,36 @@ mod stack;
 pub use dominators::Dominators;
 pub use stack::{StackDepths, StackError};
 
-/// How control gets from a block to another.
+/// The ways in which control passes from one block to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeKind {
-    /// By running on.
+    /// Falling through to the next instruction.
     Next,
-    /// By its last instruction's jump.
+    /// The jump of the block's last instruction.
     Jump,
-    /// By an exception that any of its instructions raises.
+    /// An exception raised by any instruction of the block.
     Exception,
 }
 
 /// An edge of the graph, to the block with this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// How.
+    /// The kind of edge.
     pub kind: EdgeKind,
-    /// Where to.
+    /// The index of the target block.
     pub to: usize,
 }
 
-/// Instructions that run one after the other and share their exception handler.
+/// Instructions that run one after the other and share an exception handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The index of its first instruction.
     pub first: usize,
     /// The index after its last instruction.
     pub end: usize,
-    /// Where control goes from here: running on, the jump, the handler, as far as there are.
+    /// The edges from here: fall-through, jump and handler, as far as they exist.
     pub successors: Vec<Edge>,
-    /// Blocks that come here, by any kind of edge, ascending.
+    /// The blocks with an edge of any kind to this one, ascending.
     pub predecessors: Vec<usize>,
     /// The handler of its instructions.
     pub handler: Option<Handler>,
@@ -48,11 +48,11 @@ pub struct Block {
 pub struct Flow {
     /// The blocks in the order of their instructions.
     pub blocks: Vec<Block>,
-    /// For each instruction the index of its block.
+    /// For each instruction, the index of its block.
     pub block_of: Vec<usize>,
 }
 
-/// Whether control never runs on behind the instruction.
+/// Returns true if control never falls through to the next instruction.
 pub fn ends_flow(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -67,7 +67,7 @@ pub fn ends_flow(opcode: Opcode) -> bool {
 }
 
 impl Flow {
-    /// The graph of a code object.
+    /// Builds the graph of a code object.
     pub fn of(code: &Code) -> Self {
         let instruction_of = |unit: u32| code.index[unit as usize] as usize;
         let count = code.instructions.len();
@@ -110,16 +110,16 @@ impl Flow {
         Self { blocks, block_of }
     }
 
-    /// The instructions of a block.
+    /// Returns the instructions of a block.
     pub fn instructions<'a>(&self, code: &'a Code, block: usize) -> &'a [Instruction] {
         &code.instructions[self.blocks[block].first..self.blocks[block].end]
     }
 
-    /// Blocks that the entry reaches, each before its successors unless a loop leads back to it.
+    /// Returns the blocks reachable from the entry, each before its successors except along back edges of loops.
     pub fn reverse_postorder(&self) -> Vec<usize> {
         let mut seen = vec![false; self.blocks.len()];
         let mut order = Vec::with_capacity(self.blocks.len());
-        // A stack of blocks and how many of their successors have been visited: recursion would be as deep as the code.
+        // An explicit stack of blocks and the number of their successors visited so far: recursion would be as deep as the code.
         let mut open: Vec<(usize, usize)> = Vec::new();
         if !self.blocks.is_empty() {
             seen[0] = true;

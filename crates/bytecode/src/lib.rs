@@ -1,9 +1,8 @@
-//! CPython's code objects, for 3.11, 3.12 and 3.13, without Python.
+//! CPython's code objects, for 3.11 to 3.15, without Python.
 //!
-//! [`Code::decode`] turns `code.co_code` and `code.co_exceptiontable` into [`Instruction`]s with their operands whole
-//! (`EXTENDED_ARG` folded in) and their jump targets resolved. Each version has a table of its own in `tables/`, written
-//! from the interpreter itself; an opcode of the same name may still mean something else in another version, and it is
-//! the reader's task to look at [`Code::version`].
+//! [`Code::decode`] turns `code.co_code` and `code.co_exceptiontable` into [`Instruction`]s with complete operands (`EXTENDED_ARG` folded
+//! in) and resolved jump targets. Each version has its own table in `tables/`, generated from the interpreter itself. An opcode of the same
+//! name may still mean something else in another version; it is the reader's task to check [`Code::version`].
 //!
 //! The unit of all positions is the *code unit* of two bytes, as in CPython's tables; `dis` shows twice that number.
 #![forbid(unsafe_code)]

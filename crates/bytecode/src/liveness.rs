@@ -1,11 +1,11 @@
-//! Which locals may still be read: what a function resumed at an instruction must be given.
+//! Liveness of locals: the variables that a function resumed at an instruction must be given.
 
 use crate::{Code, EdgeKind, Flow, Instruction, Opcode, Operand};
 
 /// The slots that are live before each instruction: locals, cells and free variables by their index in the frame.
 ///
-/// A slot is live if some path reads it, deletes it or makes it a cell before anything writes it. A cell is live as a
-/// cell: `STORE_DEREF` needs it too. `locals()` and other looks at the frame from outside are not seen.
+/// A slot is live if some path reads it, deletes it or makes it a cell before anything writes it. Writing to a cell keeps the cell itself
+/// live: `STORE_DEREF` needs it too. `locals()` and other accesses to the frame from outside are not seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness {
     before: Vec<Slots>,
@@ -43,14 +43,14 @@ impl Slots {
     }
 }
 
-/// The slots that an instruction reads and those that it writes; it reads before it writes.
+/// Returns the slots that an instruction reads and those that it writes. It reads before it writes.
 pub(crate) fn uses(code: &Code, instruction: &Instruction) -> (Vec<u32>, Vec<u32>) {
     use Opcode as Op;
     let arg = instruction.arg;
     match instruction.opcode {
         Op::LoadFastLoadFast | Op::LoadFastBorrowLoadFastBorrow => (vec![arg >> 4, arg & 15], vec![]),
         Op::StoreFastStoreFast => (vec![], vec![arg >> 4, arg & 15]),
-        // Stores first: a load of the same slot reads what was stored.
+        // This one stores first: a load of the same slot reads the stored value.
         Op::StoreFastLoadFast if arg >> 4 == arg & 15 => (vec![], vec![arg >> 4]),
         Op::StoreFastLoadFast => (vec![arg & 15], vec![arg >> 4]),
         Op::StoreFast => (vec![], vec![arg]),
@@ -63,7 +63,7 @@ pub(crate) fn uses(code: &Code, instruction: &Instruction) -> (Vec<u32>, Vec<u32
 }
 
 impl Liveness {
-    /// Liveness of all slots at all instructions.
+    /// Computes the liveness of all slots at all instructions.
     pub fn of(code: &Code, flow: &Flow) -> Self {
         let mut before = vec![Slots::default(); code.instructions.len()];
         let order = flow.reverse_postorder();
@@ -97,12 +97,12 @@ impl Liveness {
         Self { before }
     }
 
-    /// Whether a slot is live before an instruction, given by its index.
+    /// Returns true if a slot is live before the instruction with this index.
     pub fn is_live(&self, instruction: usize, slot: u32) -> bool {
         self.before.get(instruction).is_some_and(|live| live.contains(slot))
     }
 
-    /// The slots that are live before an instruction, ascending.
+    /// Returns the slots that are live before an instruction, ascending.
     pub fn live(&self, instruction: usize) -> Vec<u32> {
         let count = self.before.get(instruction).map_or(0, |live| live.0.len() as u32 * 64);
         (0..count).filter(|&slot| self.is_live(instruction, slot)).collect()

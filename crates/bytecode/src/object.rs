@@ -1,4 +1,4 @@
-//! A code object as plain data: what Python's `code` attributes hold.
+//! A code object as plain data: the values of the `co_…` attributes.
 
 use crate::{Code, DecodeError, Positions, Version};
 
@@ -13,13 +13,13 @@ pub enum Const {
     Bool(bool),
     /// An int of any size, in decimal.
     Int(String),
-    /// A float; compared as Rust does, so NaN differs from itself.
+    /// A float, compared as in Rust: NaN differs from itself.
     Float(f64),
     /// A complex number: real and imaginary part.
     Complex(f64, f64),
     /// A string.
     Str(String),
-    /// A string that holds lone surrogates, by code points.
+    /// A string with lone surrogates, by code points.
     WideStr(Vec<u32>),
     /// Bytes.
     Bytes(Vec<u8>),
@@ -31,14 +31,14 @@ pub enum Const {
     Slice(Box<[Self; 3]>),
     /// A nested code object.
     Code(Box<CodeObject>),
-    /// What no compiler puts there, as its `repr`.
+    /// An object that no compiler puts there, as its `repr`.
     Other(String),
 }
 
 /// A code object's attributes, named after `co_…`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodeObject {
-    /// The version whose bytecode it is.
+    /// The version of the bytecode.
     pub version: Version,
     /// `co_name`
     pub name: String,
@@ -80,7 +80,7 @@ pub struct CodeObject {
 pub mod flags {
     /// Locals are in slots, not in a dictionary.
     pub const OPTIMIZED: u32 = 0x1;
-    /// A call makes a new namespace.
+    /// A call creates a new namespace.
     pub const NEWLOCALS: u32 = 0x2;
     /// Has `*args`.
     pub const VARARGS: u32 = 0x4;
@@ -94,7 +94,7 @@ pub mod flags {
     pub const ITERABLE_COROUTINE: u32 = 0x100;
     /// Is an `async def` with `yield`.
     pub const ASYNC_GENERATOR: u32 = 0x200;
-    /// Of 3.13: the first constant is a docstring.
+    /// From 3.13 on: the first constant is a docstring.
     pub const DOCSTRING: u32 = 0x0400_0000;
     /// Was compiled under `from __future__ import annotations`.
     pub const FUTURE_ANNOTATIONS: u32 = 0x0100_0000;
@@ -106,28 +106,29 @@ impl CodeObject {
         Code::decode(self.version, &self.bytecode, &self.exception_table)
     }
 
-    /// The source positions of the code units.
+    /// Decodes the source positions of the code units.
     pub fn positions(&self) -> Result<Positions, DecodeError> {
         Positions::decode(&self.line_table, self.first_line, self.bytecode.len() / 2)
     }
 
-    /// The docstring of a function. Before 3.14 no flag says so of each that has one, and the first constant of one without is None.
+    /// Returns the docstring of a function. Before 3.14 no flag marks every function with a docstring, but the first constant of a function
+    /// without one is None.
     pub fn docstring(&self) -> Option<&Const> {
         let may_have = self.has(if self.version >= Version::V3_14 { flags::DOCSTRING } else { flags::OPTIMIZED });
         self.consts.first().filter(|first| may_have && matches!(first, Const::Str(_) | Const::WideStr(_)))
     }
 
-    /// Whether a bit of [`flags`] is set.
+    /// Returns true if a bit of [`flags`] is set.
     pub fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// How many locals are parameters, `*args` and `**kwargs` included.
+    /// Returns the number of locals that are parameters, including `*args` and `**kwargs`.
     pub fn parameter_count(&self) -> usize {
         (self.arg_count + self.keyword_only) as usize + usize::from(self.has(flags::VARARGS)) + usize::from(self.has(flags::VARKEYWORDS))
     }
 
-    /// The names of the frame's slots: locals, then cells that are not locals, then free variables.
+    /// Returns the names of the frame's slots: locals, then cells that are not locals, then free variables.
     pub fn slots(&self) -> Vec<&str> {
         let cells = self.cellvars.iter().filter(|name| !self.varnames.contains(name));
         self.varnames.iter().chain(cells).chain(&self.freevars).map(String::as_str).collect()

@@ -8,7 +8,7 @@ pub use list::Opcode;
 /// Defines [`Opcode`] and its names from one list.
 macro_rules! opcodes {
     ($($variant:ident = $name:literal,)*) => {
-        /// An opcode by name; its number depends on the version. Specialised and instrumented forms are not among them.
+        /// An opcode by name; its number depends on the version. Specialised and instrumented forms are not included.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Opcode {
@@ -16,10 +16,10 @@ macro_rules! opcodes {
         }
 
         impl Opcode {
-            /// All of them, in the order of their names.
+            /// All opcodes, in the order of their names.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// CPython's name, such as `LOAD_FAST`.
+            /// Returns CPython's name, such as `LOAD_FAST`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
@@ -29,7 +29,7 @@ macro_rules! opcodes {
 use opcodes;
 
 impl Opcode {
-    /// The opcode of this name, in whichever version it exists.
+    /// Returns the opcode of this name, from any version that has it.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|opcode| opcode.name() == name)
     }

@@ -2,7 +2,7 @@
 
 use crate::DecodeError;
 
-/// Where in the source a code unit comes from. Columns count bytes from 0, ends are exclusive.
+/// The source position of a code unit. Columns count bytes from 0; ends are exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The first line.
@@ -11,7 +11,7 @@ pub struct Position {
     pub end_line: Option<u32>,
     /// The column in the first line.
     pub column: Option<u32>,
-    /// The column behind the last character, in the last line.
+    /// The column after the last character, in the last line.
     pub end_column: Option<u32>,
 }
 
@@ -19,13 +19,13 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions(pub Vec<Position>);
 
-// Kinds of entries, in bits 3 to 6 of their first byte; what is below is "one byte holds both columns".
+// The kinds of entries, in bits 3 to 6 of their first byte. Kinds below these mean "one byte holds both columns".
 const ONE_LINE: u8 = 10;
 const NO_COLUMNS: u8 = 13;
 const LONG: u8 = 14;
 const NONE: u8 = 15;
 
-/// An entry covers at most this many units.
+/// The maximum number of units that an entry covers.
 const UNITS: usize = 8;
 
 impl Positions {
@@ -44,18 +44,18 @@ impl Positions {
         if positions.len() == units { Ok(Self(positions)) } else { Err(DecodeError::LineTable) }
     }
 
-    /// The position of a unit; an unknown one for a unit outside the code.
+    /// Returns the position of a unit; an unknown position for a unit outside the code.
     pub fn at(&self, unit: u32) -> Position {
         self.0.get(unit as usize).copied().unwrap_or_default()
     }
 
-    /// The line of a unit.
+    /// Returns the line of a unit.
     pub fn line(&self, unit: u32) -> Option<u32> {
         self.at(unit).line
     }
 }
 
-/// Writes the table for runs of units with one position each, as CPython's compiler does.
+/// Writes the table for runs of units that share a position, as CPython's compiler does.
 pub(crate) fn encode(runs: impl Iterator<Item = (Position, usize)>, first_line: u32) -> Vec<u8> {
     let mut table = Vec::new();
     let mut line = i64::from(first_line);
@@ -69,7 +69,7 @@ pub(crate) fn encode(runs: impl Iterator<Item = (Position, usize)>, first_line: 
     table
 }
 
-/// Writes one entry; `line` is the line that the entries so far have reached.
+/// Writes one entry. `line` is the line reached by the entries so far.
 fn entry(table: &mut Vec<u8>, position: Position, units: usize, line: &mut i64) {
     let head = |kind: u8| 0x80 | kind << 3 | (units as u8 - 1);
     let Some(first) = position.line.map(i64::from) else { return table.push(head(NONE)) };
@@ -90,7 +90,7 @@ fn entry(table: &mut Vec<u8>, position: Position, units: usize, line: &mut i64) 
         (column, end) => {
             table.push(head(LONG));
             signed(table, delta);
-            // A last line before the first does not come out of a compiler; it would not fit the format.
+            // Compilers never emit a last line before the first; the format cannot represent it.
             varint(table, (last - first).max(0) as u64);
             varint(table, column.map_or(0, |column| u64::from(column) + 1));
             varint(table, end.map_or(0, |end| u64::from(end) + 1));
@@ -98,7 +98,7 @@ fn entry(table: &mut Vec<u8>, position: Position, units: usize, line: &mut i64) 
     }
 }
 
-/// Groups of six bits, the lowest first, bit 6 set on all but the last.
+/// Writes groups of six bits, the lowest first, with bit 6 set on all but the last.
 fn varint(table: &mut Vec<u8>, mut value: u64) {
     while value >= 64 {
         table.push(0x40 | (value & 63) as u8);
@@ -107,7 +107,7 @@ fn varint(table: &mut Vec<u8>, mut value: u64) {
     table.push(value as u8);
 }
 
-/// The sign goes to the lowest bit.
+/// Writes a signed number, with the sign in the lowest bit.
 fn signed(table: &mut Vec<u8>, value: i64) {
     varint(table, value.unsigned_abs() << 1 | u64::from(value < 0));
 }
@@ -115,7 +115,7 @@ fn signed(table: &mut Vec<u8>, value: i64) {
 struct Reader<'a>(std::slice::Iter<'a, u8>);
 
 impl Reader<'_> {
-    /// The rest of an entry of this kind. Moves `line`.
+    /// Reads the rest of an entry of this kind and updates `line`.
     fn position(&mut self, kind: u8, line: &mut i64) -> Result<Position, DecodeError> {
         let mut lines = 0;
         let (column, end_column) = match kind {
@@ -123,7 +123,7 @@ impl Reader<'_> {
             LONG => {
                 *line += self.signed()?;
                 lines = self.varint()?;
-                // Columns are stored plus one; zero is "unknown".
+                // Columns are stored plus one; zero means "unknown".
                 (self.varint()?.checked_sub(1), self.varint()?.checked_sub(1))
             }
             NO_COLUMNS => {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::Const;
 
-/// What Python's `repr` gives; code objects without their address.
+/// Returns the text of Python's `repr`, but prints code objects without their address.
 pub fn repr(value: &Const) -> String {
     match value {
         Const::None => "None".to_owned(),
@@ -48,7 +48,7 @@ fn list(items: &[Const]) -> String {
     items.iter().map(repr).collect::<Vec<_>>().join(", ")
 }
 
-/// A string literal. Single quotes, unless only those are inside.
+/// Returns a string literal, in single quotes unless only those occur inside.
 pub fn quoted(points: impl Iterator<Item = u32> + Clone) -> String {
     let has = |quote: char| points.clone().any(|point| point == u32::from(quote));
     let quote = if has('\'') && !has('"') { '"' } else { '\'' };
@@ -60,7 +60,7 @@ pub fn quoted(points: impl Iterator<Item = u32> + Clone) -> String {
     out
 }
 
-/// One code point, or byte, within a literal.
+/// Writes one code point, or byte, within a literal.
 pub fn escape(out: &mut String, point: u32, quote: char, bytes: bool) {
     let character = char::from_u32(point);
     match character {
@@ -86,12 +86,12 @@ pub fn escape(out: &mut String, point: u32, quote: char, bytes: bool) {
     }
 }
 
-/// Whether a character is shown as it is. Rust's tables are close to Python's; where they differ the text still means the same.
+/// Returns true if a character is shown unescaped. Rust's tables are close to Python's; where they differ, the text still means the same.
 fn printable(character: char) -> bool {
     character.is_alphanumeric() || (!character.is_whitespace() && character.escape_debug().count() == 1)
 }
 
-/// The shortest text that reads as this float: digits as Rust finds them, exponents where Python puts them.
+/// Returns the shortest text that reads as this float: Rust finds the digits; exponents appear where Python puts them.
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();

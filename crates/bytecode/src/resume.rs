@@ -1,4 +1,4 @@
-//! The rest of a function as a function: what runs from an instruction on, given the stack and the variables that are still read.
+//! The rest of a function as a function: the code that runs from an instruction on, given the stack and the live variables.
 //!
 //! ```text
 //! for i in range(3):                        def __resume_at_46_1(iterator_0, x):
@@ -9,9 +9,10 @@
 //!                                               return x
 //! ```
 //!
-//! Nothing runs it but who asks for it: frames that go on after a graph break are filled. A jump into a loop is no statement, so what is
-//! left of the iteration is a copy before the loop ([`copies`]). A context that has been entered is entered again, by a parameter
-//! that is to do nothing then. Variables that inner functions share are free variables here, so that they stay shared.
+//! It runs only on explicit request: after a graph break, the continuation fills a real frame instead. No statement can jump into a loop,
+//! so the rest of the current iteration is a copy before the loop ([`copies`]). A context that is already entered is entered again, through
+//! a parameter whose `__enter__` should do nothing. Variables shared with inner functions are free variables here, so that they stay
+//! shared.
 
 mod copies;
 
@@ -25,42 +26,42 @@ use crate::{
     Positions, Protected, StackDepths, StackError, Version, ends_flow, flags,
 };
 
-/// How a frame stands at an instruction.
+/// The state of a frame at an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The unit of the instruction that is next.
+    /// The unit of the next instruction.
     pub unit: u32,
-    /// For each place of the stack, the lowest first, whether there is something; else it is NULL.
+    /// For each stack slot, the lowest first: true if it holds a value, false if it holds NULL.
     pub stack: Vec<bool>,
-    /// Whether the instruction is a call that runs, whose result is waited for.
+    /// True if the instruction is a call in progress whose result is pending.
     pub calls: bool,
 }
 
-/// Why the rest of a function is no function.
+/// The reasons why the rest of a function cannot become a function.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ResumeError {
-    /// Its frames are left and entered in the middle.
+    /// Its frames are suspended and resumed in the middle.
     #[error("it is a generator or a coroutine")]
     Later,
-    /// No frame stands so.
+    /// A frame cannot be in this state.
     #[error("no frame stands so at unit {0}")]
     Place(u32),
-    /// The code is not sound.
+    /// The code is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The code is not sound.
+    /// The stack depths are inconsistent.
     #[error(transparent)]
     Stack(#[from] StackError),
-    /// The instructions have no bytes.
+    /// The instructions cannot be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
 }
 
-/// What runs from a place on, as a function with the name `__resume_at_<offset>_<index>`: its parameters are what is on the stack, then the
-/// variables that are still read.
+/// Returns the code that runs from a place on, as a function named `__resume_at_<offset>_<index>`. Its parameters are the values on the
+/// stack, then the live variables.
 ///
 /// # Errors
-/// Where there is no such function.
+/// If such a function cannot be built.
 pub fn resume(code: &CodeObject, place: &Place, index: usize) -> Result<CodeObject, ResumeError> {
     if code.has(flags::GENERATOR | flags::COROUTINE | flags::ASYNC_GENERATOR | flags::ITERABLE_COROUTINE) {
         return Err(ResumeError::Later);
@@ -94,7 +95,7 @@ pub fn resume(code: &CodeObject, place: &Place, index: usize) -> Result<CodeObje
         bytecode: made.bytecode,
         exception_table: made.exception_table,
         line_table: made.line_table,
-        // A string would be the docstring.
+        // A string in this position would be the docstring.
         consts: std::iter::once(Const::None).chain(code.consts.iter().cloned()).collect(),
         varnames: slots.varnames,
         cellvars: Vec::new(),
@@ -103,7 +104,7 @@ pub fn resume(code: &CodeObject, place: &Place, index: usize) -> Result<CodeObje
     })
 }
 
-/// The instruction that is next, and the stack then: after a call what was below it, and its result.
+/// Returns the next instruction and the stack before it. After a call, this is the stack below the call, plus its result.
 fn stands(code: &Code, depths: &StackDepths, place: &Place) -> Option<(usize, Vec<bool>)> {
     let mut at = *code.index.get(place.unit as usize)? as usize;
     let mut stack = place.stack.clone();
@@ -121,25 +122,25 @@ fn stands(code: &Code, depths: &StackDepths, place: &Place) -> Option<(usize, Ve
     Some((at, stack))
 }
 
-/// What is on the stack at a place.
+/// The kind of value in a stack slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Null,
-    /// What a loop in which the frame stands goes on with: is that next, or the rest of an iteration?
+    /// The iterator of a loop that the frame is in. `next`: the loop continues with its next iteration, not with the rest of one.
     Iterator {
         next: bool,
     },
-    /// How a context is left in which the frame stands: the region of the instruction that enters it, and of what follows.
+    /// The exit method of a context that the frame is in: the handler of the instruction that enters it, and the handler of what follows.
     Context {
         around: Option<Guard>,
         within: Guard,
     },
-    /// The second place of what stands below, which the context or the loop fills itself.
+    /// The second slot of the value below, which the context or the loop fills itself.
     Beside,
     Other,
 }
 
-/// A handler, as a copy of its block.
+/// A handler, given by a copy of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Guard {
     to: Copy,
@@ -147,14 +148,14 @@ struct Guard {
     lasti: bool,
 }
 
-/// The variables of the function that is made.
+/// The variables of the new function.
 struct Slots {
     varnames: Vec<String>,
     freevars: Vec<String>,
     parameters: usize,
-    /// The slot of each of the old ones.
+    /// The new slot of each old slot.
     new: Vec<u32>,
-    /// Those of what is on the stack.
+    /// The parameter slots of the values on the stack.
     stack: Vec<Option<u32>>,
 }
 
@@ -201,7 +202,7 @@ impl Slots {
     }
 }
 
-/// An instruction of the function that is made: it jumps to a copy of a block.
+/// An instruction of the new function; it may jump to a copy of a block.
 struct Made {
     operation: Operation,
     to: Option<Copy>,
@@ -215,7 +216,7 @@ struct Writer<'a> {
     positions: Positions,
     slots: &'a Slots,
     made: Vec<Made>,
-    /// Where each copy begins.
+    /// The index of each copy's first instruction.
     places: HashMap<Copy, usize>,
 }
 
@@ -224,7 +225,7 @@ impl Writer<'_> {
         self.made.push(Made { operation: Operation { opcode, arg, target: None, position }, to, guard });
     }
 
-    /// What makes the stack.
+    /// Emits the code that rebuilds the stack.
     fn prologue(&mut self, values: &[Value]) {
         let (free, position) = (self.slots.freevars.len(), Position::default());
         if free > 0 {
@@ -254,7 +255,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The blocks that run, in an order in which only loops jump backward.
+    /// Emits the blocks that run, in an order in which only loops jump backward.
     fn blocks(&mut self, start: usize, order: &[Copy]) {
         let entry = self.copies.start;
         if start == self.flow.blocks[entry.block].first {
@@ -301,13 +302,13 @@ impl Writer<'_> {
         }
     }
 
-    /// An instruction on the new variables and constants; pairs of the old ones are two.
+    /// Returns an instruction with the new variables and constants. Instructions on pairs of variables become two.
     fn renamed(&self, instruction: &Instruction) -> Vec<(Opcode, u32)> {
         use Opcode as Op;
         let Instruction { opcode, arg, .. } = *instruction;
         let pair = |first, second| vec![(first, self.slots.of(arg >> 4)), (second, self.slots.of(arg & 15))];
         match (opcode, opcode.operand(self.code.version)) {
-            // A local of the new function may end elsewhere, so nothing is borrowed.
+            // A local of the new function may have a different lifetime, so nothing is borrowed.
             (Op::LoadFastLoadFast | Op::LoadFastBorrowLoadFastBorrow, _) => pair(Op::LoadFast, Op::LoadFast),
             (Op::LoadFastBorrow, _) => vec![(Op::LoadFast, self.slots.of(arg))],
             (Op::StoreFastLoadFast, _) => pair(Op::StoreFast, Op::LoadFast),
@@ -318,7 +319,7 @@ impl Writer<'_> {
         }
     }
 
-    /// With places for copies.
+    /// Resolves copies to instruction indices.
     fn finish(self) -> Assembly {
         let Self { code, made, places, .. } = self;
         let place = |copy: Copy| places.get(&copy).copied().unwrap_or_default();
@@ -340,19 +341,19 @@ impl Writer<'_> {
     }
 }
 
-/// The instructions that enter the context on top.
+/// Returns the instructions that enter the context on top of the stack.
 fn enter(version: Version) -> &'static [(Opcode, u32)] {
     use Opcode as Op;
     match version {
         Version::V3_11 | Version::V3_12 | Version::V3_13 => &[(Op::BeforeWith, 0)],
-        // `__exit__` stays, with a place for its object; `__enter__` is called.
+        // `__exit__` stays on the stack, with a slot for its object; `__enter__` is called.
         Version::V3_14 | Version::V3_15 => {
             &[(Op::Copy, 1), (Op::LoadSpecial, 1), (Op::Swap, 2), (Op::Swap, 3), (Op::LoadSpecial, 0), (Op::Call, 0)]
         }
     }
 }
 
-/// The jump that is the same in the other direction.
+/// Returns the same jump in the forward direction.
 fn forward(opcode: Opcode) -> Opcode {
     use Opcode as Op;
     match opcode {

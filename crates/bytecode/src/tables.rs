@@ -1,4 +1,4 @@
-//! Numbers of opcodes, their inline caches and kinds of operands: one table per version, in a file of its own.
+//! The opcode numbers, inline caches and operand kinds: one table per version, each in its own file.
 
 use crate::{Opcode, Version};
 
@@ -8,22 +8,22 @@ mod v3_13;
 mod v3_14;
 mod v3_15;
 
-/// What an instruction's argument is.
+/// The meaning of an instruction's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// The argument is not looked at.
+    /// The argument is ignored.
     Nothing,
-    /// A number whose meaning is the opcode's own.
+    /// A number whose meaning is specific to the opcode.
     Number,
     /// An index into `co_consts`.
     Const,
-    /// An index into `co_names`, in some opcodes above flag bits.
+    /// An index into `co_names`; some opcodes have flag bits below it.
     Name,
-    /// An index into the frame's locals; the 3.13 pairs pack two of four bits each.
+    /// An index into the frame's locals; from 3.13 on, pair instructions pack two of four bits each.
     Local,
-    /// An index into the frame's locals that holds a cell.
+    /// An index into the frame's locals of a slot that holds a cell.
     Free,
-    /// A comparison, in some versions above flag bits.
+    /// A comparison; some versions have flag bits below it.
     Compare,
     /// A jump forward, counted in units from the next instruction.
     Forward,
@@ -46,7 +46,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table from its rows: number, opcode, inline cache entries, operand.
+    /// Builds a table from its rows: number, opcode, inline cache entries, operand.
     const fn new(rows: &[(u8, Opcode, u8, Operand)]) -> Self {
         let mut table = Self { rows: [None; 256], numbers: [None; Opcode::ALL.len()] };
         let mut at = 0;
@@ -59,23 +59,23 @@ impl Table {
         table
     }
 
-    /// What the number stands for.
+    /// Returns the row of an opcode number.
     pub fn row(&self, number: u8) -> Option<&Row> {
         self.rows[usize::from(number)].as_ref()
     }
 
-    /// The opcode's number, if the version has it.
+    /// Returns the opcode's number, if the version has it.
     pub fn number(&self, opcode: Opcode) -> Option<u8> {
         self.numbers[opcode as usize]
     }
 
-    /// The opcode's row, if the version has it.
+    /// Returns the opcode's row, if the version has it.
     pub fn of(&self, opcode: Opcode) -> Option<&Row> {
         self.number(opcode).and_then(|number| self.row(number))
     }
 }
 
-/// The table of a version.
+/// Returns the table of a version.
 pub(crate) fn table(version: Version) -> &'static Table {
     match version {
         Version::V3_11 => &v3_11::TABLE,
@@ -86,23 +86,23 @@ pub(crate) fn table(version: Version) -> &'static Table {
     }
 }
 
-/// The number of an opcode in a version; `None` if the version does not have it.
+/// Returns the number of an opcode in a version; `None` if the version does not have it.
 pub fn number_of(version: Version, opcode: Opcode) -> Option<u8> {
     table(version).number(opcode)
 }
 
-/// The opcode with this number in a version.
+/// Returns the opcode with this number in a version.
 pub fn opcode_of(version: Version, number: u8) -> Option<Opcode> {
     table(version).row(number).map(|row| row.opcode)
 }
 
 impl Opcode {
-    /// What its argument is in a version; `None` if the version does not have it.
+    /// Returns the meaning of its argument in a version; `None` if the version does not have it.
     pub fn operand(self, version: Version) -> Option<Operand> {
         table(version).of(self).map(|row| row.operand)
     }
 
-    /// How many inline cache entries follow it in a version; `None` if the version does not have it.
+    /// Returns the number of inline cache entries that follow it in a version; `None` if the version does not have it.
     pub fn caches(self, version: Version) -> Option<u8> {
         table(version).of(self).map(|row| row.caches)
     }

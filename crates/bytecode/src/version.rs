@@ -1,8 +1,8 @@
-//! The versions of CPython that are understood; any other is refused.
+//! The supported versions of CPython; any other is refused.
 
 use std::fmt;
 
-/// A version of CPython, as far as bytecode differs.
+/// A version of CPython, as far as the bytecode differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// CPython 3.11.
@@ -18,10 +18,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// All of them, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Self; 5] = [Self::V3_11, Self::V3_12, Self::V3_13, Self::V3_14, Self::V3_15];
 
-    /// The version with this number; `None` if its bytecode is not known here.
+    /// Returns the version with this number; `None` if its bytecode is not supported.
     pub fn of(major: u32, minor: u32) -> Option<Self> {
         match (major, minor) {
             (3, 11) => Some(Self::V3_11),

@@ -1,6 +1,6 @@
-//! Writing a function: from expressions and statements without branches to a code object.
+//! Writes functions: turns expressions and branch-free statements into a code object.
 //!
-//! What comes out is what CPython's own compiler makes of the same source, as far as that decides what decompiling gives.
+//! The result matches CPython's own compiler on the same source, as far as decompiling depends on it.
 
 use thiserror::Error;
 
@@ -21,9 +21,9 @@ pub enum Expr {
     Attr(Box<Self>, String),
     /// `base[key]`
     Item(Box<Self>, Box<Self>),
-    /// `left op right`: the operator by its number in `BINARY_OP`'s argument.
+    /// `left op right`; the operator is given by its number in `BINARY_OP`'s argument.
     Binary(Box<Self>, usize, Box<Self>),
-    /// `function(*arguments)`, each by position.
+    /// `function(*arguments)`, all positional.
     Call(Box<Self>, Vec<Self>),
     /// A tuple.
     Tuple(Vec<Self>),
@@ -40,7 +40,7 @@ pub enum Expr {
 pub enum Statement {
     /// `name = value`
     Assign(String, Expr),
-    /// The expression for what it does.
+    /// An expression evaluated for its side effects.
     Do(Expr),
     /// `base[key] = value`
     SetItem {
@@ -48,18 +48,18 @@ pub enum Statement {
         base: Expr,
         /// The key.
         key: Expr,
-        /// What is put there.
+        /// The value to store.
         value: Expr,
     },
 }
 
-/// Why a function has no code.
+/// The reasons why a function cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// It reads a variable that it has not.
+    /// It reads a variable that it does not have.
     #[error("there is no variable {0}")]
     Unknown(String),
-    /// The instructions have no bytes.
+    /// The instructions cannot be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
 }
@@ -83,7 +83,7 @@ impl Expr {
         self.item(Self::Const(Const::Int(index.to_string())))
     }
 
-    /// `self op right`: the operator by its number in `BINARY_OP`'s argument.
+    /// `self op right`; the operator is given by its number in `BINARY_OP`'s argument.
     #[must_use]
     pub fn binary(self, op: usize, right: Self) -> Self {
         Self::Binary(Box::new(self), op, Box::new(right))
@@ -95,7 +95,7 @@ impl Expr {
         Self::Call(Box::new(self), arguments)
     }
 
-    /// The constant that it is, or that the compiler folds it to.
+    /// Returns the constant that the expression is, or that the compiler folds it to.
     fn folded(&self) -> Option<Const> {
         match self {
             Self::Const(value) => Some(value.clone()),
@@ -109,22 +109,22 @@ fn constants<'a>(items: impl IntoIterator<Item = &'a Expr>) -> Option<Vec<Const>
     items.into_iter().map(Expr::folded).collect()
 }
 
-/// Equal to the bit: `0.0` is not `-0.0`, and each NaN is itself.
+/// Returns true if the constants are bitwise equal: `0.0` is not `-0.0`, and each NaN equals itself.
 fn same(a: &Const, b: &Const) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
 
-/// A code object with the head of `like` – name, place, parameters, free variables – that executes `body` and returns `result`. It has
-/// no cells: nothing is defined in it.
+/// Returns a code object that executes `body` and returns `result`. Its head – name, position, parameters, free variables – is that of
+/// `like`. It has no cells: it does not define inner functions.
 ///
 /// # Errors
-/// When the body reads what is not there, or is too long.
+/// If the body reads a variable that does not exist, or is too long.
 pub fn write(like: &CodeObject, body: &[Statement], result: &Expr) -> Result<CodeObject, WriteError> {
     let mut writer = Writer {
         version: like.version,
         line: like.first_line,
         operations: Vec::new(),
-        // Before 3.14 a string there would be the docstring.
+        // Before 3.14, a string in this position would be the docstring.
         consts: if like.version < Version::V3_14 { vec![Const::None] } else { Vec::new() },
         names: Vec::new(),
         varnames: like.varnames[..like.parameter_count()].to_vec(),
@@ -191,7 +191,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Adds an instruction that makes the stack so much deeper.
+    /// Adds an instruction that changes the stack's depth by `effect`.
     fn emit(&mut self, opcode: Opcode, arg: usize, effect: i64) {
         let line = Some(self.line);
         let position = Position { line, end_line: line, ..Position::default() };
@@ -215,7 +215,7 @@ impl Writer<'_> {
     }
 
     fn load(&mut self, value: Const) {
-        // In 3.15 these are in no function's constants, except that the first of them stays there.
+        // 3.15 keeps these out of a function's constants, except that the first of them stays there.
         let common = match &value {
             Const::None => Some("None"),
             Const::Bool(true) => Some("True"),
@@ -232,12 +232,12 @@ impl Writer<'_> {
             self.emit(Opcode::LoadCommonConstant, at, 1);
             return;
         }
-        // From 3.14 on small ints stand in the instruction.
+        // From 3.14 on, small ints are encoded in the instruction.
         if let Const::Int(text) = &value
             && let Ok(small) = text.parse::<u8>()
             && number_of(self.version, Opcode::LoadSmallInt).is_some()
         {
-            // The first constant stays, though nothing loads it from there.
+            // The first constant stays in the table, though nothing loads it from there.
             if self.consts.is_empty() {
                 self.constant(value);
             }

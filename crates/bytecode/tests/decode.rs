@@ -1,8 +1,8 @@
-//! Decoding: what an instruction is made of, and that no bytes make it panic.
+//! Tests of decoding: the parts of an instruction, and arbitrary bytes, which must not panic.
 
 use dynamlir_bytecode::{Code, DecodeError, Handler, Opcode, Operand, Version, number_of, opcode_of};
 
-/// Two bytes per instruction, from opcode and argument; caches are zeros as in `co_code`.
+/// Returns two bytes per instruction, from opcode and argument. Caches are zeros, as in `co_code`.
 fn assemble(version: Version, units: &[(Opcode, u8)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &(opcode, arg) in units {
@@ -32,7 +32,7 @@ fn extended_arguments_are_folded_in() {
 
 #[test]
 fn jumps_count_from_behind_the_caches() {
-    // The same loop; 3.13's JUMP_BACKWARD has a cache entry, 3.11's has none.
+    // The same loop; 3.13's JUMP_BACKWARD has a cache entry, 3.11's does not.
     for (version, length) in [(Version::V3_11, 3), (Version::V3_13, 4)] {
         let code = decode(version, &[(Opcode::Nop, 0), (Opcode::Nop, 0), (Opcode::JumpBackward, length - 1)]).expect("valid code");
         assert_eq!(code.instructions[2].target, Some(1), "{version}");
@@ -88,7 +88,7 @@ fn tables_agree_with_themselves() {
 
 #[test]
 fn no_bytes_make_it_panic() {
-    // A xorshift generator: the same bytes on every run. Half of the opcodes are real ones, so that decoding gets far.
+    // A xorshift generator: the same bytes on every run. Half of the opcodes are real, so that decoding gets far.
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut next = move || {
         state ^= state << 13;

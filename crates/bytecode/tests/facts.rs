@@ -1,4 +1,4 @@
-//! Against the interpreters: dumps of real code objects with what CPython says about them.
+//! Checks against the interpreters: dumps of real code objects with CPython's own facts about them.
 //!
 //! `scripts/bytecode_tables.py` writes the fixtures; `examples/check.rs` runs the same checks over whole standard libraries.
 
@@ -50,7 +50,7 @@ fn stack_effects_are_those_of_dis() {
     }
 }
 
-/// The layout is that of 3.12's `dis`, for every version.
+/// The layout is that of 3.12's `dis`, forevery version.
 #[test]
 fn disassembly_reads_like_dis() {
     let dump = fixture("facts", Version::V3_13);

@@ -1,4 +1,4 @@
-//! Control flow, liveness and assembling, on code written by hand.
+//! Control flow, liveness and assembling, on handwritten code.
 
 use dynamlir_bytecode::{
     AssembleError, Assembly, Code, Dominators, EdgeKind, Flow, Liveness, Opcode, Operation, Position, Positions, Protected, StackDepths,

@@ -1,8 +1,9 @@
-//! Reading and writing attributes: from storage with a source where an object existed before, by Python's rules otherwise.
+//! Reads and writes of attributes. Objects that existed before the frame are read from storage, with a source; other objects follow
+//! Python's rules.
 //!
-//! For an existing object the steps of `object.__getattribute__` are taken one by one, so that each assumption becomes a
-//! guard: the type, what its classes hold under the name, what the instance stores. What runs Python on the way (a
-//! property, a `__getattr__`) is left to C, which calls it back through the frame hook.
+//! For an existing object the steps of `object.__getattribute__` are taken one by one, so that each assumption becomes a guard: the type,
+//! the entries of its classes under the name, the value that the instance stores. Steps that run Python code (a property, a `__getattr__`)
+//! are left to C code, which calls it through the frame hook.
 
 use dynamlir_cpython_abi::{kind, types};
 use dynamlir_guards::{Facet, ModuleTable, Source, SourceId};
@@ -14,24 +15,24 @@ use pyo3::{
 };
 
 use crate::{
-    asked::is_context,
-    changed::Item,
+    ambient::is_context,
+    attribute_writes::Overlay,
+    container_writes::Item,
     graph_break::{GraphBreak, reason},
+    ledger_uses::has_name,
     lookups::{is_generic, is_immutable},
     sizes::{is_asked, is_size},
     state::{Capture, Halt, Outcome, Tracked, type_name},
-    uses::has_name,
-    written::Overlay,
 };
 
-/// What a class holds under a name, and how it binds.
+/// An entry of a class under a name, by the way it binds.
 pub(crate) enum ClassAttr<'py> {
     Missing,
-    /// A data descriptor: wins over what the instance stores.
+    /// A data descriptor: takes precedence over the instance's value.
     Data(Bound<'py, PyAny>),
     /// A Python function: becomes a bound method.
     Function(Bound<'py, PyAny>),
-    /// Binds by code of its own.
+    /// A descriptor that binds by its own code.
     Descriptor(Bound<'py, PyAny>),
     Plain(Bound<'py, PyAny>),
 }
@@ -47,7 +48,7 @@ impl<'py> Capture<'py> {
         let owner = &self.settle_size(owner)?;
         self.guard_value(owner)?;
         if kind::is_frame(&owner.object) {
-            // The one that is captured stands elsewhere meanwhile.
+            // The interpreted frame is at another instruction than this object shows.
             return self.break_graph(reason::UNGUARDABLE, format!("{name} of a frame"));
         }
         self.refuse_token(&owner.object)?;
@@ -77,11 +78,11 @@ impl<'py> Capture<'py> {
         self.pin_class_entry(&owner.object, source, intern!(self.py, "__getattribute__"))?;
         let slot = lookup(&owner.object.get_type(), "__getattribute__")?;
         if slot.as_ref().is_some_and(PyAnyMethods::is_exact_instance_of::<PyFunction>) {
-            // Python code that decides by itself: interpreted when C calls it.
+            // A Python method decides. It is interpreted when C code calls it.
             return self.wrap_untracked(owner.object.getattr(name)?);
         }
         if !slot.is_some_and(|slot| is_generic(&slot)) {
-            // Such as a `threading.local`, whose attributes are those of the thread that asks.
+            // For example a `threading.local`, whose attributes depend on the thread.
             return self.asked_attr(&owner.object, source, name);
         }
         self.stored_attr(&owner.object, source, name)
@@ -95,7 +96,7 @@ impl<'py> Capture<'py> {
         let raw = classify(&class, &key)?;
         let raw_source = self.guards.type_attr(class_source, &key);
         if let ClassAttr::Data(descriptor) = &raw {
-            // In a slot; what was put into the dict under this name is not what is read.
+            // The value is in a slot. An entry of the dict under this name is not read.
             if let Overlay::Set(value) = self.written_at(owner.as_ptr() as usize, &key) {
                 return Ok(value);
             }
@@ -115,7 +116,7 @@ impl<'py> Capture<'py> {
             && let Some(value) = dict.get_item(name)?
         {
             match &raw {
-                // A property that came later would win.
+                // A property that is added later would take precedence.
                 ClassAttr::Missing => self.pin_missing(&class, raw_source),
                 ClassAttr::Data(found) | ClassAttr::Function(found) | ClassAttr::Descriptor(found) | ClassAttr::Plain(found) => {
                     self.pin_descriptor(&class, found, raw_source)?;
@@ -134,7 +135,7 @@ impl<'py> Capture<'py> {
                 let method = dynamlir_cpython_abi::import(self.py, "types")?.getattr("MethodType")?.call1((&function.object, owner))?;
                 Ok(Tracked::new(method))
             }
-            // From CPython 3.14 on these bind as functions do.
+            // From CPython 3.14 on, these bind as functions do.
             ClassAttr::Descriptor(found) if self.effects.kinds.is_partial_class(found.get_type().as_any()) => {
                 self.pin_binding(&found, raw_source)?;
                 let partial = self.wrap(found, raw_source)?;
@@ -156,7 +157,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// `super().name`: the classes behind the one that asks are guarded up to the one that has the name.
+    /// `super().name`: guards the classes that follow the asking class in the MRO, up to the one that has the name.
     fn super_attr(&self, object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let key = text(name)?;
         let value = object.getattr(name);
@@ -203,7 +204,7 @@ impl<'py> Capture<'py> {
                 let values = values.as_ref().and_then(|values| values.cast::<PyDict>().ok());
                 let changed = match values {
                     Some(values) if self.is_changed(values) => {
-                        // That this is the dict which was changed is guarded.
+                        // This guards that the dict is the one that was changed.
                         self.wrap(values.clone().into_any(), self.guards.attr(source, table.attribute()))?;
                         self.changed_item(values, &Tracked::new(name.clone().into_any()))?
                     }
@@ -232,13 +233,13 @@ impl<'py> Capture<'py> {
         self.wrap_untracked(types::attribute_past_python(owner, name)?)
     }
 
-    /// Guards what the class of an existing object holds under a name, or that it holds nothing.
+    /// Guards the entry of an existing object's class under a name, or its absence.
     pub(crate) fn pin_class_entry(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<()> {
         let at = self.class_source(owner, source)?;
         self.pin_entry(&owner.get_type(), at, name)
     }
 
-    /// Guards what a class holds under a name, or that it holds nothing. Builtin classes do not change.
+    /// Guards the entry of a class under a name, or its absence. Builtin classes do not change.
     pub(crate) fn pin_entry(&self, class: &Bound<'py, PyType>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<()> {
         if is_immutable(class) {
             return Ok(());
@@ -273,7 +274,7 @@ impl<'py> Capture<'py> {
         if lookup(&class, own.to_str()?)?.is_some_and(|found| found.is(function)) {
             return self.pin_entry(&class, source, &own);
         }
-        // It may have been put there under another name.
+        // The class may have it under another name.
         for base in types::mro(&class)? {
             for entry in types::dict(&base)?.call_method0("items")?.try_iter()? {
                 let (name, found): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
@@ -287,7 +288,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Guards what a class holds under a name: which object it is, or of what cannot be told by that, all that C code may find in it.
+    /// Guards a class attribute: by identity or, if that cannot be guarded, by everything that C code may find in it.
     pub(crate) fn pin_class_attr(&self, source: SourceId, found: &Bound<'py, PyAny>) -> Outcome<()> {
         self.uses(&Tracked { object: found.clone(), source: Some(source) }, Facet::Value);
         if self.guards.identity(source, found).is_ok() {
@@ -299,7 +300,7 @@ impl<'py> Capture<'py> {
         if self.torch.is_tensor(found) {
             return Ok(());
         }
-        // Something else that takes its place may be a descriptor.
+        // An object of another type in its place may be a descriptor.
         self.guarded(self.guards.type_match(source, found))?;
         if is_method_of_extension(found)? {
             return Ok(());
@@ -307,7 +308,7 @@ impl<'py> Capture<'py> {
         self.guard_contents(found, source).map(drop)
     }
 
-    /// `owner.name = value`: on what the frame made; existing objects are not touched while capturing.
+    /// `owner.name = value`: performed on objects that the frame created; existing objects are not touched while capturing.
     pub fn store_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
             return self.write_tensor(&owner.object, name, value);
@@ -316,7 +317,7 @@ impl<'py> Capture<'py> {
             let slot = if value.is_some() { "__setattr__" } else { "__delattr__" };
             if let Some(own) = lookup(&owner.object.get_type(), slot)?.filter(pyo3::types::PyAnyMethods::is_exact_instance_of::<PyFunction>)
             {
-                // Its class decides in Python; what that writes in the end is noted.
+                // The class's Python method decides. The writes that it finally makes are noted.
                 let own = self.wrap(own, self.guards.type_attr(self.class_source(&owner.object, source)?, slot))?;
                 let args: Vec<_> = [owner.clone(), Tracked::new(name.clone().into_any())].into_iter().chain(value.cloned()).collect();
                 return self.call(&own, &args, &Vec::new()).map(|_| ());
@@ -334,7 +335,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// `object.__setattr__` and `object.__delattr__`, past those of the class.
+    /// `object.__setattr__` and `object.__delattr__`, bypassing those of the class.
     pub fn store_generic_attr(&self, owner: &Tracked<'py>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         if self.torch.is_fake(&owner.object) {
             return self.write_tensor(&owner.object, name, value);
@@ -366,7 +367,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The class that `type(value)` answers: a fake has that of the tensor it stands for.
+    /// Returns the class that `type(value)` returns. For a fake it is the class of the tensor that the fake represents.
     pub fn class_of(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.torch.is_number(&value.object) {
             return Ok(Tracked::new(self.py.get_type::<PyFloat>().into_any()));
@@ -398,18 +399,18 @@ impl<'py> Capture<'py> {
 /// A name as Rust text.
 pub(crate) fn text(name: &Bound<'_, PyString>) -> Outcome<String> {
     let text = name.to_str().map_err(|error| {
-        // Of a name that is not text in UTF-8 no source is made.
+        // A name that is not valid UTF-8 cannot have a source.
         let (message, location) = (error.to_string(), Vec::new());
         Halt::Break(GraphBreak { reason: reason::UNGUARDABLE, message, location })
     });
     text.map(str::to_owned)
 }
 
-/// What a class finds under a name along its MRO, unbound.
+/// Returns the attribute that a class finds under a name along its MRO, unbound.
 pub(crate) fn lookup<'py>(class: &Bound<'py, PyType>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let name = PyString::intern(class.py(), name);
     for base in types::mro(class)? {
-        // Asked first: a miss of `[]` is an exception, which takes longer than all else here.
+        // Tested first: a miss of `[]` raises an exception, which takes longer than everything else here.
         let dict = types::dict(&base)?;
         if dict.contains(&name)? {
             return dict.get_item(&name).map(Some);
@@ -437,8 +438,8 @@ pub(crate) fn instance_dict<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py
     generic.call1((object, "__dict__")).ok()?.cast_into::<PyDict>().ok()
 }
 
-/// Returns true of what only C code puts into a class, which takes no weak references and holds nothing that changes: an
-/// `instancemethod`, or a property that asks one.
+/// Returns true for class attributes that only C code creates, that take no weak references and hold nothing that changes: an
+/// `instancemethod`, or a property that calls one.
 fn is_method_of_extension(found: &Bound<'_, PyAny>) -> PyResult<bool> {
     let getter = if kind::is_property(found) { found.getattr("fget")? } else { found.clone() };
     Ok(getter.get_type().fully_qualified_name()? == "instancemethod")

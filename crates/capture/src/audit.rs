@@ -1,30 +1,30 @@
-//! Audits, as [`dynamlir_frame::Replay`] has them: a capture is done again with the decisions of the one that an entry was made of, and
-//! what the two come to is compared by its words: the program with its constants, what is done after it, the guards.
+//! Audits, as defined by [`dynamlir_frame::Replay`]: an audit repeats a capture with the decisions of the one that an entry was created
+//! from, and compares both as text: the program with its constants, the steps after it, the guards.
 //!
-//! What the first capture decided freely is decided the same way: which floats and ints are inputs, which sizes are symbols, where the
-//! graph ends, what was assumed for faster code. All else that a capture decides is guarded; so where the guards have passed, the words
-//! are equal, or a guard is missing.
+//! Decisions that the first capture was free to make are made the same way: which floats and ints are inputs, which sizes are symbols,
+//! where the graph ends, what was assumed for faster code. Everything else that a capture decides is guarded. So if the guards have passed,
+//! either the texts are equal or a guard is missing.
 
 use std::sync::Arc;
 
 use dynamlir_cpython_abi::collector;
-use dynamlir_frame::{Difference, Entry, Floats, Miss, Replay, Run, Told, Verdict, content, without_addresses};
+use dynamlir_frame::{Difference, Entry, EpilogueText, Miss, Recapture, Run, ValueHistory, Verdict, content, without_addresses};
 use dynamlir_graph::{Graph, Kind, Line, NodeId};
 use dynamlir_guards::{Texts, sharing};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    manner::Manner,
-    run::{Breaks, Captured, Ended, Subject, Tables, whole},
+    attempt_options::AttemptOptions,
+    run::{Breaks, CaptureRequest, Captured, Ended, Tables, capture_once},
     sizes::{Decided, Dynamic, Unbacked},
     state::{Instead, State},
 };
 
-/// What a capture decided that no guard holds it to.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of a capture, as `Subject` has them")]
+/// The decisions of a capture that no guard checks.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a capture, as `CaptureRequest` has them")]
 pub struct Decisions {
-    floats: Option<Arc<Floats>>,
+    floats: Option<Arc<ValueHistory>>,
     reads: bool,
     dynamic: Dynamic,
     unbacked: Unbacked,
@@ -33,72 +33,72 @@ pub struct Decisions {
     every: Option<usize>,
     stop: Option<usize>,
     denies: bool,
-    /// Whether Python calls something else there than the frame would.
+    /// True if CPython makes another call at the break than the frame would.
     has_instead: bool,
-    manner: Manner,
-    /// Whether code of the program's ran that is not looked into, and would run again.
+    mode: AttemptOptions,
+    /// True if code of the program ran without being traced into. A replay would run it again.
     opaque: bool,
     sizes: Arc<Decided>,
-    /// The numbers that vary, by their places, with what they were.
+    /// The symbolic numbers by their source expressions, with the values that they had.
     values: Vec<(String, String)>,
 }
 
 impl Decisions {
-    /// Of a capture that is about to end.
-    pub(crate) fn of(subject: Subject<'_, '_>, manner: Manner, state: &State) -> Self {
+    /// The decisions of a capture that is about to end.
+    pub(crate) fn of(request: CaptureRequest<'_, '_>, mode: AttemptOptions, state: &State) -> Self {
         Self {
-            floats: subject.floats.map(|floats| Arc::new(floats.frozen())),
-            reads: subject.reads,
-            dynamic: subject.sizes,
-            unbacked: subject.unbacked,
-            unrolls: subject.unrolls,
-            breaks: subject.breaks,
-            every: subject.every,
-            stop: subject.stop,
-            denies: subject.denies,
-            has_instead: subject.instead.is_some(),
-            manner,
+            floats: request.history.map(|floats| Arc::new(floats.frozen())),
+            reads: request.reads,
+            dynamic: request.sizes,
+            unbacked: request.unbacked,
+            unrolls: request.unrolls,
+            breaks: request.breaks,
+            every: request.every,
+            stop: request.stop,
+            denies: request.denies,
+            has_instead: request.instead.is_some(),
+            mode,
             opaque: state.progress.opaque.get(),
-            sizes: Arc::new(state.varying.decided(|source| state.guards.expression(source))),
-            values: state.varying.values(),
+            sizes: Arc::new(state.sizes.decided(|source| state.guards.expression(source))),
+            values: state.sizes.values(),
         }
     }
 
-    /// What was decided of sizes.
+    /// Returns the decisions about sizes.
     pub(crate) fn sizes(&self) -> Arc<Decided> {
         self.sizes.clone()
     }
 }
 
-/// What a capture came to, in words.
+/// The outcome of a capture as text.
 #[derive(Clone, Default)]
 struct Words {
-    /// Why it came to nothing, if it did.
-    broken: Vec<Spoken>,
-    /// The nodes of the graph, and the operations that were recorded of them.
+    /// The reason for its failure, if it failed.
+    failure: Vec<Spoken>,
+    /// The nodes of the graph, and the operations that were recorded for them.
     program: Vec<Spoken>,
-    /// The names of the graph's inputs, with their places.
+    /// The names of the graph's inputs, with their source expressions.
     inputs: Vec<(String, String)>,
-    /// What is done after the graph, the result last.
+    /// The steps after the graph, the result last.
     after: Vec<Spoken>,
     /// The guards.
     guards: Vec<Spoken>,
-    /// Places of which they ask nothing.
+    /// Source expressions that the guards ask nothing about.
     unasked: Vec<String>,
-    /// The numbers that vary, by their places.
+    /// The symbolic numbers by their source expressions.
     values: Vec<(String, String)>,
 }
 
 /// The objects that an audited call finds at the expressions of its entry.
 #[derive(Default)]
-struct Known {
-    /// Values, as [`content`] has them.
+struct KnownObjects {
+    /// Values, in the text form of [`content`].
     contents: FxHashMap<String, String>,
     /// For an object that several expressions reach: each further expression with the first one, sorted by decreasing length.
     places: Vec<(String, String)>,
 }
 
-impl Known {
+impl KnownObjects {
     /// Collects them from the expressions of an entry and their present values. `is_input` returns true for the positions of tensors
     /// that the graph takes.
     fn of(expressions: &[String], values: &[Option<Bound<'_, PyAny>>], is_input: impl Fn(usize) -> bool) -> Self {
@@ -108,7 +108,7 @@ impl Known {
             let first = values.iter().position(|other| other.as_ref().is_some_and(|other| other.is(value)));
             let first = first.and_then(|first| expressions.get(first)).filter(|first| *first != place);
             match content(value).filter(|_| !is_input(at)) {
-                // The entry returns the object itself; its value here says the same.
+                // The entry returns the object itself. Comparing its value is equivalent here.
                 Some(content) => _ = known.contents.insert(place.clone(), content),
                 None => known.places.extend(first.map(|first| (place.clone(), first.clone()))),
             }
@@ -131,7 +131,7 @@ impl Known {
     }
 }
 
-/// Steps with the lines of those that are effects.
+/// Pairs the steps with the Python lines of those that are effects.
 fn with_lines(steps: Vec<String>, effects: impl Iterator<Item = Vec<Line>>) -> Vec<Spoken> {
     let mut lines = effects.chain(std::iter::repeat_with(Vec::new));
     steps.into_iter().map(|step| (step, lines.next().unwrap_or_default())).collect()
@@ -157,12 +157,12 @@ fn concerning<O>(graph: &Graph<O>) -> FxHashSet<NodeId> {
     concerning
 }
 
-/// A line of words, and the lines of Python that it is about, innermost first.
+/// A line of text, and the Python lines that it concerns, innermost first.
 type Spoken = (String, Vec<Line>);
 
 impl Words {
-    /// Of a capture; `known` says what is found at some expressions, if that is all that there is to know of it.
-    fn of(py: Python<'_>, captured: &Captured, known: &Known) -> PyResult<Self> {
+    /// Describes a capture. In its steps, expressions that `known` contains are replaced by their values.
+    fn of(py: Python<'_>, captured: &Captured, known: &KnownObjects) -> PyResult<Self> {
         let fingerprint = dynamlir_cpython_abi::import(py, "dynamlir.capture.fingerprint")?;
         let session = captured.session.bind(py);
         let recorded: Vec<Spoken> = fingerprint.call_method1("program", (session,))?.extract()?;
@@ -170,7 +170,7 @@ impl Words {
         let node = |id| (without_addresses(&graph.line(id)), graph.node(id).location.clone());
         let concerns = concerning(graph);
         let input = |id| (graph.node(id).target.base.clone(), graph.node(id).target.qualified.clone());
-        let steps = Told::new(&known.in_place_of(&captured.guards.collected())).steps(py, &captured.epilogue);
+        let steps = EpilogueText::new(&known.in_place_of(&captured.guards.collected())).steps(py, &captured.epilogue);
         Ok(Self {
             program: graph.ids().filter(|id| concerns.contains(id)).map(node).chain(recorded).collect(),
             inputs: graph.placeholders().map(input).collect(),
@@ -180,14 +180,14 @@ impl Words {
         })
     }
 
-    /// Without the guards that what is known is that.
-    fn without_known(mut self, known: &Known) -> Self {
+    /// Drops the guards about places whose values are known.
+    fn without_known(mut self, known: &KnownObjects) -> Self {
         self.guards.retain(|(guard, _)| !known.contents.keys().any(|place| guard.contains(&**place)));
         self
     }
 
     /// Names each object by its first expression, in guards and in the program, where inputs have names of their own.
-    fn renamed(mut self, known: &Known) -> Self {
+    fn renamed(mut self, known: &KnownObjects) -> Self {
         if known.places.is_empty() {
             return self;
         }
@@ -200,12 +200,12 @@ impl Words {
     }
 
     fn of_broken(reason: &str, message: &str, location: Vec<Line>) -> Self {
-        Self { broken: vec![(format!("{reason} ({message})"), location)], ..Self::default() }
+        Self { failure: vec![(format!("{reason} ({message})"), location)], ..Self::default() }
     }
 
     fn with_guards(mut self, texts: &Texts) -> Self {
         let mut parts = texts.code_parts();
-        // Where one object has come to two places, and that mattered, the program is another one.
+        // Guards that two places hold one object are left out: where that mattered, the program differs as well.
         let identities: FxHashSet<_> = texts.identities().collect();
         parts.retain(|part| !identities.contains(part));
         parts.sort_unstable();
@@ -215,7 +215,7 @@ impl Words {
         self
     }
 
-    /// In what the other differs first.
+    /// Returns the first difference between the two.
     fn difference(&self, other: &Self) -> Option<Difference> {
         let nothing = || ("nothing".to_owned(), Vec::new());
         let first = |kept: &[Spoken], found: &[Spoken]| {
@@ -223,7 +223,7 @@ impl Words {
             Some((kept.get(at).cloned().unwrap_or_else(nothing), found.get(at).cloned().unwrap_or_else(nothing)))
         };
         let parts = [
-            ("whether it can be captured", &self.broken, &other.broken),
+            ("whether it can be captured", &self.failure, &other.failure),
             ("the program", &self.program, &other.program),
             ("what is done after the graph", &self.after, &other.after),
         ];
@@ -235,8 +235,8 @@ impl Words {
                 let known: FxHashSet<_> = of.iter().map(|(text, _)| asked(text)).collect();
                 all.iter().find(|(text, _)| !known.contains(asked(text))).cloned()
             };
-            // To ask less than it did is not an error: Python may know by now what it then had to find out. Nor is it one to ask more of
-            // a value that is handed on at most: of one of another kind more may be noted, and what comes of it is the same.
+            // Asking less than before is not an error: Python may have cached what it had to find out then. Neither is asking more about a
+            // value that is only passed on: for a value of another kind more may be noted, but the outcome is the same.
             let is_new = |(guard, _): &&Spoken| !self.unasked.iter().any(|place| is_about(guard, place)) && !self.implies(guard);
             let more: Vec<_> = other.guards.iter().filter(is_new).cloned().collect();
             let found = lacking(&more, &self.guards)?;
@@ -247,7 +247,7 @@ impl Words {
         Some(Difference { what, kept: kept.0, found: found.0, places, guards, location })
     }
 
-    /// Returns true if these guards imply the given one, or if it only says that a place is not empty: if that mattered, the programs
+    /// Returns true if these guards imply the given one, or if it only checks that a place is not empty: if that mattered, the programs
     /// would differ.
     fn implies(&self, guard: &str) -> bool {
         if guard.ends_with(" is not ___nothing") || guard.starts_with('\'') && guard.contains("' in ") {
@@ -261,8 +261,8 @@ impl Words {
         distinct(guard).is_some_and(|members| self.guards.iter().any(|other| within(&members, other)))
     }
 
-    /// The places of numbers that vary and have changed, with the guards of these: those of which one line has the former value and the
-    /// other the new one, if there are such.
+    /// Returns the source expressions of the symbolic numbers that have changed, with the guards about them. If `kept` has the former value
+    /// of some and `found` their new one, returns only those.
     fn blamed(&self, other: &Self, kept: &str, found: &str) -> (Vec<String>, Vec<String>) {
         let new = |place: &str| other.values.iter().find(|(other, _)| other == place).map(|(_, value)| value);
         let changed = self.values.iter().filter_map(|(place, old)| Some((place, old, new(place).filter(|new| *new != old)?)));
@@ -284,7 +284,7 @@ fn asked(guard: &str) -> &str {
     guard.split_once("  # ").filter(|_| by_address).map_or(guard, |(asked, _)| asked)
 }
 
-/// Returns true if a guard is about what is at a place, or below it.
+/// Returns true if a guard is about a place, or about a place below it.
 fn is_about(guard: &str, place: &str) -> bool {
     occurrences(guard, place).next().is_some()
 }
@@ -304,7 +304,7 @@ fn replace(text: &mut String, place: &str, other: &str) {
     found.into_iter().rev().for_each(|at| text.replace_range(at..at + place.len(), other));
 }
 
-/// Whether a number stands in a text.
+/// Returns true if a text contains a number as a whole word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '.' || c == '_';
     let ends = |at: usize| {
@@ -314,43 +314,43 @@ fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| ends(at))
 }
 
-/// What an entry keeps to be audited.
+/// The state that an entry keeps for its audits.
 pub(crate) struct Audit {
     decisions: Decisions,
     words: Words,
-    /// How the tensors that the graph takes shared memory. The graph looks at that when it runs.
+    /// The memory sharing among the tensors that the graph takes. The graph checks it when it runs.
     sharing: Vec<(usize, i64)>,
-    /// The expressions of what the guards collect.
+    /// The source expressions of the objects that the guards collect.
     collected: Vec<String>,
 }
 
 impl Audit {
-    /// Of a capture that an entry is made of, before others look at it.
+    /// Describes a capture that an entry is created from, before other code uses it.
     pub(crate) fn of(py: Python<'_>, decisions: Decisions, captured: &Captured) -> PyResult<Self> {
-        let words = Words { values: decisions.values.clone(), ..Words::of(py, captured, &Known::default())? };
+        let words = Words { values: decisions.values.clone(), ..Words::of(py, captured, &KnownObjects::default())? };
         let inputs: Vec<_> = captured.inputs.iter().map(|input| input.real.bind(py).clone()).collect();
         Ok(Self { decisions, words, sharing: sharing(&inputs)?, collected: captured.guards.collected() })
     }
 
-    /// The same with the guards.
+    /// Adds the guards.
     pub(crate) fn of_guards(self, texts: &Texts) -> Self {
         Self { words: self.words.with_guards(texts), ..self }
     }
 
-    /// The words of the entry, where these values are known to be there.
-    fn kept(&self, py: Python<'_>, entry: &Entry, known: &Known) -> Vec<Spoken> {
+    /// Returns the entry's steps after the graph as text, given these known values.
+    fn kept(&self, py: Python<'_>, entry: &Entry, known: &KnownObjects) -> Vec<Spoken> {
         let Run::Graph { epilogue, .. } = &entry.run else { return Vec::new() };
-        let steps = Told::new(&known.in_place_of(&self.collected)).steps(py, epilogue);
+        let steps = EpilogueText::new(&known.in_place_of(&self.collected)).steps(py, epilogue);
         with_lines(steps, self.words.after.iter().map(|(_, lines)| lines.clone()))
     }
 
-    /// Captures a call as it was captured.
-    fn again(&self, call: &Miss<'_, '_>, known: &Known) -> PyResult<Words> {
+    /// Captures a call again with the same decisions.
+    fn recapture(&self, call: &Miss<'_, '_>, known: &KnownObjects) -> PyResult<Words> {
         let py = call.function.py();
         let tables = Tables::of(py)?;
         let decisions = &self.decisions;
-        let subject = Subject {
-            floats: decisions.floats.as_ref(),
+        let request = CaptureRequest {
+            history: decisions.floats.as_ref(),
             reads: decisions.reads,
             sizes: decisions.dynamic,
             unbacked: decisions.unbacked,
@@ -361,10 +361,10 @@ impl Audit {
             stop: decisions.stop,
             denies: decisions.denies,
             replays: Some(decisions),
-            ..Subject::new(call.function, &call.given.args, Some(&call.given.kwargs))
+            ..CaptureRequest::new(call.function, &call.given.args, Some(&call.given.kwargs))
         };
-        let outcome = match self.instead(&tables, subject) {
-            Ok(instead) => whole(&tables, Subject { instead: instead.as_ref(), ..subject }, decisions.manner),
+        let outcome = match self.instead(&tables, request) {
+            Ok(instead) => capture_once(&tables, CaptureRequest { instead: instead.as_ref(), ..request }, decisions.mode),
             Err(ended) => Err(ended),
         };
         match outcome {
@@ -372,8 +372,8 @@ impl Audit {
                 let words = Words::of(py, &captured, known)?;
                 Ok(words.with_guards(&captured.guards.into_texts(py)?).without_known(known).renamed(known))
             }
-            Ok(Err(broken)) => {
-                let found = broken.graph_break;
+            Ok(Err(failure)) => {
+                let found = failure.graph_break;
                 Ok(Words::of_broken(found.reason, &found.message, found.location))
             }
             Err(Ended::Interrupted(error)) => Err(error),
@@ -381,17 +381,18 @@ impl Audit {
         }
     }
 
-    /// What Python calls where the frame is left, if that is not what the frame calls: the attempt that does not end before says so.
-    fn instead(&self, tables: &Tables, subject: Subject<'_, '_>) -> Result<Option<Instead>, Ended> {
+    /// Returns the call that CPython makes at the break in place of the frame's own, if there is one. The attempt without a stop reports
+    /// it.
+    fn instead(&self, tables: &Tables, request: CaptureRequest<'_, '_>) -> Result<Option<Instead>, Ended> {
         if !self.decisions.has_instead {
             return Ok(None);
         }
-        let first = whole(tables, Subject { stop: None, every: None, ..subject }, self.decisions.manner)?;
-        Ok(first.err().and_then(|broken| broken.instead))
+        let first = capture_once(tables, CaptureRequest { stop: None, every: None, ..request }, self.decisions.mode)?;
+        Ok(first.err().and_then(|failure| failure.instead))
     }
 }
 
-impl Replay for Audit {
+impl Recapture for Audit {
     fn replay<'py>(&self, call: &Miss<'_, 'py>, entry: &Entry, values: &[Option<Bound<'py, PyAny>>]) -> PyResult<Verdict> {
         let py = call.function.py();
         if self.decisions.opaque {
@@ -403,12 +404,12 @@ impl Replay for Audit {
             return Ok(Verdict::Skipped("its tensors share memory as they did not when it was captured".to_owned()));
         }
         let _no_collection = collector::pause(py);
-        let known = Known::of(&self.collected, values, |at| tensors.contains(&at));
+        let known = KnownObjects::of(&self.collected, values, |at| tensors.contains(&at));
         let kept = Words { after: self.kept(py, entry, &known), ..self.words.clone() }.renamed(&known);
-        let found = self.again(call, &known)?;
+        let found = self.recapture(call, &known)?;
         let Some(difference) = kept.difference(&found) else { return Ok(Verdict::Same) };
-        // What is not the same twice says nothing.
-        Ok(match found.difference(&self.again(call, &known)?) {
+        // If two recaptures differ from each other, a difference proves nothing.
+        Ok(match found.difference(&self.recapture(call, &known)?) {
             Some(between) => Verdict::Unsteady(Box::new(between)),
             None => Verdict::Differs(Box::new(difference)),
         })
@@ -469,7 +470,7 @@ mod tests {
     #[test]
     fn guards_name_the_first_place_of_an_object() {
         let places = vec![("L['b'].c".to_owned(), "L['a']".to_owned())];
-        let known = Known { places, ..Known::default() };
+        let known = KnownObjects { places, ..KnownObjects::default() };
         assert_eq!(known.renamed("type(L['b'].c[0]) is type(L['b'].cd)".to_owned()), "type(L['a'][0]) is type(L['b'].cd)");
         let inputs = |name: &str, place: &str| vec![(name.to_owned(), place.to_owned())];
         let program = |name: &str, inputs| Words { inputs, ..words(&format!("mul_0 = {name}.mul(2)"), "a", "1") }.renamed(&known);

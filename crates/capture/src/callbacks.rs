@@ -1,7 +1,7 @@
-//! C functions that are given to C functions: `map(torch.add, xs, ys)`, `reduce(operator.mul, xs)`, `sorted(xs, key=len)`.
+//! C functions that are passed to C functions: `map(torch.add, xs, ys)`, `reduce(operator.mul, xs)`, `sorted(xs, key=len)`.
 //!
-//! What C calls is seen only where it is Python. So the function is wrapped in one that is: the frame hook brings its frame,
-//! and the call in it is looked at like any other.
+//! A call by C code is seen only if the callee is Python code. So the function is wrapped in a Python function: the frame hook reports its
+//! frame, and the call in it is captured like any other.
 
 use dynamlir_cpython_abi::function;
 use pyo3::{
@@ -17,7 +17,7 @@ use crate::{
 
 const WRAPPER: &std::ffi::CStr = c"lambda function: lambda *args: function(*args)";
 
-/// Where C functions that call what they are given find it: by position, by keyword. A type's name stands for its constructor.
+/// C functions that call an argument, with its position and its keyword. A type's name means its constructor.
 const CALLERS: &[(&str, Option<usize>, Option<&str>)] = &[
     ("_fx_map_aggregate", Some(1), None),
     ("_fx_map_arg", Some(1), None),
@@ -38,7 +38,7 @@ const CALLERS: &[(&str, Option<usize>, Option<&str>)] = &[
     ("takewhile", Some(0), None),
 ];
 
-/// What makes wrappers, and the code that they have.
+/// Returns the function that creates wrappers, and the code of these wrappers.
 fn wrapper(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
     static MADE: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
     MADE.get_or_try_init(py, || {
@@ -48,12 +48,12 @@ fn wrapper(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
     })
 }
 
-/// Whether this is the code of such wrappers, which nobody is to see.
+/// Returns true if this is the code of such wrappers, which the program must not see.
 pub(crate) fn is_wrapper(code: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(code.is(wrapper(code.py())?.1.bind(code.py())))
 }
 
-/// What is in such a wrapper: that is what Python gets where the frame is left to it.
+/// Returns the function inside such a wrapper, which CPython gets when it takes over the frame.
 pub(crate) fn unwrapped<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     match function::code(object) {
         Some(code) if is_wrapper(&code)? => object.getattr("__closure__")?.get_item(0)?.getattr("cell_contents").map(Some),
@@ -61,7 +61,7 @@ pub(crate) fn unwrapped<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     }
 }
 
-/// The function by which what `functools.cmp_to_key` made has values compared; None of anything else.
+/// Returns the comparison function of an object that `functools.cmp_to_key` created; None for other objects.
 fn compared_by<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
@@ -74,17 +74,17 @@ fn compared_by<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
         return Ok(None);
     }
     let referents = dynamlir_cpython_abi::import(py, "gc")?.call_method1("get_referents", (object,))?;
-    // Its class comes before it.
+    // The referents begin with the object's class.
     referents.try_iter()?.find(|found| !found.as_ref().is_ok_and(|found| found.is(class))).transpose()
 }
 
-/// Whether a function of that name, which the effect table knows, calls back.
+/// Returns true if a function of this name, which the effect table knows, calls back.
 pub(crate) fn calls_back(name: &str) -> bool {
     CALLERS.iter().any(|(known, ..)| *known == name)
 }
 
 impl<'py> Capture<'py> {
-    /// The arguments of a C function, with Python around what it calls.
+    /// Returns the arguments of a C function, with Python wrappers around those that it calls.
     pub(crate) fn called_back(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl<'py> Capture<'py> {
         Ok((args, kwargs))
     }
 
-    /// A callable whose calls by C code are seen: a Python function, or one around it.
+    /// Returns a callable whose calls by C code are seen: the value itself if it is a Python function, else a wrapper around it.
     fn seen_when_called(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let object = &value.object;
         let is_python = |object: &Bound<'py, PyAny>| object.is_exact_instance_of::<PyFunction>();
@@ -111,7 +111,7 @@ impl<'py> Capture<'py> {
             return Ok(value.clone());
         }
         if compared_by(object)?.is_some_and(|function| is_python(&function)) {
-            // Guards see which function it calls, and that is the same one for each item.
+            // The guard covers the function that it calls, which is the same one for each item.
             if let Some(source) = self.source_of(object).filter(|_| !self.is_young(object)) {
                 self.pin(object, source)?;
             }

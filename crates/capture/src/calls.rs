@@ -1,4 +1,4 @@
-//! Calls: Python functions are interpreted, torch's functions become nodes, C functions go by the effect table.
+//! Calls: Python functions are interpreted, torch's functions become nodes, C functions follow the effect table.
 
 use dynamlir_cpython_abi::{function, kind, types};
 use dynamlir_guards::{Facet, Source};
@@ -11,18 +11,18 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
-    consulted,
+    callable_kinds::{self, CallableKind, KnownFunction},
     effects::{Effect, NODES},
     graph_break::reason,
-    kinds::{self, Kind, Known},
     lookups::is_immutable,
-    operands::methods_of,
-    places::Want,
-    reduce::Layout,
+    number_sites::Want,
+    operators::methods_of,
+    pickle_protocol::Layout,
+    special_methods,
     state::{Capture, Halt, Outcome, Tracked, type_name},
 };
 
-/// Operators that compare.
+/// Comparison operators.
 pub(crate) const COMPARISONS: &[&str] = &["eq", "ge", "gt", "le", "lt", "ne"];
 
 /// Keyword arguments of a call, in order.
@@ -36,8 +36,8 @@ impl<'py> Capture<'py> {
         }
         let object = &callable.object;
         match self.effects.kinds.of(object) {
-            Kind::Function => return self.call_function(callable, args, kwargs),
-            Kind::Method => {
+            CallableKind::Function => return self.call_function(callable, args, kwargs),
+            CallableKind::Method => {
                 let function = self.part(object, "__func__")?;
                 let mut all = vec![self.part(object, "__self__")?];
                 if self.torch.is_fake(&all[0].object) && function.object.getattr("__name__")?.eq("tolist")? {
@@ -53,31 +53,31 @@ impl<'py> Capture<'py> {
                     {
                         return Ok(listed);
                     }
-                    // Fakes have one in Python, which would read each element.
+                    // The fake's own method is Python code that would read each element.
                     return self.break_graph(reason::DATA_DEPENDENT, "Tensor.tolist");
                 }
                 all.extend_from_slice(args);
                 return self.call(&function, &all, kwargs);
             }
-            Kind::Partial => return self.call_partial(object, args, kwargs),
-            Kind::BoundSlot if self.effects.kinds.calls_partial(object)? => {
+            CallableKind::Partial => return self.call_partial(object, args, kwargs),
+            CallableKind::BoundSlot if self.effects.kinds.calls_partial(object)? => {
                 let partial = self.part(object, "__self__")?;
                 return self.call_partial(&partial.object, args, kwargs);
             }
-            Kind::Compiled => {
-                // Inside of a capture it is what it was made of.
+            CallableKind::Compiled => {
+                // Within a capture, a compiled function is the function that it was compiled from.
                 let inner = self.part(object, "__wrapped__")?;
                 return self.call(&inner, args, kwargs);
             }
-            Kind::Cached => {
+            CallableKind::Cached => {
                 if let Some(source) = self.source(callable) {
                     return self.cached(callable, source, args, kwargs);
                 }
-                // Made in the frame, it remembers nothing.
+                // A cache created in the frame is empty.
                 let inner = self.part(object, "__wrapped__")?;
                 return self.call(&inner, args, kwargs);
             }
-            Kind::ItemGetter | Kind::AttrGetter | Kind::MethodCaller if args.len() == 1 && kwargs.is_empty() => {
+            CallableKind::ItemGetter | CallableKind::AttrGetter | CallableKind::MethodCaller if args.len() == 1 && kwargs.is_empty() => {
                 return self.call_getter(callable, &args[0]);
             }
             _ => {}
@@ -111,7 +111,7 @@ impl<'py> Capture<'py> {
         self.stop_at_unknown(object)
     }
 
-    /// Ends the capture at a C function that is not known. What writes to a stream, and all that `logging` does, is output.
+    /// Ends the capture at an unknown C function. Writing to a stream, and everything that `logging` does, is output.
     pub(crate) fn stop_at_unknown<T>(&self, function: &Bound<'py, PyAny>) -> Outcome<T> {
         let writes = receiver(function).is_some_and(|file| self.torch.is_file(&file));
         let logs = self.logs();
@@ -119,14 +119,14 @@ impl<'py> Capture<'py> {
         self.break_graph(reason, logs.unwrap_or_else(|| describe(function)))
     }
 
-    /// `__func__`, `__self__` or `__wrapped__`, with its source where the whole has one.
+    /// Returns `__func__`, `__self__` or `__wrapped__`, with its source if the whole object has one.
     pub(crate) fn part(&self, object: &Bound<'py, PyAny>, name: &str) -> Outcome<Tracked<'py>> {
         let value = object.getattr(name)?;
         match self.source_of(object) {
             Some(source) => {
                 self.pin_type(object, source)?;
                 let part = match name {
-                    // Where methods keep them: a walk to there can be remembered.
+                    // The fields of a method: guards can remember a walk to there.
                     "__func__" if kind::is_method(object) => Source::MethodFunction(source),
                     "__self__" if kind::is_method(object) => Source::MethodSelf(source),
                     _ => Source::GetAttr(source, name.into()),
@@ -137,7 +137,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The function of `logging` that the program has called, if the frame is inside of it.
+    /// Returns the function of `logging` that the program has called, if the frame is inside it.
     fn logs(&self) -> Option<String> {
         let called = self.location().into_iter().take_while(|(file, ..)| self.torch.is_logging(file)).last();
         called.map(|(_, _, name)| format!("{name}() of logging"))
@@ -151,7 +151,7 @@ impl<'py> Capture<'py> {
             Some(Effect::Special(special)) => return self.call_special(function, special, args, kwargs),
             Some(Effect::Refused(why)) => return self.break_graph(why, self.logs().unwrap_or_else(|| describe(object))),
             Some(Effect::Torch) if is_node(object)? => {
-                // Python of torch's that is one node.
+                // A Python function of torch that is one node.
                 self.pin_leaf(object)?;
                 self.settle_defaults(function, args.len(), kwargs)?;
                 self.layers.note_unrepeatable();
@@ -169,8 +169,8 @@ impl<'py> Capture<'py> {
         {
             return self.break_graph(why, describe(&inner));
         }
-        if kinds::is_of(object, "torch._dynamo.mutation_guard", &["GenerationTracker", "tag", "__func__"])? {
-            // Once torch.compile was used, each new module is noted for TorchDynamo, which is not to see it now.
+        if callable_kinds::is_of(object, "torch._dynamo.mutation_guard", &["GenerationTracker", "tag", "__func__"])? {
+            // After any use of torch.compile, each new module is recorded for TorchDynamo, which must not see it now.
             return Ok(Tracked::new(self.py.None().into_bound(self.py)));
         }
         if let Some(made) = self.call_of_sizes(object, args, kwargs)? {
@@ -178,9 +178,9 @@ impl<'py> Capture<'py> {
             return Ok(made);
         }
         match self.effects.kinds.function(object) {
-            Some(Known::Opaque) => return self.call_opaque(object, args, kwargs),
-            Some(Known::Data) if self.all_data(args, kwargs) => return self.call_on_data(object, args, kwargs),
-            Some(Known::Leaf { method }) if self.touches_tensors(args, kwargs) => {
+            Some(KnownFunction::Opaque) => return self.call_opaque(object, args, kwargs),
+            Some(KnownFunction::Data) if self.all_data(args, kwargs) => return self.call_on_data(object, args, kwargs),
+            Some(KnownFunction::Leaf { method }) if self.touches_tensors(args, kwargs) => {
                 let given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
                 self.refuse_numbers("Python code of torch's is given", given)?;
                 self.pin_leaf(object)?;
@@ -212,14 +212,14 @@ impl<'py> Capture<'py> {
         let outer = self.calling.carried.replace(Some((callable.as_ptr() as usize, sources)));
         let result = semantics::call(callable, &values, names.as_ref());
         if self.calling.carried.replace(outer).is_some() {
-            // No frame of the function's has taken them.
+            // The function has not begun a frame that took them.
             carried.iter().try_for_each(|(.., value)| self.guard_value(value))?;
         }
         self.returned(result)
     }
 
-    /// Those numbers among the arguments of a Python function that become parameters of its frame, where they keep their sources: with
-    /// their places among the arguments, and their slots. Others, in `*args` say, do not.
+    /// Returns the numbers among the arguments of a Python function that become parameters of its frame and keep their sources there, with
+    /// their positions among the arguments and their slots. Other numbers, in `*args` say, lose their sources.
     fn carried(callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Vec<(usize, usize, Tracked<'py>)>> {
         let is_number = |value: &Tracked<'py>| {
             let object = &value.object;
@@ -240,7 +240,7 @@ impl<'py> Capture<'py> {
         Ok(slots.chain(named).filter(|(.., value)| is_number(value)).map(|(at, slot, value)| (at, slot, value.clone())).collect())
     }
 
-    /// The result of C or Python code that may have interpreted frames beneath it.
+    /// Returns the result of C or Python code that may have interpreted frames beneath it.
     pub(crate) fn returned(&self, result: PyResult<Bound<'py, PyAny>>) -> Outcome<Tracked<'py>> {
         if let Some(found) = self.graph_break.borrow().clone() {
             return Err(Halt::Break(found));
@@ -254,7 +254,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Guards that a function is this one, with this code.
+    /// Guards the identity of a function and its code.
     pub(crate) fn pin_function(&self, function: &Tracked<'py>) -> Outcome<()> {
         let source = match self.source(function) {
             Some(source) => source,
@@ -298,7 +298,7 @@ impl<'py> Capture<'py> {
         let kind = object.cast::<PyType>().map_err(PyErr::from)?;
         if let Some(source) = self.source(class) {
             self.pin(object, source)?;
-            // What makes an instance, and how the class is called.
+            // The attributes that decide how instances are created and how the class is called.
             for name in ["__new__", "__init__", "__abstractmethods__"] {
                 self.pin_entry(kind, source, &PyString::new(self.py, name))?;
             }
@@ -309,7 +309,7 @@ impl<'py> Capture<'py> {
             let (given, keywords) = self.native_arguments(args, kwargs)?;
             return self.returned(object.call(given, Some(&keywords)));
         }
-        // How instances are made must be Python, or C that the table knows.
+        // Instances must be created by Python code, or by C code that the table knows.
         for slot in ["__new__", "__init__"] {
             let Some(found) = lookup(kind, slot)? else { continue };
             let maker = if slot == "__new__" { object.getattr("__new__")? } else { found };
@@ -338,9 +338,9 @@ impl<'py> Capture<'py> {
             return self.returned(object.call(given, Some(&keywords)));
         }
         if self.makes_a_value(kind)? {
-            // A number or text by what C code finds in what it is given, which an `__init__` in Python gets as well.
+            // Creates a number or text from what C code finds in the arguments, which an `__init__` in Python gets as well.
             let given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
-            self.guard_values(given.clone(), consulted::METHODS, true, Want::Exact)?;
+            self.guard_values(given.clone(), special_methods::METHODS, true, Want::Exact)?;
             given.into_iter().try_for_each(|value| self.guard_digits_in(value))?;
             if !lookup(kind, "__init__")?.is_some_and(|found| kind::is_function(&found)) {
                 let (given, keywords) = self.native_arguments(args, kwargs)?;
@@ -350,7 +350,7 @@ impl<'py> Capture<'py> {
         self.enter(object, args, kwargs)
     }
 
-    /// Returns true if C code makes the instances of a class of what it finds in its arguments, and does not just keep them.
+    /// Returns true if C code computes the instances of a class from its arguments, and does not just keep them.
     fn makes_a_value(&self, kind: &Bound<'py, PyType>) -> Outcome<bool> {
         let made_by_c = lookup(kind, "__new__")?.is_some_and(|found| kind::is_c_function(&found));
         let base = Layout::of(kind)?.base;
@@ -358,7 +358,7 @@ impl<'py> Capture<'py> {
         Ok(made_by_c && !keeps && !base.module()?.to_str()?.starts_with("torch"))
     }
 
-    /// A binary operator by its name in `operator`.
+    /// Applies a binary operator, given by its name in `operator`.
     pub fn binary(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if let Some([left, right]) = self.as_floats(name, lhs, rhs)? {
             return self.binary(name, &left, &right);
@@ -385,13 +385,13 @@ impl<'py> Capture<'py> {
         if self.torch.is_fake(&lhs.object) {
             return self.operator(name, &[lhs.clone(), rhs.clone()]);
         }
-        // A number has no operator in place: 0 += t is 0 + t. A list has: it is extended by the rows.
+        // Numbers do not have in-place operators: `0 += t` is `0 + t`. Lists do: a list is extended by the rows.
         if self.torch.is_fake(&rhs.object) && (in_place.is_none() || self.torch.is_primitive(&lhs.object)) {
             return self.operator(in_place.unwrap_or(name), &[lhs.clone(), rhs.clone()]);
         }
         if in_place.is_some()
             && let Some(source) = self.source_of(&lhs.object)
-            // Other types make something new. What is written in Python is looked into.
+            // Other types create a new object. Operators written in Python are traced into.
             && lookup(&lhs.object.get_type(), &format!("__{name}__"))?.is_some_and(|own| !own.is_exact_instance_of::<PyFunction>())
         {
             if self.can_change(&lhs.object) {
@@ -421,7 +421,7 @@ impl<'py> Capture<'py> {
         self.returned(result)
     }
 
-    /// A unary operator by its name in `operator`.
+    /// Applies a unary operator, given by its name in `operator`.
     pub fn unary(&self, name: &str, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.torch.is_fake(&value.object) {
             return self.operator(name, std::slice::from_ref(value));
@@ -432,17 +432,17 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// Whether a function written in Python is one node.
+/// Returns true if a function written in Python is one node.
 fn is_node(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     for (module, name) in NODES {
-        if kinds::is_of(function, module, &[name])? {
+        if callable_kinds::is_of(function, module, &[name])? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// The operator without the writing, if this is one that writes to its first operand.
+/// Returns the out-of-place form of an operator that writes to its first operand.
 pub(crate) fn in_place(name: &str) -> Option<&str> {
     match name {
         "iand" => Some("and_"),

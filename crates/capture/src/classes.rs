@@ -1,6 +1,6 @@
-//! Classes that decide: what is caught, what `isinstance` and `issubclass` are asked about, what is raised.
+//! Classes that decide the program's behavior: those that are caught, checked by `isinstance` and `issubclass`, or raised.
 //!
-//! A class that is found under a name, or in a tuple of them, may be another one at the next call.
+//! A class found under a name, or in a tuple, may be another one at the next call.
 
 use dynamlir_guards::{Constant, Source};
 use dynamlir_interpreter::semantics;
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
-    /// A class, a tuple of classes, or a tuple of such tuples, each of which is guarded to be this one.
+    /// Guards the identity of a class, or of each class in a possibly nested tuple, and returns the value.
     pub(crate) fn classes(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
         let readable = self.readable(value)?;
         let _deeper = self.deeper(&readable)?;
@@ -30,7 +30,7 @@ impl<'py> Capture<'py> {
             }
         } else if let Some(source) = self.source_of(&readable) {
             self.guard_contents(&readable, source)?;
-            // A metaclass may answer as it likes.
+            // A metaclass may give any answer.
             for name in [intern!(self.py, "__instancecheck__"), intern!(self.py, "__subclasscheck__")] {
                 self.pin_class_entry(&readable, source, name)?;
             }
@@ -38,7 +38,7 @@ impl<'py> Capture<'py> {
         Ok(readable)
     }
 
-    /// `class.__subclasses__()`: each check asks again.
+    /// `class.__subclasses__()`: each guard check calls it again.
     pub(crate) fn subclasses(&self, function: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
         let class = receiver(function).or_else(|| function.getattr("__self__").ok());
         let Some(source) = class.map(|class| self.named_source(&class)).transpose()?.flatten() else {
@@ -60,7 +60,7 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(found.into_any()))
     }
 
-    /// A call of what tells what numpy's types are, such as `numpy.finfo(numpy.float32)`: of classes of C's, and names of such.
+    /// Calls a function that describes numpy's types, such as `numpy.finfo(numpy.float32)`, with C classes or their names.
     pub(crate) fn of_types(&self, function: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         let is_fixed =
             |object: &Bound<'py, PyAny>| object.is_exact_instance_of::<PyString>() || object.cast::<PyType>().is_ok_and(is_immutable);
@@ -70,15 +70,15 @@ impl<'py> Capture<'py> {
         let given = args.iter().map(|arg| self.readable(arg)).collect::<Outcome<Vec<_>>>()?;
         let given = PyTuple::new(self.py, given)?;
         if function.getattr("__name__")?.eq("iinfo")? {
-            // It makes a new one at each call.
+            // It creates a new object at each call.
             return Ok(Tracked::new(dynamlir_interpreter::suspended(|| function.call1(given))?));
         }
-        // What it makes is kept by numpy: another call gives the same object.
+        // numpy caches the result: another call returns the same object.
         Ok(Tracked::new(self.outside(|| function.call1(given))?))
     }
 
-    /// A binary operator of an existing tuple, list or dict of a class whose own method is Python: what that looks at is seen. None for
-    /// others, and where the method of the right operand comes first.
+    /// Applies a binary operator of an existing tuple, list or dict whose class defines it in Python, so that its reads are seen. None for
+    /// other operands, and where the right operand's method takes precedence.
     pub(crate) fn by_own_method(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         let object = &lhs.object;
         let holds = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() || object.is_instance_of::<PyDict>();
@@ -97,7 +97,7 @@ impl<'py> Capture<'py> {
         Ok(Some(result))
     }
 
-    /// What an abstract base class says of an instance or a class. Others may be registered with it later.
+    /// Returns the answer of an abstract base class about an instance or a class, which is guarded: other classes may be registered later.
     pub(crate) fn registered(&self, function: &Bound<'py, PyAny>, base: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let found = self.returned(function.call1((&base.object, &value.object)))?;
         let of_class = function.getattr("__name__")?.eq("_abc_subclasscheck")?;
@@ -109,7 +109,7 @@ impl<'py> Capture<'py> {
         Ok(found)
     }
 
-    /// `isinstance` of a tensor that the graph makes, which is no instance of anything but its class yet.
+    /// `isinstance` of a tensor that the graph creates. So far it is only an instance of its own class.
     pub(crate) fn tensor_is_instance(&self, tensor: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
         let yes_or_no = |yes: bool| pyo3::types::PyBool::new(self.py, yes).to_owned().into_any();
         if let Ok(items) = class.cast::<PyTuple>() {
@@ -121,7 +121,7 @@ impl<'py> Capture<'py> {
             return Ok(yes_or_no(false));
         }
         if class.get_type().name()?.to_str()? == "tensortype" {
-            // `torch.FloatTensor` and the like: what they have in common is not a class.
+            // `torch.FloatTensor` and the like: their instances share properties, not a class.
             let alike = |name: &str| Ok::<_, PyErr>(tensor.getattr(name)?.is(&class.getattr(name)?));
             let all = dynamlir_interpreter::suspended(|| Ok::<_, PyErr>(alike("dtype")? && alike("layout")? && alike("is_cuda")?));
             return Ok(yes_or_no(all?));
@@ -129,7 +129,7 @@ impl<'py> Capture<'py> {
         Ok(dynamlir_cpython_abi::import(self.py, "builtins")?.call_method1("issubclass", (self.tensor_class()?, class))?)
     }
 
-    /// As `registered`, for each abstract base class among those that a tensor was held against.
+    /// Like `registered`, for each abstract base class among those that a tensor was checked against.
     pub(crate) fn registered_tensor(&self, tensor: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<()> {
         if let Ok(items) = class.cast::<PyTuple>() {
             return items.iter().try_for_each(|item| self.registered_tensor(tensor, &item));
@@ -144,8 +144,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// `case Class(…)`: the attributes that its patterns match, as a tuple, or None. Those of an existing object are read with their
-    /// sources; their values, which patterns look at unseen, are guarded.
+    /// `case Class(…)`: returns the attributes that its patterns match, as a tuple, or None. Those of an existing object are read with
+    /// their sources. Their values are guarded, since patterns look at them unseen.
     pub(crate) fn match_class(
         &self,
         subject: &Tracked<'py>,
@@ -160,7 +160,7 @@ impl<'py> Capture<'py> {
         let found = match semantics::match_class(&subject.object, &kind, positional, names) {
             Ok(found) => found,
             Err(error) => {
-                // The class lists too few names, or none.
+                // The class lists too few names in `__match_args__`, or none.
                 if let Some(source) = self.source_of(&kind)
                     && let Ok(class) = kind.cast::<PyType>()
                 {
@@ -178,7 +178,7 @@ impl<'py> Capture<'py> {
         if positional > 0 {
             let key = PyString::new(self.py, "__match_args__");
             if !kind.hasattr(&key)? {
-                // A builtin class, whose one positional pattern is for the object itself.
+                // A builtin class: its only positional pattern matches the object itself.
                 return if names.len()? == 0 {
                     Ok(found)
                 } else {
@@ -209,8 +209,8 @@ impl<'py> Capture<'py> {
         Ok(PyTuple::new(self.py, values)?.into_any())
     }
 
-    /// `raise exception from cause`: the classes among them are guarded; an exception that existed before would be changed, since
-    /// it keeps the traceback.
+    /// `raise exception from cause`: guards the classes among them. Raising an exception that existed before would change it, since it
+    /// keeps the traceback.
     pub(crate) fn raises(&self, exception: &Tracked<'py>, cause: Option<&Tracked<'py>>) -> Outcome<()> {
         if exception.object.is_instance_of::<PyBaseException>()
             && let Some(source) = self.source_of(&exception.object)

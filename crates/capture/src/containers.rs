@@ -10,16 +10,16 @@ use pyo3::{
 };
 
 use crate::{
+    attribute_writes::Overlay,
     attributes::lookup,
-    changed::Item,
-    consulted,
+    container_writes::Item,
     graph_break::reason,
-    keys::Kept,
-    places::Want,
+    number_sites::Want,
     snapshots::is_deque,
+    special_methods,
     state::{Capture, Halt, Outcome, Tracked},
     subclassed::item_count,
-    written::Overlay,
+    tensor_keys::Kept,
 };
 
 impl<'py> Capture<'py> {
@@ -61,7 +61,7 @@ impl<'py> Capture<'py> {
         self.settle_key(&container.object, key)?;
         let Some(source) = self.source_of(&container.object) else {
             let found = container.object.get_item(&key.object).map_err(Halt::from);
-            return self.wrap_untracked(self.or_lacking(found, &container.object, consulted::ITEM)?);
+            return self.wrap_untracked(self.or_lacking(found, &container.object, special_methods::ITEM)?);
         };
         if key.object.is_instance_of::<PySlice>() {
             return self.wrap_untracked(self.readable(container)?.get_item(&key.object)?);
@@ -69,7 +69,7 @@ impl<'py> Capture<'py> {
         let object = &container.object;
         if self.has_items(object, source)? {
             self.pin_type(object, source)?;
-            // Asked once, as Python does; what is not an index raises below.
+            // Called once, as in Python; a key that is not an index raises below.
             let index = match lookup(&key.object.get_type(), "__index__")? {
                 Some(_) => dynamlir_cpython_abi::import(self.py, "operator")?.call_method1("index", (&key.object,))?,
                 None => key.object.clone(),
@@ -110,23 +110,24 @@ impl<'py> Capture<'py> {
         }
         if is_deque(object)? {
             let found = self.readable(container)?.get_item(&key.object).map_err(Halt::from);
-            return self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?);
+            return self.wrap_untracked(self.or_lacking(found, object, special_methods::ITEM)?);
         }
         self.pin_type(object, source)?;
         self.guard_contents(object, source)?;
         if let Ok(class) = object.cast::<PyType>() {
-            self.pin_specials(object, consulted::SPREAD)?;
+            self.pin_specials(object, special_methods::SPREAD)?;
             self.pin_entry(class, source, intern!(self.py, "__class_getitem__"))?;
         }
         if self.is_typing(&object.get_type())? {
-            // `List[Tensor]`: nothing but a type, which `typing` keeps in a cache.
+            // `List[Tensor]` is only a type, which `typing` keeps in a cache.
             return Ok(Tracked::new(self.outside(|| object.get_item(&key.object))?));
         }
         let found = object.get_item(&key.object).map_err(Halt::from);
-        self.wrap_untracked(self.or_lacking(found, object, consulted::ITEM)?)
+        self.wrap_untracked(self.or_lacking(found, object, special_methods::ITEM)?)
     }
 
-    /// What an existing dict gives for a key that it does not have: an error, or what a `defaultdict` makes and puts there.
+    /// Returns the result of looking up a key that an existing dict does not have: an error, or the default that a `defaultdict` creates
+    /// and stores.
     pub(crate) fn missing_item(&self, container: &Tracked<'py>, key: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let dict = &container.object;
         let source = self.source_of(dict).filter(|_| lookup(&dict.get_type(), "__missing__").is_ok_and(|found| found.is_some()));
@@ -141,12 +142,12 @@ impl<'py> Capture<'py> {
         Ok(made)
     }
 
-    /// Whether a dict would put a default in for a key.
+    /// Returns true if a dict would insert a default for a key.
     fn is_default_missing(&self, dict: &Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> PyResult<bool> {
         Ok(self.has_defaults(dict)? && self.torch.is_primitive(key) && !dict.contains(key)?)
     }
 
-    /// Guards what decides which item a key is of: what a dict compares it with, else the number that an object stands for.
+    /// Guards what decides which item a key selects: in a dict the comparisons with its keys, elsewhere the index that the key converts to.
     fn settle_key(&self, container: &Bound<'py, PyAny>, key: &Tracked<'py>) -> Outcome<()> {
         if container.is_instance_of::<PyDict>() {
             return self.looked_up(container, &key.object);
@@ -157,10 +158,10 @@ impl<'py> Capture<'py> {
             }
             _ => vec![key.object.clone()],
         };
-        self.guard_inside(&parts, consulted::INDEX)
+        self.guard_inside(&parts, special_methods::INDEX)
     }
 
-    /// Where the value under a key of an existing dict is reached. What is in an object's `__dict__` is what it stores.
+    /// Returns the source of the value under a key of an existing dict. An entry of an object's `__dict__` has the source of the attribute.
     fn item_source(&self, dict: &Bound<'py, PyAny>, source: SourceId, key: &Bound<'py, PyAny>) -> Result<SourceId, Halt> {
         if let Source::GetAttr(owner, name) = self.guards.get(source)
             && &*name == "__dict__"
@@ -189,7 +190,7 @@ impl<'py> Capture<'py> {
                 && let Ok(name) = key.object.cast_exact::<PyString>()
                 && let Some(object) = self.existing_at(owner)
             {
-                // What is put into an object's dict is an attribute, unless its class has a say.
+                // A value put into an object's dict is an attribute, unless its class decides otherwise.
                 self.guard_value(key)?;
                 return self.write_in_dict(&object, owner, name, value);
             }
@@ -222,7 +223,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Whether an existing dict holds this very tensor under this name already, so that storing it changes nothing. That is guarded.
+    /// Returns true if an existing dict already holds this very tensor under this name, so that storing it changes nothing. This is
+    /// guarded.
     fn is_there(&self, container: &Tracked<'py>, source: SourceId, key: &Tracked<'py>, value: &Tracked<'py>) -> Outcome<bool> {
         let (Ok(dict), Some((real, _))) = (container.object.cast_exact::<PyDict>(), self.real_of(&value.object)) else { return Ok(false) };
         if self.is_changed(dict)
@@ -272,7 +274,7 @@ impl<'py> Capture<'py> {
             && self.torch.is_container(&container.object)
             && let Ok(entry) = self.item_source(&container.object, source, &item.object)
         {
-            self.guard_inside([&item.object], consulted::HASH)?;
+            self.guard_inside([&item.object], special_methods::HASH)?;
             if let Some(owner) = self.written_in(&container.object)
                 && let Ok(name) = item.object.extract::<String>()
                 && let overlay @ (Overlay::Set(_) | Overlay::Deleted) = self.written_attr(&owner, &name)
@@ -303,15 +305,15 @@ impl<'py> Capture<'py> {
                 (lookup(&container.object.get_type(), "__contains__")?, lookup(&self.py.get_type::<PyDict>(), "__contains__")?)
             && own.is(&plain)
         {
-            // Of a class of the user's, which may hold tensors: only keys are looked at.
-            self.pin_specials(&container.object, consulted::MEMBERS)?;
+            // An instance of a user-defined dict class, which may hold tensors: only keys are looked at.
+            self.pin_specials(&container.object, special_methods::MEMBERS)?;
             self.guard_receiver("__contains__", &container.object, source)?;
             return Ok(container.object.contains(&item.object)?);
         }
-        self.pin_specials(&container.object, consulted::MEMBERS)?;
+        self.pin_specials(&container.object, special_methods::MEMBERS)?;
         let readable = self.readable(container)?;
-        // In a dict it is looked for among the keys.
-        self.guard_values([&readable], consulted::MEMBERS, !readable.is_exact_instance_of::<PyDict>(), Want::Exact)?;
+        // In a dict, the item is compared with the keys.
+        self.guard_values([&readable], special_methods::MEMBERS, !readable.is_exact_instance_of::<PyDict>(), Want::Exact)?;
         if lookup(&readable.get_type(), "__contains__")?.is_none() {
             return self.comes_out(&readable, &item.object);
         }
@@ -323,24 +325,24 @@ impl<'py> Capture<'py> {
         Ok(found?)
     }
 
-    /// Whether a class is one of those that `typing` itself has.
+    /// Returns true if a class is one of `typing`'s own.
     fn is_typing(&self, class: &Bound<'py, PyType>) -> PyResult<bool> {
         let typing = dynamlir_cpython_abi::import(self.py, "typing")?;
         Ok(typing.getattr_opt(class.name()?)?.is_some_and(|found| found.is(class)))
     }
 
-    /// `item in iterator`, as CPython has it, with each comparison noted.
+    /// `item in iterator`, as CPython implements it, with each comparison noted.
     fn comes_out(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<bool> {
         let class = container.get_type();
         if lookup(&class, "__iter__")?.is_none() && lookup(&class, "__getitem__")?.is_none() {
-            // Raises, in words of its own.
+            // This raises with the interpreter's own message.
             return Ok(container.contains(item)?);
         }
         for found in container.try_iter()? {
             let found = found?;
             self.note_looks_within([&found]);
             self.refuse_changed(&found)?;
-            self.guard_inside([&found, item], consulted::COMPARED)?;
+            self.guard_inside([&found, item], special_methods::COMPARED)?;
             self.refuse_nans([&found, item], true)?;
             self.compared([&found, item])?;
             if found.is(item) || self.natively("contains", || found.eq(item))? {
@@ -350,8 +352,8 @@ impl<'py> Capture<'py> {
         Ok(false)
     }
 
-    /// Notes that an object is compared with the elements or keys of a container. Those of an existing set or dict are guarded to
-    /// be these, not followed, and in a set the address decides on the place.
+    /// Notes that an object is compared with the elements or keys of a container. Those of an existing set or dict are guarded by identity
+    /// and not followed, and in a set the address decides the position.
     fn looked_up(&self, container: &Bound<'py, PyAny>, item: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.torch.is_primitive(item) || self.torch.is_fake(item) {
             return Ok(());
@@ -361,15 +363,15 @@ impl<'py> Capture<'py> {
         if hashes && (self.source_of(container).is_some() || !is_dict) {
             self.addressed([item])?;
         }
-        self.guard_inside([item], consulted::HASH)?;
+        self.guard_inside([item], special_methods::HASH)?;
         match container.cast_exact::<PyDict>() {
             Ok(dict) => self.compared(dict.keys().iter().chain([item.clone()]).collect::<Vec<_>>().iter()),
-            // A view of a dict hashes, or compares with each value.
+            // A view of a dict either hashes the item or compares it with each value.
             Err(_) => self.compared([container, item]),
         }
     }
 
-    /// Whether a value is true.
+    /// Returns the truth value of an object.
     pub fn truth(&self, value: &Tracked<'py>) -> Outcome<bool> {
         if self.torch.is_number(&value.object) {
             if let Some(outcome) = self.guard_comparison(value, "!=", 0.0)? {
@@ -448,7 +450,7 @@ impl<'py> Capture<'py> {
             self.pin_type(&readable, source)?;
         }
         let iterator = readable.try_iter().map_err(Halt::from);
-        let iterator = self.or_lacking(iterator, &readable, consulted::ITERATED)?.into_any();
+        let iterator = self.or_lacking(iterator, &readable, special_methods::ITERATED)?.into_any();
         if !readable.is(&iterator) {
             self.note_new(&iterator);
         }

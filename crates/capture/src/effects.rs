@@ -1,8 +1,8 @@
-//! What C functions do: the table that says which may be called while capturing. Everything else ends the capture.
+//! The effects of C functions: the table of those that may be called while capturing. Everything else ends the capture.
 //!
-//! A C function cannot be interpreted, so it is called for real. That is right when it only reads what it is given and
-//! returns something new, and it is harmless when what it changes was made by the frame itself. Python that it calls back
-//! (`__eq__`, `key=`) comes through the frame hook and is interpreted.
+//! A C function cannot be interpreted, so it is called for real. That is correct if it only reads its arguments and returns a new object,
+//! and harmless if the objects that it changes were created by the frame itself. Python code that it calls back (`__eq__`, `key=`) comes
+//! through the frame hook and is interpreted.
 
 pub mod claim;
 mod functions;
@@ -23,38 +23,38 @@ use self::{
     table::{DESCRIPTORS, EXAMPLES, LEVELS, MEMBERS, NUMPY, OPERATORS, REFUSED, SPECIAL, TORCH_NAMESPACES, TYPES},
 };
 use crate::{
-    kinds::{Kind, Kinds},
-    refusals::interruption_behind,
+    callable_kinds::{CallableKind, CallableKinds},
+    exceptions::interruption_behind,
 };
 
-/// What calling a C function means.
+/// The effect of calling a C function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Reads its arguments, however deep, and returns something new or a part of them.
     Pure,
-    /// As `Pure`, on values that are not tensors; torch looks up operators for it, which is not to be seen.
+    /// As `Pure`, on values that are not tensors. Torch looks up operators for it, which the capture must not see.
     Outside,
-    /// As `Pure`, where it is given nothing but numbers and text: numpy's functions.
+    /// As `Pure`, if all arguments are numbers and text: numpy's functions.
     Numbers,
-    /// As `Pure`, where it is given nothing but numbers, text, and lists, tuples and dicts of such.
+    /// As `Pure`, if all arguments are numbers, text, or lists, tuples and dicts of these.
     Data,
-    /// As `Pure`, but changes its first argument: allowed on what the frame made.
+    /// As `Pure`, but changes its first argument: allowed on objects that the frame created.
     MutatesFirst,
-    /// Answers from the state of the thread that the global guard covers.
+    /// Answers from the thread's state that the global guard covers.
     ReadsState,
-    /// Answers from other state: it is asked again on every check.
+    /// Answers from other state: each guard check calls it again.
     Asked,
-    /// Sets state of the thread, which the frame must set back before it returns, but that grad mode may be off.
+    /// Sets state of the thread, which the frame must restore before it returns, except that grad mode may stay off.
     SetsState,
-    /// An operation of torch: run on fakes and noted in the graph.
+    /// An operation of torch: run on fakes and recorded in the graph.
     Torch,
-    /// The policy does it itself.
+    /// The policy implements it itself.
     Special(Special),
     /// Ends the capture, for this reason.
     Refused(&'static str),
 }
 
-/// Builtins that the policy does itself, because they look inside objects or at fakes.
+/// Builtins that the policy implements itself, because they look inside objects or at fakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// `getattr`
@@ -101,7 +101,7 @@ pub enum Special {
     Vars,
     /// `globals()`
     Globals,
-    /// `operator.add` and the others: as the opcode
+    /// `operator.add` and the others: treated like their opcodes
     Operator(&'static str),
     /// `__reduce_ex__` and its parts, which look into everything an object holds
     Reduce,
@@ -109,18 +109,18 @@ pub enum Special {
     FunctionApply,
     /// `torch.utils.checkpoint.checkpoint`
     Checkpoint,
-    /// A transform of `torch.func`, in place of which a function of `dynamlir.capture.transforms` is called
+    /// A transform of `torch.func`, replaced by a function of `dynamlir.capture.transforms`
     Transform(&'static str),
-    /// Begins (true) or ends such a transform, within which torch refuses some things
+    /// Begins (true) or ends such a transform, within which torch refuses some operations
     Level(bool),
     /// `torch.cond` or `torch.while_loop`
     Region(&'static str),
-    /// A function of torch's that only loads what it has not loaded yet
+    /// A function of torch that only loads what is not loaded yet
     Loads,
-    /// A function of the training step, in place of which one of `dynamlir.capture.gradients` is called
+    /// A function of the training step, replaced by one of `dynamlir.capture.gradients`
     Gradients(&'static str),
-    /// A function that decides or computes by what a tensor holds, in place of which one of this module of `dynamlir.capture` is called
-    /// where a graph can read numbers
+    /// A function that decides or computes by a tensor's contents, replaced by one of this module of `dynamlir.capture` where a graph can
+    /// read numbers
     Reading(&'static str, &'static str),
     /// `dynamlir.capture.gradients.reached`
     Reached,
@@ -136,9 +136,9 @@ pub enum Special {
     ChainOf,
     /// `type.__subclasses__`
     Subclasses,
-    /// A function that tells what numpy's types are
+    /// A function that describes numpy's types
     OfTypes,
-    /// `__get__` of an attribute that C code gets: `torch.Tensor.shape.__get__(x)`
+    /// `__get__` of an attribute that C code reads: `torch.Tensor.shape.__get__(x)`
     Binds,
     /// `RLock.__enter__`
     Lock,
@@ -169,7 +169,7 @@ pub enum Special {
 /// The table, resolved to the addresses of the objects of this process.
 pub struct Effects {
     functions: FxHashMap<usize, Effect>,
-    /// What the functions look up in the classes of what they are given.
+    /// The special methods that the functions look up in the classes of their arguments.
     specials: FxHashMap<usize, &'static [&'static str]>,
     /// Address of a type → names of its mutators; types not here are unknown.
     types: FxHashMap<usize, &'static [&'static str]>,
@@ -177,8 +177,8 @@ pub struct Effects {
     /// Types of C methods and the like, whose instances never change.
     descriptors: FxHashSet<usize>,
     tensor_base: usize,
-    /// What callables are.
-    pub kinds: Kinds,
+    /// The kinds of callables.
+    pub kinds: CallableKinds,
     /// Keeps the addresses above taken.
     alive: Vec<Py<PyAny>>,
 }
@@ -197,7 +197,7 @@ impl Effects {
             namespaces: Vec::new(),
             descriptors: FxHashSet::default(),
             tensor_base: 0,
-            kinds: Kinds::new(py)?,
+            kinds: CallableKinds::new(py)?,
             alive: Vec::new(),
         };
         for row in FUNCTIONS {
@@ -219,12 +219,12 @@ impl Effects {
                 table.add(py, module, name, Effect::Refused(why))?;
             }
         }
-        // Imported while nothing is captured.
+        // Imported now, while nothing is being captured.
         for module in ["assertions", "named_tuples", "optimizers"] {
             dynamlir_cpython_abi::import(py, &format!("dynamlir.capture.{module}"))?;
         }
         table.add(py, "builtins", "str.maketrans", Effect::Data)?;
-        // Its Python only prepares what the engine is given, and what that runs is recorded.
+        // Their Python code only prepares the engine's arguments, and what the engine runs is recorded.
         for (module, name) in NODES {
             table.add(py, module, name, Effect::Torch)?;
         }
@@ -240,7 +240,7 @@ impl Effects {
                 table.alive.push(object.unbind());
             }
         }
-        // Exceptions differ in what they are made of, and change by the methods that all of them have.
+        // Exceptions differ in how they are created, but all of them change by the same methods.
         let changes = TYPES.iter().find(|(_, name, _)| *name == "BaseException").map_or(&[][..], |(.., changes)| changes);
         for object in dynamlir_cpython_abi::import(py, "builtins")?.dict().values() {
             if let Ok(class) = object.cast::<PyType>()
@@ -310,7 +310,7 @@ impl Effects {
         Ok(())
     }
 
-    /// Functions of numpy that compute a number from numbers: those that numpy itself has, not what `frompyfunc` makes.
+    /// Adds the functions of numpy that compute a number from numbers: numpy's own, not those that `frompyfunc` creates.
     fn add_numpy(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(ufunc) = find(py, "numpy", "ufunc")? else { return Ok(()) };
         let numpy = dynamlir_cpython_abi::import(py, "numpy")?;
@@ -326,34 +326,34 @@ impl Effects {
         Ok(())
     }
 
-    /// Whether this is a method, slot or attribute that torch's C code gives all tensors.
+    /// Returns true if this is a method, slot or attribute that torch's C code gives all tensors.
     pub fn is_of_tensors(&self, descriptor: &Bound<'_, PyAny>) -> bool {
         let own = || descriptor.getattr("__objclass__").is_ok_and(|class| address(&class) == self.tensor_base);
         kind::is_class_member(descriptor) && own()
     }
 
-    /// What calling this C function, method, slot or type means; `None` when the table does not know it.
+    /// Returns the effect of calling this C function, method, slot or type; `None` if the table does not know it.
     pub fn of(&self, callable: &Bound<'_, PyAny>) -> Option<Effect> {
         if let Some(effect) = self.functions.get(&address(callable)) {
             return Some(*effect);
         }
         match self.kinds.of(callable) {
-            Kind::Builtin => self.builtin(callable),
-            Kind::Descriptor => self.method(&callable.getattr("__objclass__").ok()?, &callable.getattr("__name__").ok()?),
-            Kind::BoundSlot => {
+            CallableKind::Builtin => self.builtin(callable),
+            CallableKind::Descriptor => self.method(&callable.getattr("__objclass__").ok()?, &callable.getattr("__name__").ok()?),
+            CallableKind::BoundSlot => {
                 let object = callable.getattr("__self__").ok()?;
                 self.method(
                     &callable.getattr("__objclass__").unwrap_or_else(|_| object.get_type().into_any()),
                     &callable.getattr("__name__").ok()?,
                 )
             }
-            Kind::Overload => Some(Effect::Torch),
-            Kind::ItemGetter => Some(Effect::Pure),
+            CallableKind::Overload => Some(Effect::Torch),
+            CallableKind::ItemGetter => Some(Effect::Pure),
             _ => None,
         }
     }
 
-    /// Whether this very object has an entry that says that it only reads.
+    /// Returns true if this very object has an entry that says that it only reads.
     pub fn is_pure(&self, callable: &Bound<'_, PyAny>) -> bool {
         self.functions.get(&address(callable)) == Some(&Effect::Pure)
     }
@@ -367,7 +367,7 @@ impl Effects {
         // A class method of a type, such as dict.fromkeys or tuple.__new__, or a method of an object.
         let name = callable.getattr("__name__").ok()?;
         if owner.is_instance_of::<PyType>() && name.eq("__instancecheck__").ok()? {
-            // Bound to a class of tensors, whose methods are torch's.
+            // The owner may be a tensor class, whose methods would otherwise count as torch's.
             return Some(Effect::Special(Special::PlainInstance));
         }
         if !owner.is_instance_of::<PyType>() {
@@ -378,12 +378,12 @@ impl Effects {
         self.method(&owner, &name).or_else(of_type)
     }
 
-    /// What the method `name`, found on `kind`, means: by the first type in its MRO that the table knows.
+    /// Returns the effect of the method `name`, found on `kind`: that of the first type in its MRO that the table knows.
     fn method(&self, kind: &Bound<'_, PyAny>, name: &Bound<'_, PyAny>) -> Option<Effect> {
         let name = name.extract::<String>().ok()?;
         for base in types::mro(kind.cast::<PyType>().ok()?).ok()? {
             let base = base.into_any();
-            // A method with an entry of its own, such as `object.__setattr__`, bound to an object.
+            // A method with its own entry, such as `object.__setattr__`, bound to an object.
             let raw = base.getattr("__dict__").and_then(|dict| dict.get_item(&name)).ok();
             if let Some(effect) = raw.and_then(|raw| self.functions.get(&address(&raw))) {
                 return Some(*effect);
@@ -405,7 +405,7 @@ impl Effects {
                     };
                 }
             }
-            // Another type's method of that name says nothing about this one. `torch.Tensor` has some of its base's itself.
+            // Another type's method of that name proves nothing about this one. `torch.Tensor` itself has some methods of its base.
             let own = base.getattr("__dict__").and_then(|dict| dict.get_item(&name)).ok();
             if own.as_ref().is_some_and(|own| self.is_of_tensors(own)) {
                 return Some(Effect::Torch);
@@ -417,24 +417,24 @@ impl Effects {
         None
     }
 
-    /// The special methods that a function of the table may call on what it is given; none for what has no row of its own.
+    /// Returns the special methods that a function of the table may call on its arguments; none for a function without a row of its own.
     pub fn specials(&self, callable: &Bound<'_, PyAny>) -> Option<&'static [&'static str]> {
         self.specials.get(&address(callable)).copied()
     }
 
-    /// Whether an object is a method of C code or the like, which is what it is for good.
+    /// Returns true if an object is a method of C code or the like, which never changes.
     pub fn is_descriptor(&self, object: &Bound<'_, PyAny>) -> bool {
         self.descriptors.contains(&(object.get_type_ptr() as usize))
     }
 
-    /// Whether the instances of a builtin type may be made: the type itself is in the table.
+    /// Returns true if instances of a builtin type may be created: the type itself is in the table.
     pub fn knows_type(&self, kind: &Bound<'_, PyAny>) -> bool {
         self.types.contains_key(&address(kind))
     }
 }
 
-/// All functions, and the methods that change an object of the known types, each with its module and what is claimed of it. Of the
-/// other methods of those types, and of those that come with an example, [`METHODS`] is claimed.
+/// Returns all functions, and the mutating methods of the known types, each with its module and its claim. For the other methods of those
+/// types, and for those of types known by an example, [`METHODS`] is claimed.
 pub fn claims() -> Vec<(&'static str, String, Effect, Claim)> {
     let mut claims = Vec::new();
     for row in FUNCTIONS {
@@ -449,8 +449,8 @@ pub fn claims() -> Vec<(&'static str, String, Effect, Claim)> {
     claims
 }
 
-/// What a module has under a name, which may have dots; None where this Python or torch has no such module or name. An interruption
-/// is raised: a table without what it has interrupted would be wrong for good.
+/// Returns the object that a module has under a name, which may have dots; None if this Python or torch does not have the module or name.
+/// An interruption is raised: otherwise the table would permanently lack what was interrupted.
 fn find<'py>(py: Python<'py>, module: &str, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let found = dynamlir_cpython_abi::import(py, module)
         .map(Bound::into_any)

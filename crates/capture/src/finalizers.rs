@@ -1,8 +1,8 @@
-//! Code that runs when something dies which the frame has made: a `__del__`, what is left of a generator, weak-reference callbacks.
+//! Code that runs when an object created by the frame dies: a `__del__`, the rest of a generator, weak-reference callbacks.
 //!
-//! What dies while the frame runs is seen: its code is interpreted like any other. What outlives the frame would run its code once,
-//! at some later time, for all calls together; plain Python runs it for each. Such a frame is not captured, and what a capture leaves
-//! behind that is given up, before the frame runs again, dies in silence.
+//! A death while the frame runs is seen: its code is interpreted like any other. An object that outlives the frame would run its code once,
+//! at some later time, for all calls together; plain Python runs it for each call. Such a frame is not captured. Objects left over from an
+//! abandoned capture are made to die silently before the frame runs again.
 
 use std::rc::Rc;
 
@@ -22,12 +22,12 @@ use crate::{
     state::{Capture, Held, Outcome, Tracked, type_name},
 };
 
-/// Containers are looked into for what is watched within, at so many objects.
+/// The maximum number of objects that are searched, inside containers, for objects whose death is noticed.
 const MOST_ITEMS: usize = 64;
 
 impl<'py> Capture<'py> {
-    /// After the frame: nothing of its own that is still alive may run code when it dies. That is seen to in any case; where there
-    /// was something, the capture ends.
+    /// Called after the frame: none of its own objects that are still alive may run code when it dies. Any such code is disabled, and the
+    /// capture then ends.
     pub(crate) fn outlived(&self) -> Outcome<()> {
         let Some(births) = &self.own.births else { return Ok(()) };
         let Some(objects) = births.with_finalizers(self.py) else {
@@ -52,7 +52,7 @@ impl<'py> Capture<'py> {
         let (types, inspect) = (dynamlir_cpython_abi::import(self.py, "types")?, dynamlir_cpython_abi::import(self.py, "inspect")?);
         let class = object.get_type();
         if class.is(&types.getattr("GeneratorType")?) {
-            // One that has not begun, or that has ended, has nothing to clean up.
+            // A generator that has not begun, or that has ended, has nothing to clean up.
             return dynamlir_interpreter::suspended(|| inspect.call_method1("getgeneratorstate", (object,)))?.eq("GEN_SUSPENDED");
         }
         for (kind, frame) in [("CoroutineType", "cr_frame"), ("AsyncGeneratorType", "ag_frame")] {
@@ -60,29 +60,30 @@ impl<'py> Capture<'py> {
                 return Ok(!object.getattr(frame)?.is_none());
             }
         }
-        // What FakeTensorMode keeps for each constant of the graph: its `__del__` touches nothing but torch's count.
+        // FakeTensorMode keeps one for each constant of the graph. Its `__del__` only touches torch's count.
         if class.is(&dynamlir_cpython_abi::import(self.py, "torch.multiprocessing.reductions")?.getattr("StorageWeakRef")?) {
             return Ok(false);
         }
         Ok(lookup(&class, "__del__")?.is_some())
     }
 
-    /// A frame goes on, and a variable of it holds this: Python's frame does until the call is over.
+    /// Notes that a variable of a resumed frame holds this object: CPython's own frame does so until the call is over.
     pub(crate) fn note_standing(&self, frame: &Activation<'py>, slot: usize, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let watched = self.death_is_noticed(object)?;
         let place = Rc::as_ptr(frame.place()) as usize;
-        self.progress.standing.borrow_mut().insert((place, slot), Held { object: object.clone().unbind(), source, watched });
+        self.progress.held.borrow_mut().insert((place, slot), Held { object: object.clone().unbind(), source, watched });
         Ok(())
     }
 
-    /// Such a variable, or one that was given what such a frame's stack held, is assigned anew or deleted: Python itself does so where the death of what it holds may be noticed.
+    /// Called when such a variable, or one that got a value from the stack of such a frame, is assigned again or deleted. If the death of
+    /// the old value may be noticed, CPython does this itself.
     pub(crate) fn lets_go(&self, frame: &Activation<'py>, slot: usize) -> Outcome<()> {
         if !self.progress.is_resumed() {
             return Ok(());
         }
         let place = Rc::as_ptr(frame.place()) as usize;
-        let standing = self.progress.standing.borrow_mut().remove(&(place, slot));
-        let Some(held) = (if standing.is_some() { standing } else { self.held_on_stack(frame, slot)? }) else { return Ok(()) };
+        let held = self.progress.held.borrow_mut().remove(&(place, slot));
+        let Some(held) = (if held.is_some() { held } else { self.held_on_stack(frame, slot)? }) else { return Ok(()) };
         let object = held.object.bind(self.py);
         if held.watched {
             let message = format!("lets go of a {}, and somebody notices when it, or what it holds, is gone", type_name(object));
@@ -90,7 +91,7 @@ impl<'py> Capture<'py> {
         }
         let is_plain = self.is_plain(object);
         self.progress.let_go.set(self.progress.let_go.get() || !is_plain);
-        // Another call may hold something else there, or what it holds may be noticed by then.
+        // Another call may hold another object there, or its death may be noticed by then.
         if is_plain || self.torch.is_tensor(object) {
             return self.pin_type(object, held.source);
         }
@@ -99,7 +100,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Returns the object in a variable if it was on the stack of a resumed frame, or in a tuple or list there, as the result of a call is.
+    /// Returns the object in a variable if it was on the stack of a resumed frame, or in a tuple or list there, such as the result of a
+    /// call.
     fn held_on_stack(&self, frame: &Activation<'py>, slot: usize) -> Outcome<Option<Held>> {
         let Some(object) = frame.local(slot).object else { return Ok(None) };
         let (object, source) = match self.real_of(&object) {
@@ -120,18 +122,18 @@ impl<'py> Capture<'py> {
         Ok(Some(Held { object: object.unbind(), source, watched }))
     }
 
-    /// Returns true if an object holds nothing that anybody could notice.
+    /// Returns true if an object holds nothing whose death could be noticed.
     fn is_plain(&self, object: &Bound<'py, PyAny>) -> bool {
         object.is_none() || self.torch.is_primitive(object)
     }
 
-    /// Returns true if the death of an object, or of what it alone holds as an attribute or as an item of a builtin container, may be
-    /// noticed, which would come later than in plain Python: by a finalizer or by a weak reference. Guards ask less: not of tensors.
+    /// Returns true if a finalizer or a weak reference may notice the death of an object, or of objects that it alone holds as attributes
+    /// or as items of a builtin container: the death would come later than in plain Python. Guards check less: they exclude tensors.
     pub(crate) fn death_is_noticed(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
         if dynamlir_interpreter::suspended(|| is_watched(object))? {
             return Ok(true);
         }
-        // With how many references each is shared with others: an attribute's value has the object's and ours.
+        // Each with the maximum number of references of an object that is not shared: an attribute's value has the owner's and ours.
         let mut left = vec![(self.real_of(object).map_or_else(|| object.clone(), |(real, _)| real), isize::MAX)];
         for _ in 0..MOST_ITEMS {
             let Some((object, own)) = left.pop() else { return Ok(false) };
@@ -160,14 +162,15 @@ impl<'py> Capture<'py> {
         Ok(false)
     }
 
-    /// Returns true if weak references to an object are there beside those of guards, and torch's own, with which it knows tensors again.
+    /// Returns true if an object has weak references besides those of guards, and torch's own, by which torch recognizes tensors.
     fn is_referred_to_weakly(&self, object: &Bound<'py, PyAny>) -> PyResult<bool> {
-        // To a tensor that the graph computes the program has none, since a capture ends where one is made: these are the fake's.
+        // References to a tensor that the graph computes are the fake's: the program does not have any, since creating one ends the
+        // capture.
         if self.torch.is_fake(object) {
             return Ok(false);
         }
         let list = dynamlir_cpython_abi::import(self.py, "_weakref")?.getattr("getweakrefs")?;
-        // A tensor's storage dies with it, unless others have it. Some kinds of tensors have none.
+        // A tensor's storage dies with it, unless other tensors have it. Some kinds of tensors do not have one.
         let storage = if self.torch.is_tensor(object) {
             dynamlir_interpreter::suspended(|| object.call_method0(intern!(self.py, "untyped_storage"))).ok()
         } else {
@@ -183,13 +186,13 @@ impl<'py> Capture<'py> {
         Ok(false)
     }
 
-    /// Ends the capture where a weak reference is made that nobody can answer for: one that calls back, nobody knows when; one to a tensor
-    /// of the frame's own, which the graph holds for longer than the program does; one to what a frame that goes on holds, which Python's
-    /// frame does for as long.
+    /// Ends the capture at the creation of a weak reference that would not behave as in plain Python: one with a callback, which may run at
+    /// any time; one to a tensor of the frame's own, which the graph holds for longer than the program does; one to an object that a
+    /// resumed frame holds, since CPython's own frame holds it until the call is over.
     pub(crate) fn refuse_weak_reference(&self, args: &[Tracked<'py>]) -> Outcome<()> {
         let stands = |object: &Bound<'py, PyAny>| {
             let real = self.real_of(object).map_or_else(|| object.clone(), |(real, _)| real);
-            self.progress.standing.borrow().values().any(|held| held.object.is(&real))
+            self.progress.held.borrow().values().any(|held| held.object.is(&real))
         };
         if args.first().is_some_and(|referent| stands(&referent.object)) {
             return self.break_graph(reason::SIDE_EFFECT, "a weak reference to what a variable has held since before the graph");

@@ -1,4 +1,4 @@
-//! `operator.itemgetter`, `attrgetter` and `methodcaller`: what they look up is looked up here, where it is guarded and recorded.
+//! `operator.itemgetter`, `attrgetter` and `methodcaller`: their lookups are done here, where they are guarded and recorded.
 
 use dynamlir_guards::Source;
 use pyo3::{
@@ -8,8 +8,8 @@ use pyo3::{
 
 use crate::{
     attributes::lookup,
+    callable_kinds::CallableKind,
     calls::{Keywords, receiver},
-    kinds::Kind,
     state::{Capture, Outcome, Tracked},
 };
 
@@ -20,13 +20,13 @@ impl<'py> Capture<'py> {
         if let Some(source) = self.source(getter) {
             self.pin_native(object, source)?;
         }
-        // They do not change, and pickling says what they are made of.
+        // Getters do not change, and their pickled form has the arguments that they were created with.
         let (made_by, given): (Bound<'py, PyAny>, Bound<'py, PyTuple>) =
             dynamlir_interpreter::suspended(|| object.call_method0("__reduce__"))?.extract()?;
         let given = given.iter().map(|part| self.wrap_untracked(part)).collect::<Outcome<Vec<_>>>()?;
         match self.effects.kinds.of(object) {
-            Kind::ItemGetter => self.each(&given, |key| self.get_item(value, key)),
-            Kind::AttrGetter => self.each(&given, |path| {
+            CallableKind::ItemGetter => self.each(&given, |key| self.get_item(value, key)),
+            CallableKind::AttrGetter => self.each(&given, |path| {
                 let path: String = path.object.extract()?;
                 path.split('.').try_fold(value.clone(), |owner, name| self.load_attr(&owner, &PyString::new(self.py, name)))
             }),
@@ -50,12 +50,13 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// `descriptor.__get__(owner)`, of an attribute that C code gets: what the owner has under its name, if that is it.
+    /// `descriptor.__get__(owner)`, for an attribute that C code reads: the owner's attribute under its name, if this descriptor provides
+    /// it.
     pub(crate) fn get_by(&self, bound: &Bound<'py, PyAny>, owner: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         let Some(descriptor) = receiver(bound) else { return self.stop_at_unknown(bound) };
         let name = descriptor.getattr("__name__")?.cast_into::<PyString>().map_err(PyErr::from)?;
         if let Some(source) = self.source_of(&descriptor) {
-            // There is one of a name in a class, and nobody can hold it weakly.
+            // A class has one descriptor of a name, and weak references to descriptors do not exist.
             self.pin_type(&descriptor, source)?;
             self.guarded(self.guards.equals(self.guards.source(Source::GetAttr(source, "__name__".into())), &name))?;
             self.pin(&descriptor.getattr("__objclass__")?, self.guards.source(Source::GetAttr(source, "__objclass__".into())))?;
@@ -67,7 +68,7 @@ impl<'py> Capture<'py> {
             return if is_its(&class)? { self.tensor_attr(&owner.object, &name) } else { self.stop_at_unknown(bound) };
         }
         if !is_its(&owner.object.get_type())? {
-            // Its class hides it.
+            // The owner's class hides it.
             return self.stop_at_unknown(bound);
         }
         match self.named_source(&owner.object)? {
@@ -80,7 +81,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// What is found for one, or a tuple of what is found for each.
+    /// Returns the result for a single key, or a tuple of the results for several.
     fn each(&self, asked: &[Tracked<'py>], find: impl Fn(&Tracked<'py>) -> Outcome<Tracked<'py>>) -> Outcome<Tracked<'py>> {
         if let [one] = asked {
             return find(one);

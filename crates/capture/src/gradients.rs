@@ -1,5 +1,5 @@
-//! Gradients within the frame, see `python/dynamlir/capture/gradients.py`: which leaves `loss.backward()` reaches, what arguments bring along
-//! of histories and hooks, and what outputs are once their histories have been freed.
+//! Gradients within the frame, see `python/dynamlir/capture/gradients.py`: the leaves that `loss.backward()` reaches, the histories and
+//! hooks that arguments bring along, and the state of outputs once their histories have been freed.
 
 use dynamlir_frame::{AfterGraph, Recipe};
 use dynamlir_guards::{Source, SourceId};
@@ -15,14 +15,14 @@ use crate::{
     state::{Capture, Outcome, Tracked},
 };
 
-/// What torch calls when a leaf has got a gradient, by the attributes that hold it.
+/// The hooks that torch calls when a leaf has received a gradient, by the attributes that hold them.
 const HOOKS: &[&str] = &["_backward_hooks", "_post_accumulate_grad_hooks"];
 
-/// Which functions of the program are told of what autograd saves.
+/// The Python module that knows which functions of the program are notified about tensors that autograd saves.
 const SAVED_HOOKS: &str = "dynamlir.capture.saved_hooks";
 
 impl<'py> Capture<'py> {
-    /// The leaves whose gradients `backward` of these outputs gives: tensors that existed before the frame.
+    /// Returns the leaves that receive gradients from `backward` of these outputs: tensors that existed before the frame.
     pub(crate) fn reached(&self, outputs: &Tracked<'py>, inputs: &Tracked<'py>, differs: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         if self.truth(differs)? {
             return self.break_graph(reason::AUTOGRAD, "backward with create_graph=True, with grad_variables, or in anomaly mode");
@@ -34,7 +34,7 @@ impl<'py> Capture<'py> {
         } else {
             Some(PyList::new(self.py, self.unpack_any(inputs)?.into_iter().map(|one| one.object))?)
         };
-        let found = self.ask("leaves", (&outputs.object, inputs));
+        let found = self.recorder().leaves(&outputs.object, inputs);
         let found = found.map_err(|error| self.refused_by_torch(error))?;
         let mut reached = Vec::new();
         for leaf in found.try_iter()? {
@@ -48,12 +48,13 @@ impl<'py> Capture<'py> {
             self.without_hooks(&real, source, HOOKS)?;
             reached.push((real, source));
         }
-        self.without_detours(&reached, &self.ask("reached_inputs", (given,))?)?;
+        self.without_detours(&reached, &self.recorder().reached_inputs(given)?)?;
         self.note_new(&found);
         Ok(Tracked::new(found))
     }
 
-    /// Before an operation within the frame, on these `objects`: what autograd knows of them, and whom it tells, that the graph does not show.
+    /// Called before an operation on these `objects` within the frame: guards the histories and hooks that autograd knows and the graph
+    /// does not show.
     pub(crate) fn guard_gradients(
         &self,
         operation: &str,
@@ -67,10 +68,10 @@ impl<'py> Capture<'py> {
         self.refuse_hooks_of_the_frame(objects, kwargs)
     }
 
-    /// Before `torch.autograd.grad` within the frame: what the arguments that it is about bring along is not seen in the graph.
+    /// Called before `torch.autograd.grad` within the frame: guards the histories that its arguments bring along, which the graph does not
+    /// show.
     fn guard_histories(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> Outcome<()> {
-        let asked = self.ask("asked", (args, kwargs));
-        let (inputs, reached): (Bound<'py, PyList>, Bound<'py, PyAny>) = asked.map_err(|error| self.refused_by_torch(error))?.extract()?;
+        let (inputs, reached) = self.recorder().asked(args, kwargs).map_err(|error| self.refused_by_torch(error))?;
         let inputs: Vec<_> = inputs.iter().filter_map(|input| self.real_of(&input)).collect();
         for (real, source) in &inputs {
             self.without_hooks(real, *source, &HOOKS[..1])?;
@@ -78,7 +79,7 @@ impl<'py> Capture<'py> {
         self.without_detours(&inputs, &reached)
     }
 
-    /// A transform of `torch.func` by one level of autograd begins or ends. What ends the capture in between leaves all of it to Python.
+    /// Begins or ends one autograd level of a transform of `torch.func`. If the capture ends in between, CPython runs the whole transform.
     pub(crate) fn level(&self, begins: bool) -> Outcome<Tracked<'py>> {
         let levels = &self.progress.levels;
         if begins {
@@ -88,11 +89,11 @@ impl<'py> Capture<'py> {
             levels.set(levels.get().saturating_sub(1));
         }
         self.layers.note_unrepeatable();
-        self.ask("level", (begins,))?;
+        self.recorder().level(begins)?;
         Ok(Tracked::new(self.py.None().into_bound(self.py)))
     }
 
-    /// Guards that nobody is told of what autograd saves.
+    /// Guards that no function is notified about tensors that autograd saves.
     fn without_saved_tensors_hooks(&self) -> Outcome<()> {
         let hooks = self.saved_tensors_hooks()?;
         let also_while_tracing = Tracked::new(PyBool::new(self.py, true).to_owned().into_any());
@@ -100,19 +101,19 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Torch's function that tells which hooks are set.
+    /// Returns torch's function that reports which hooks are set.
     fn saved_tensors_hooks(&self) -> PyResult<Bound<'py, PyAny>> {
         dynamlir_cpython_abi::import(self.py, "torch._C._autograd")?.getattr("_top_saved_tensors_default_hooks")
     }
 
-    /// The frame sets hooks for saved tensors: Python does that, and the hooks are noted as set by a frame.
+    /// Called when the frame sets hooks for saved tensors: CPython does that, and the hooks are noted as set by a frame.
     pub(crate) fn sets_saved_tensors_hooks(&self, function: &Tracked<'py>, pack: &Tracked<'py>) -> Outcome<Tracked<'py>> {
         self.saved_hooks("note", (&pack.object,))?;
         self.stop_at_unknown(&function.object)
     }
 
-    /// Ends the capture at an operation of which autograd saves something, and tells hooks of it that the frame has set: what they do comes
-    /// before the rest of the frame, which the graph would run ahead of it. Hooks that were set around the frame are called with its graph.
+    /// Ends the capture at an operation whose tensors autograd saves, if the frame has set hooks for that: the hooks come before the rest
+    /// of the frame, but the graph would run the rest first. Hooks that were set around the frame are called with its graph.
     fn refuse_hooks_of_the_frame(&self, objects: &[Bound<'py, PyAny>], kwargs: &Bound<'py, PyDict>) -> Outcome<()> {
         if !self.progress.is_resumed() || !self.saved_hooks("saves", (objects.to_vec(), kwargs))?.is_truthy()? {
             return Ok(());
@@ -132,7 +133,7 @@ impl<'py> Capture<'py> {
         dynamlir_interpreter::suspended(|| dynamlir_cpython_abi::import(self.py, SAVED_HOOKS)?.call_method1(name, args))
     }
 
-    /// Ends the capture within a transform of `torch.func`, torch's or ours, where torch refuses this.
+    /// Ends the capture within a transform of `torch.func`, torch's or ours, where torch refuses this operation.
     pub(crate) fn refuse_in_transform(&self, what: &str) -> Outcome<()> {
         if self.progress.levels.get() > 0 || self.torch.in_transform(self.py)? {
             return self.break_graph(reason::AUTOGRAD, format!("{what} within a transform of torch.func"));
@@ -140,7 +141,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Guards that gradients of these tensors call nobody.
+    /// Guards that gradients of this tensor call no hooks.
     fn without_hooks(&self, real: &Bound<'py, PyAny>, source: SourceId, kinds: &[&str]) -> Outcome<()> {
         for name in kinds {
             let hooks = real.getattr(*name)?;
@@ -154,8 +155,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Guards that gradients of `inputs` come the way that the graph shows, and none through the history of another argument that is
-    /// `reached`: a leaf has none. That a tensor is a leaf is in no other guard.
+    /// Guards that gradients of `inputs` flow as the graph shows, and not through the history of another argument that is `reached`: a leaf
+    /// does not have a history. No other guard checks that a tensor is a leaf.
     fn without_detours(&self, inputs: &[(Bound<'py, PyAny>, SourceId)], reached: &Bound<'py, PyAny>) -> Outcome<()> {
         if inputs.is_empty() {
             return Ok(());
@@ -175,17 +176,18 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Has the graph return what the frame has called `backward` of without a history, and gives it one that is used up, as torch has it.
+    /// If the frame has called `backward` on an output, makes the graph return the output without a history, and gives it a freed history
+    /// afterwards, as torch does.
     pub(crate) fn use_up(&self, outputs: &mut Outputs<'py>, steps: &mut Vec<AfterGraph>) -> Outcome<()> {
-        if !self.session().getattr("frees")?.is_truthy()? {
+        if !self.recorder().frees()? {
             return Ok(());
         }
         let mut first = Vec::new();
         for at in 0..outputs.fakes.len() {
             let fake = Tracked::new(outputs.fakes[at].clone());
-            if self.ask("is_used_up", (&fake.object,)).map_err(|error| self.refused_by_torch(error))?.is_truthy()? {
+            if self.recorder().is_used_up(&fake.object).map_err(|error| self.refused_by_torch(error))? {
                 let mut reached = Vec::new();
-                for input in self.ask("reached_inputs", (PyList::new(self.py, [&fake.object])?,))?.try_iter()? {
+                for input in self.recorder().reached_inputs(PyList::new(self.py, [&fake.object])?)?.try_iter()? {
                     if let Some((_, source)) = self.real_of(&input?) {
                         reached.push(Recipe::Input(self.guards.collect(source)));
                     }

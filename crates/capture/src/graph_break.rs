@@ -1,29 +1,29 @@
-//! Why a graph ends before its frame does.
+//! The reason why a graph ends before its frame does.
 //!
-//! The frame then goes on after it in another graph, or runs as plain Python from its beginning: the [kind](reason::Kind) of the reason
-//! says which.
+//! The frame then continues after the break in another graph, or runs as plain Python from its beginning: the [kind](reason::Kind) of the
+//! reason decides which.
 
 use dynamlir_graph::Line;
 use pyo3::PyErr;
 
-/// A reason from the registry (`dynamlir.reasons`), with what happened and where in the user's Python.
+/// A reason from the registry (`dynamlir.reasons`), with a message and the lines of the user's Python.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphBreak {
     /// The reason's ID.
     pub reason: &'static str,
-    /// What happened, in a few words.
+    /// A short description of what happened.
     pub message: String,
-    /// Innermost frame first.
+    /// The lines, innermost frame first.
     pub location: Vec<Line>,
 }
 
 impl GraphBreak {
-    /// The capture itself failed.
+    /// A break because the capture itself failed.
     pub fn internal(error: &PyErr) -> Self {
         Self { reason: reason::INTERNAL_ERROR, message: error.to_string(), location: Vec::new() }
     }
 
-    /// What could be done about it.
+    /// Returns the kind of the reason, which says what could be done about it.
     pub fn kind(&self) -> reason::Kind {
         reason::kind(self.reason)
     }

@@ -1,8 +1,8 @@
-//! Existing objects that are compared by what they are: `==`, `in`, keys and elements, where their class has no `__eq__`.
+//! Existing objects that are compared by identity: in `==`, in `in`, as keys and as elements, if their class has no `__eq__`.
 //!
-//! That two of them are the same object is guarded when the second is met. That they are not is guarded here: all that were
-//! compared by C code stay distinct. In sets, and where an address is shown, it is the object itself that counts. What the classes
-//! have for `==` is guarded, whatever it is: it decides which of this holds.
+//! That two of them are the same object is guarded when the second is seen. That they are distinct is guarded here: all objects that C code
+//! compared stay distinct. In sets, and where an address is shown, the object itself is pinned. The `==` of each class is guarded in all
+//! cases, since it decides which of these rules applies.
 
 use dynamlir_guards::{Relation, SourceId};
 use pyo3::{
@@ -15,11 +15,11 @@ use rustc_hash::FxHashSet;
 use crate::{
     attributes::lookup,
     graph_break::reason,
-    reduce::Layout,
+    pickle_protocol::Layout,
     state::{Capture, Outcome, type_name},
 };
 
-/// Functions and methods of C that compare what they are given with each other, or with what they belong to.
+/// C functions and methods that compare their arguments with each other, or with their receiver or its contents.
 const COMPARING: &[&str] = &[
     "__contains__",
     "__delitem__",
@@ -44,7 +44,7 @@ const COMPARING: &[&str] = &[
     "update",
 ];
 
-/// Those that find a place by the hash, or show the address.
+/// C functions and methods that find a place by the hash, or show the address.
 const ADDRESSING: &[&str] = &[
     "__hash__",
     "__repr__",
@@ -90,7 +90,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Notes that these values go where their hash or address counts.
+    /// Notes that these values are used where their hash or address matters.
     pub(crate) fn addressed<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
     where
         'py: 'a,
@@ -105,7 +105,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// A call of C code that may compare what it is given, by the name of the function.
+    /// Notes a call of C code that may compare its arguments, given the name of the function.
     pub(crate) fn compared_by(&self, name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[Bound<'py, PyAny>]) -> Outcome<()> {
         let in_set = receiver.is_some_and(|object| object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>());
         if ADDRESSING.contains(&name) || in_set && COMPARING.contains(&name) {
@@ -117,7 +117,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Guards that what was compared stays distinct.
+    /// Guards that the compared objects stay distinct.
     pub(crate) fn settle_compared(&self) {
         let sources = self.existing.compared();
         if sources.len() > 1 {
@@ -125,8 +125,8 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The existing objects among these values, and in what the frame made of them, that their class compares by identity. Guards
-    /// how each is compared.
+    /// Returns the existing objects that are compared by identity, among these values and inside objects that the frame created from them.
+    /// Guards how each is compared.
     fn identities<'a>(&self, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<Vec<Bound<'py, PyAny>>>
     where
         'py: 'a,
@@ -149,7 +149,7 @@ impl<'py> Capture<'py> {
                 continue;
             }
             if let Some(class) = self.class_at(&value)? {
-                // Somebody may give it an `__eq__`.
+                // The class may get an `__eq__`.
                 self.pin_entry(&value.get_type(), class, intern!(self.py, "__eq__"))?;
             }
             if !is_named(&value) && compares_contents(&value)? {
@@ -159,7 +159,7 @@ impl<'py> Capture<'py> {
         Ok(found)
     }
 
-    /// Guards how an existing object is compared; whether that is by identity.
+    /// Guards how an existing object is compared. Returns true if it is by identity.
     fn guard_equality(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
         let Some(own) = lookup(&object.get_type(), "__eq__")? else { return Ok(false) };
         let at = self.guards.type_attr(self.class_source(object, source)?, "__eq__");
@@ -167,7 +167,7 @@ impl<'py> Capture<'py> {
         if has_no_equality(object)? {
             return Ok(true);
         }
-        // Python code is followed when it is called; what C code reads is not seen. It may be asked where Python code declines.
+        // Python code is followed when it is called; reads by C code are not seen. C code may be called if Python code declines.
         let by_python = own.is_exact_instance_of::<PyFunction>() && Layout::of(&object.get_type())?.base.is(self.py.get_type::<PyAny>());
         if !by_python && self.guard_contents(object, source)? {
             return self.break_graph(reason::UNGUARDABLE, format!("tensors in a {}", type_name(object)));
@@ -176,10 +176,10 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// What C code of this name compares with each other: of dicts the keys alone, and nothing where it goes by an index.
+/// Returns the values that C code of this name compares with each other: for dicts only the keys, and nothing if it uses an index.
 fn compared_ones<'py>(name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[Bound<'py, PyAny>]) -> Vec<Bound<'py, PyAny>> {
     const BY_INDEX: &[&str] = &["__delitem__", "__getitem__", "__setitem__", "pop"];
-    /// Those whose first argument is a key, and the others are not compared.
+    /// Functions whose first argument is a key. The other arguments are not compared.
     const BY_KEY: &[&str] = &["__contains__", "__delitem__", "__getitem__", "__setitem__", "fromkeys", "get", "pop", "setdefault"];
     let keys = |value: &Bound<'py, PyAny>| match value.cast::<PyDict>() {
         Ok(dict) => dict.iter().map(|(key, _)| key).collect(),
@@ -198,7 +198,7 @@ fn compared_ones<'py>(name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[
     }
 }
 
-/// What is in one of Python's own containers.
+/// Returns the contents of one of Python's own containers.
 pub(crate) fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     Some(if let Ok(items) = value.cast_exact::<PyTuple>() {
         items.iter().collect()
@@ -215,23 +215,23 @@ pub(crate) fn elements<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, 
     })
 }
 
-/// What an object of C's refers to, as the garbage collector sees it.
+/// Returns the objects that a C object refers to, as the garbage collector sees it.
 pub(crate) fn referents<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     dynamlir_cpython_abi::import(value.py(), "gc")?.call_method1("get_referents", (value,))?.try_iter()?.collect()
 }
 
-/// Classes, functions and modules: what has a name is hardly ever another one at the next call.
+/// Returns true for classes, functions and modules: a place that holds a named object rarely holds another one at the next call.
 pub(crate) fn is_named(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyFunction>() || object.is_instance_of::<PyType>() || object.is_instance_of::<PyModule>()
 }
 
-/// Whether C code compares what is in an object: a named tuple, a method, a view of a dict.
+/// Returns true if C code compares the contents of an object: a named tuple, a method, a view of a dict.
 fn compares_contents(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let own = lookup(&object.get_type(), "__eq__")?;
     Ok(!own.is_some_and(|own| own.is_exact_instance_of::<PyFunction>()) && !has_no_equality(object)?)
 }
 
-/// Whether the class of an object leaves `==` to `object`.
+/// Returns true if the class of an object inherits `==` from `object`.
 fn has_no_equality(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let own = lookup(&object.get_type(), "__eq__")?;
     let generic = lookup(&object.py().get_type::<PyAny>(), "__eq__")?;

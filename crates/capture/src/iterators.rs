@@ -1,7 +1,7 @@
-//! Iterators that the frame has made and that outlive what was captured: they are made again, and stand where they stood.
+//! Iterators that the frame has created and that outlive the captured part: they are created again at the same position.
 //!
-//! Python's own iterators say what they are made of, for `pickle` (`__reduce__`), all but those of dicts. What they iterate over is the
-//! very object, so what is done to it later is seen as eager sees it.
+//! Python's own iterators describe themselves for `pickle` (`__reduce__`), except those of dicts. They iterate over the very object, so
+//! later changes to it are seen as in eager.
 
 use dynamlir_frame::{Made, Recipe};
 use dynamlir_guards::{Constant, Source};
@@ -18,7 +18,7 @@ use crate::{
     state::{Capture, Outcome},
 };
 
-/// Iterators that say what they are made of, by their names in `builtins`.
+/// Iterators that describe themselves, by their names in `builtins`.
 const REDUCED: [&str; 13] = [
     "bytes_iterator",
     "enumerate",
@@ -35,17 +35,17 @@ const REDUCED: [&str; 13] = [
     "zip",
 ];
 
-/// Iterators of dicts, and the methods that make what they iterate over.
+/// Iterators of dicts, and the methods that create the views which they iterate over.
 const OF_DICTS: [(&str, &str); 3] = [("dict_keyiterator", "keys"), ("dict_valueiterator", "values"), ("dict_itemiterator", "items")];
 
 impl<'py> Capture<'py> {
-    /// How to make an iterator of the frame's again; None for another object.
+    /// Returns the recipe that creates an iterator of the frame again; None for another object.
     pub(crate) fn iterator_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
         let class = object.get_type();
         let name = class.name()?;
         let name = name.to_str()?;
         let of_dict = OF_DICTS.iter().find(|(known, _)| *known == name);
-        // A class of the user's may say of itself what it likes.
+        // A user's class may describe itself in any way.
         if (of_dict.is_none() && !REDUCED.contains(&name)) || !is_immutable(&class) || class.module()?.to_str()? != "builtins" {
             return Ok(None);
         }
@@ -55,13 +55,13 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// `iter(dict.method())`, of which some were given.
+    /// `iter(dict.method())`, after some of its items.
     fn dict_iterator(&self, object: &Bound<'py, PyAny>, method: &str, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
         let held = dynamlir_cpython_abi::import(self.py, "gc")?.call_method1("get_referents", (object,))?;
         let dict = held.try_iter()?.find_map(|held| held.ok().filter(PyAnyMethods::is_instance_of::<PyDict>));
         let left = object.call_method0("__length_hint__")?.extract::<usize>()?;
         let skipped = dict.as_ref().map_or(Ok(0), PyAnyMethods::len)?.checked_sub(left);
-        // Where the dict has changed since, it raises.
+        // This raises if the dict has changed since.
         let goes_on = dynamlir_interpreter::suspended(|| object.call_method0(intern!(self.py, "__reduce__"))).is_ok();
         let (Some(dict), Some(skipped), true) = (dict, skipped, goes_on) else { return Ok(None) };
         let callable = self.py.get_type::<PyDict>().getattr(method)?.unbind();
@@ -69,8 +69,9 @@ impl<'py> Capture<'py> {
         Ok(Some(Made { iterates: Some(skipped), ..Made::new(callable, given) }.into()))
     }
 
-    /// What the capture advances in place of an iterator that was made for a loop in which the frame stood: its other items are guarded to be
-    /// what they are. None for another iterator, and for items of which each is to be what the same instruction finds.
+    /// Returns the iterator that the capture advances in place of one that was created for a loop in which the frame was left. The
+    /// remaining items are guarded by identity. None for other iterators, and for items that are not all modules: each of those is to be
+    /// found by the same instruction.
     pub(crate) fn advanced(&self, iterator: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
         let progress = &self.progress;
         let address = iterator.as_ptr() as usize;
@@ -114,7 +115,7 @@ impl<'py> Capture<'py> {
         Ok(Some(own))
     }
 
-    /// An iterator has no more items.
+    /// Notes that an iterator has no more items.
     pub(crate) fn note_exhausted(&self, iterator: &Bound<'py, PyAny>) {
         let mut advanced = self.progress.advanced.borrow_mut();
         if let Some(own) = advanced.values_mut().find(|own| own.as_ref().is_some_and(|own| own.is(iterator))) {
@@ -122,7 +123,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Ends the capture where an iterator is to be what it was that has been advanced since.
+    /// Ends the capture where an iterator is needed in its original state but has been advanced since.
     pub(crate) fn refuse_advanced(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.progress.advanced.borrow().contains_key(&(object.as_ptr() as usize)) {
             return self.break_graph(reason::RESUMED, "leaves a loop in the middle of which it was captured");

@@ -1,8 +1,8 @@
-//! Where attributes come from that are not stored on an instance: modules, classes and their metaclasses, descriptors, and what the
-//! frame has made of existing classes.
+//! Attributes that are not stored on an instance: those of modules, of classes and their metaclasses, of descriptors, and of objects that
+//! the frame has created from existing classes.
 //!
-//! What an attribute is depends on much that may change between two calls: whether the class has a `__getattr__`, whether its
-//! metaclass answers for it, whether what it holds has become a descriptor. Each of these is guarded where it decides.
+//! The value of an attribute depends on much that may change between two calls: the class may get a `__getattr__`, its metaclass may answer
+//! for it, its entry may become a descriptor. Each of these is guarded where it decides.
 
 use dynamlir_cpython_abi::{kind, lazy, types};
 use dynamlir_guards::{Source, SourceId};
@@ -14,35 +14,35 @@ use pyo3::{
 };
 
 use crate::{
+    attribute_writes::Overlay,
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked},
-    written::Overlay,
 };
 
 /// `Py_TPFLAGS_IMMUTABLETYPE`
 const IMMUTABLE: std::ffi::c_ulong = 1 << 8;
 
-/// Whether nobody can set attributes of a class: those of C.
+/// Returns true if attributes of a class cannot be set, as for C classes.
 pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
     types::flags(class) & IMMUTABLE != 0
 }
 
-/// Whether a `__getattribute__` is that of `object`, or of another class of C's that looks attributes up in the same way.
+/// Returns true if a `__getattribute__` is that of `object`, or of another C class that looks attributes up in the same way.
 pub(crate) fn is_generic(own: &Bound<'_, PyAny>) -> bool {
     let class = || own.getattr("__objclass__").ok()?.cast_into::<PyType>().ok();
     kind::is_slot_wrapper(own) && class().is_some_and(|class| types::has_generic_attributes(&class))
 }
 
-/// Whether calling an object runs Python code, which is interpreted.
+/// Returns true if calling an object runs Python code, which is interpreted.
 fn is_python(callable: &Bound<'_, PyAny>) -> PyResult<bool> {
     let python = |found: Bound<'_, PyAny>| found.is_exact_instance_of::<PyFunction>();
     Ok(callable.is_exact_instance_of::<PyFunction>() || lookup(&callable.get_type(), "__call__")?.is_some_and(python))
 }
 
 impl<'py> Capture<'py> {
-    /// Where the class of an object is reached, if it can be another one or have other attributes: that of an existing object, or
-    /// an existing class of which the frame has made an instance.
+    /// Returns the source of the class of an object, if the class may be replaced or have other attributes: that of an existing object, or
+    /// an existing class that the frame has instantiated.
     pub(crate) fn class_at(&self, object: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
         if let Some(source) = self.source_of(object) {
             return self.class_source(object, source).map(Some);
@@ -51,29 +51,29 @@ impl<'py> Capture<'py> {
         if is_immutable(&class) { Ok(None) } else { self.made_class(&class) }
     }
 
-    /// Guards a descriptor that a class holds, and that it is one.
+    /// Guards a descriptor that a class holds, and that the object is a descriptor.
     pub(crate) fn pin_descriptor(&self, class: &Bound<'py, PyType>, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
         if is_immutable(class) {
-            // C's own. A path to it would begin at the object of the class that came by first, which may be a new one for each call.
+            // C's own. A path to it would begin at the first object of the class that was seen, which may be a new one for each call.
             return Ok(());
         }
         self.pin_class_attr(at, found)?;
         self.pin_protocol(found, at)
     }
 
-    /// Guards whether something that a class holds binds, and by which code.
+    /// Guards how an entry of a class binds, if it does: the code that decides it.
     pub(crate) fn pin_binding(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
-        // It may bind to nothing, but a property that takes its place does.
+        // It may not bind, but a property that takes its place does.
         self.pin_type(found, at)?;
         self.pin_protocol(found, at)
     }
 
-    /// Guards the methods by which something that a class holds binds, of what is known to be of its class.
+    /// Guards the methods by which an entry of a class binds, given that its type is known.
     fn pin_protocol(&self, found: &Bound<'py, PyAny>, at: SourceId) -> Outcome<()> {
         if self.torch.is_tensor(found) || self.torch.is_primitive(found) {
             return self.pin_type(found, at);
         }
-        // C code passes it to its `__get__` or `__set__`.
+        // C code passes it to its own `__get__` or `__set__`.
         self.wrap(found.clone(), at)?;
         if is_immutable(&found.get_type()) {
             return Ok(());
@@ -84,7 +84,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// An attribute of an existing object that a data descriptor of its class answers.
+    /// Returns an attribute of an existing object that a data descriptor of its class provides.
     pub(crate) fn data_attr(
         &self,
         owner: &Bound<'py, PyAny>,
@@ -101,12 +101,12 @@ impl<'py> Capture<'py> {
             self.guards.absent(at);
             return self.missing_attr(owner, source, name, &key);
         }
-        // Python code that raises an AttributeError has the class asked.
+        // If Python code raises an AttributeError, the `__getattr__` of the class is called.
         self.pin_class_entry(owner, source, intern!(self.py, "__getattr__"))?;
         if kind::is_property(descriptor) && is_python(&descriptor.getattr(intern!(self.py, "fget"))?)? {
             let getter = descriptor.getattr(intern!(self.py, "fget"))?;
             if !getter.is_exact_instance_of::<PyFunction>() {
-                // An object that is called, in Python, which looks at itself. A property does not change.
+                // The getter is an object with a Python `__call__`, which may read the object itself. A property does not change.
                 let at = self.guards.type_attr(self.class_source(owner, source)?, &key);
                 self.wrap(getter, self.guards.source(Source::GetAttr(at, "fget".into())))?;
             }
@@ -119,7 +119,8 @@ impl<'py> Capture<'py> {
         self.bound_attr(owner, source, name, descriptor)
     }
 
-    /// What a descriptor makes of an existing object. Where its code is C's, it may read what no guard sees: then each check asks again.
+    /// Returns the result of binding a descriptor to an existing object. C code may read state that no guard sees: then each guard check
+    /// binds it again.
     pub(crate) fn bound_attr(
         &self,
         owner: &Bound<'py, PyAny>,
@@ -152,11 +153,11 @@ impl<'py> Capture<'py> {
         self.wrap(value, self.guards.source(Source::GetAttr(source, text(name)?.into())))
     }
 
-    /// An attribute of an existing module: what it stores, else what its class or its `__getattr__` makes of the name.
+    /// Returns an attribute of an existing module: its stored value, or else what its class or its `__getattr__` returns for the name.
     pub(crate) fn module_attr(&self, module: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         self.pin(module, source)?;
         let key = text(name)?;
-        // Somebody may give it another class.
+        // The module may get another class.
         for entry in [intern!(self.py, "__getattribute__"), name] {
             self.pin_class_entry(module, source, entry)?;
         }
@@ -207,7 +208,7 @@ impl<'py> Capture<'py> {
         self.wrap_untracked(self.asking_a_module(|| module.getattr(name))?)
     }
 
-    /// Looks for what a module may lack: what C code asks for the words of an error only is not part of the program.
+    /// Looks for an attribute that a module may lack. Reads by C code for the text of an error are not part of the program.
     pub(crate) fn asking_a_module<T>(&self, look: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         self.calling.asks_a_module.set(true);
         let found = look();
@@ -215,7 +216,7 @@ impl<'py> Capture<'py> {
         found
     }
 
-    /// An attribute that C code finds wherever it likes: asked again on each check.
+    /// Returns an attribute that C code may find anywhere: each guard check reads it again.
     pub(crate) fn asked_attr(&self, owner: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let at = self.guards.source(Source::GetAttr(source, text(name)?.into()));
         match owner.getattr(name) {
@@ -228,8 +229,8 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// An attribute of an existing class: of its metaclass, if that has a data descriptor for it; else what it or a base has; else
-    /// what the metaclass makes of the name.
+    /// Returns an attribute of an existing class: from its metaclass, if that has a data descriptor for it; otherwise from the class or a
+    /// base; otherwise from what the metaclass returns for the name.
     pub(crate) fn class_attr(&self, class: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         self.pin(class, source)?;
         let key = text(name)?;
@@ -251,7 +252,7 @@ impl<'py> Capture<'py> {
                 return self.wrap_untracked(value);
             }
             if !raw.is_exact_instance_of::<PyFunction>() && lookup(&raw.get_type(), "__get__")?.is_some() {
-                // It has handed itself out; another one of its class may not.
+                // It returned itself when it was bound; another object of its class may not.
                 self.pin_class_attr(at, &raw)?;
             }
             return self.wrap(value, at);
@@ -263,7 +264,7 @@ impl<'py> Capture<'py> {
         self.wrap_untracked(class.getattr(name)?)
     }
 
-    /// Guards which classes an object is of.
+    /// Guards the classes that an object is an instance of.
     pub(crate) fn pin_bases(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
         match self.class_at(object)? {
             Some(source) => self.pin_mro(object.get_type().as_any(), source),
@@ -271,7 +272,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Guards in which classes a class looks names up, which is also whose subclass it is.
+    /// Guards the MRO of a class: the classes in which it looks names up, and the classes that it is a subclass of.
     pub(crate) fn pin_mro(&self, class: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let class = class.cast::<PyType>().map_err(PyErr::from)?;
         if is_immutable(class) {

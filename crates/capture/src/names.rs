@@ -1,7 +1,7 @@
-//! Where the global names, the free variables and the imports of a frame are reached, and how its values are called.
+//! The sources of a frame's global names, free variables and imports, and the names shown for its values.
 //!
-//! A function that existed has its own globals and cells. One that the frame makes (a comprehension, a lambda) shares the
-//! globals of the function that makes it, and the cells that it is handed.
+//! A function that existed before the frame has its own globals and cells. One that the frame creates (a comprehension, a lambda) shares
+//! the globals of the function that creates it, and the cells that it receives.
 
 use std::rc::Rc;
 
@@ -16,14 +16,14 @@ use pyo3::{
 };
 
 use crate::{
+    attribute_writes::Overlay,
     attributes::{instance_dict, lookup},
     graph_break::reason,
     state::{Capture, Halt, Outcome, Tracked, type_name},
-    written::Overlay,
 };
 
 impl<'py> Capture<'py> {
-    /// A global name or a builtin.
+    /// Loads a global name or a builtin.
     pub(crate) fn load_global(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         if let Some(written) = self.written_global(frame, name)? {
             return Ok(written);
@@ -42,8 +42,8 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Ends the capture where code answers for the globals, `__missing__` for example: what it gives is not found in them, nor in the
-    /// builtins.
+    /// Ends the capture if code computes the values of globals, `__missing__` for example: its results are neither in the globals nor in
+    /// the builtins.
     fn refuse_answering(&self, globals: &Bound<'py, PyAny>) -> Outcome<()> {
         if globals.is_exact_instance_of::<PyDict>() {
             return Ok(());
@@ -56,8 +56,8 @@ impl<'py> Capture<'py> {
         self.break_graph(reason::UNGUARDABLE, format!("a global name, for which a {} answers", type_name(globals)))
     }
 
-    /// Makes the import that a name in a namespace stands for, if it was left for later (CPython 3.15), as the load of the name would: in
-    /// the namespace is then what was imported, which is what guards see.
+    /// Performs the deferred import that a name in a namespace represents (CPython 3.15), as loading the name would. The namespace then
+    /// holds the imported object, which is what guards see.
     pub(crate) fn import_now(&self, namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<()> {
         let found = if lazy::is_possible(self.py) { semantics::lookup(namespace, name)? } else { None };
         let Some(found) = found.filter(lazy::is_placeholder) else { return Ok(()) };
@@ -67,7 +67,7 @@ impl<'py> Capture<'py> {
         self.importing(name, || lazy::resolved(found, name, namespace)).map(drop)
     }
 
-    /// Returns true if the frame has written to what existed before it: none of that is to be seen until the graph has run.
+    /// Returns true if the frame has written to objects that existed before it: such writes must not be visible until the graph has run.
     fn has_written(&self) -> PyResult<bool> {
         if !self.writes.is_empty() {
             return Ok(true);
@@ -75,7 +75,7 @@ impl<'py> Capture<'py> {
         let inputs = self.tensors.inputs.borrow();
         dynamlir_interpreter::suspended(|| {
             for input in inputs.iter().filter(|input| !input.number) {
-                // Fakes begin at 0. One that does not count may have been written to.
+                // The version of a fake starts at 0. A fake without a version may have been written to.
                 let version = input.fake.bind(self.py).getattr(intern!(self.py, "_version")).and_then(|version| version.extract::<i64>());
                 if version.map_or(true, |version| version > 0) {
                     return Ok(true);
@@ -85,14 +85,14 @@ impl<'py> Capture<'py> {
         })
     }
 
-    /// Breaks the graph before the first import of a module, whose code would not see what the frame has written.
+    /// Breaks the graph before the first import of a module, whose code would not see the frame's pending writes.
     fn break_before<T>(&self, name: &Bound<'py, PyString>) -> Outcome<T> {
         self.break_graph(reason::SIDE_EFFECT, format!("the first import of {name} after something was written"))
     }
 
-    /// Runs an import. The code of a module that is imported for the first time is not captured: it makes real tensors, and the module
-    /// stays imported even if the capture ends. Where the import fails the graph breaks, and each call tries again: no guard tells
-    /// whether it would succeed then.
+    /// Runs an import. The code of a module that is imported for the first time is not captured: it creates real tensors, and the module
+    /// stays imported even if the capture ends. If the import fails, the graph breaks and each call tries again, because no guard can tell
+    /// if it would succeed then.
     fn importing<T>(&self, name: &Bound<'py, PyString>, import: impl FnOnce() -> PyResult<T>) -> Outcome<T> {
         match self.outside(import) {
             Err(error) if error.is_instance_of::<PyException>(self.py) => {
@@ -102,8 +102,8 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Guards that what is imported is not there yet, where the graph has broken before an import: the next call may then find it, and is
-    /// captured anew.
+    /// Guards that the imported module is still not loaded, where the graph has broken before an import. Once a later call finds the
+    /// module, the frame is captured again.
     pub(crate) fn guard_import(&self, frame: &Activation<'py>, instruction: &Instruction) -> Outcome<()> {
         match instruction.opcode {
             Opcode::ImportName => {
@@ -128,8 +128,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// The name of the first module whose code an import statement would run: one that is not loaded yet. An empty one where that is not
-    /// clear, and None where all are loaded.
+    /// Returns the name of the first module whose code an import statement would run because it is not loaded yet. The name is empty if it
+    /// cannot be determined; `None` means that all modules are loaded.
     fn not_loaded(
         &self,
         frame: &Activation<'py>,
@@ -144,7 +144,7 @@ impl<'py> Capture<'py> {
         if level > 0 {
             let package = semantics::lookup(&frame.globals(), intern!(self.py, "__package__"))?;
             let Some(Ok(package)) = package.map(|package| package.extract::<String>()) else { return Ok(Some(String::new())) };
-            // As many packages further out as there are dots beyond the first.
+            // Each dot beyond the first goes one package further out.
             let base = package.rsplitn(level, '.').last().unwrap_or_default();
             full = if full.is_empty() { base.to_owned() } else { format!("{base}.{full}") };
         }
@@ -160,7 +160,7 @@ impl<'py> Capture<'py> {
         Ok(None)
     }
 
-    /// What a cell in a slot of a frame holds; None for nothing.
+    /// Returns the content of a cell in a slot of a frame; `None` if the cell is empty.
     pub(crate) fn load_deref(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<Tracked<'py>>> {
         match self.written_cell(cell) {
             Overlay::Set(value) => return Ok(Some(value)),
@@ -170,7 +170,7 @@ impl<'py> Capture<'py> {
         let object = semantics::cell_get(cell)?;
         let source = self.cell_source(frame, slot, cell)?;
         let Some(object) = object else {
-            // It may be filled later.
+            // The cell may be filled later.
             if let Some(source) = source {
                 self.guards.absent(source);
             }
@@ -182,7 +182,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Where a global of a frame is reached; None for code that is run without a function.
+    /// Returns the source of a frame's global; `None` for code that runs without a function.
     pub(crate) fn global_source(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Outcome<Option<SourceId>> {
         let key: Rc<str> = name.to_str()?.into();
         let is_global = frame.globals().contains(name)?;
@@ -191,7 +191,7 @@ impl<'py> Capture<'py> {
         }
         let of_c = |function: &Bound<'py, PyAny>| self.source_of(function).is_none() && !self.is_made(function);
         if is_global && frame.function().is_some_and(|function| of_c(&function)) && self.is_young(&frame.globals()) {
-            // `eval` has made the function in the frame: it is gone before the guards are asked.
+            // `eval` created the function in the frame: it no longer exists when the guards are checked.
             return Ok(None);
         }
         let Some(owner) = self.globals_owner(frame)? else {
@@ -206,7 +206,7 @@ impl<'py> Capture<'py> {
         Ok(Some(self.guards.source(Source::BuiltinOf(owner, (&*key).into()))))
     }
 
-    /// What a name raises that is nowhere, as long as that is so.
+    /// Raises the error for a name that is not defined anywhere, and guards that it stays undefined.
     fn missing_name<T>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>, error: PyErr) -> Outcome<T> {
         if error.is_instance_of::<PyNameError>(self.py) {
             match self.global_source(frame, name)? {
@@ -217,7 +217,7 @@ impl<'py> Capture<'py> {
         Err(Halt::Raise(error))
     }
 
-    /// The existing function that a frame's globals are reached through; None for the one that is captured.
+    /// Returns the source of the existing function that a frame's globals are reached through; `None` for the captured function.
     pub(crate) fn globals_owner(&self, frame: &Activation<'py>) -> Outcome<Option<SourceId>> {
         let Some(function) = frame.function().filter(|_| frame.place().outer().is_some()) else { return Ok(None) };
         if let Some(source) = self.source_of(&function) {
@@ -229,17 +229,17 @@ impl<'py> Capture<'py> {
         self.held(&function).map(Some)
     }
 
-    /// A function that C code has called, which is kept alive to be looked at by the guards.
+    /// Returns the source of a function that C code has called. The function is kept alive so that guards can inspect it.
     fn held(&self, function: &Bound<'py, PyAny>) -> Outcome<SourceId> {
         let label: String = function.getattr("__qualname__")?.extract()?;
         self.guarded(self.guards.hold(function, &label))
     }
 
-    /// Where a free variable of a frame is reached; None for cells that the capture made.
+    /// Returns the source of a cell in a slot of a frame; `None` for cells that the capture created.
     pub(crate) fn cell_source(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<SourceId>> {
         let first_free = frame.prepared().first_free();
         if slot < first_free {
-            // The frame's own, or one that it had when Python left it.
+            // The frame's own cell, or one that it already had at the graph break.
             return Ok(self.handed_cell(cell));
         }
         let source = match self.handed_cell(cell) {
@@ -252,7 +252,7 @@ impl<'py> Capture<'py> {
         Ok(source)
     }
 
-    /// Notes where the cells are reached that a frame hands to a function it makes of `code`.
+    /// Records the sources of the cells that a frame passes to a function it creates from `code`.
     pub(crate) fn note_cells(&self, frame: &Activation<'py>, code: &Bound<'py, PyAny>) -> Outcome<()> {
         let Some(function) = frame.function() else { return Ok(()) };
         let Ok(own) = function.getattr("__closure__")?.cast_into::<PyTuple>() else { return Ok(()) };
@@ -271,7 +271,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Guards the class that `super()` in a frame looks behind: C code reads it from the frame.
+    /// Guards the class after which `super()` in a frame continues the lookup: C code reads it from the frame.
     pub(crate) fn pin_class_cell(&self, frame: &Activation<'py>) -> Outcome<()> {
         let Some(function) = frame.function() else { return Ok(()) };
         let Ok(own) = function.getattr(intern!(self.py, "__closure__"))?.cast_into::<PyTuple>() else { return Ok(()) };
@@ -302,7 +302,7 @@ impl<'py> Capture<'py> {
         Ok(Some(self.guards.source(Source::Closure { base, index: index as u32, name: name.as_str().into() })))
     }
 
-    /// `import name` and `from name import fromlist`: what `sys.modules` holds under the name.
+    /// Handles `import name` and `from name import fromlist`: returns the entry of `sys.modules` under the name.
     pub(crate) fn import_name(
         &self,
         frame: &Activation<'py>,
@@ -328,7 +328,7 @@ impl<'py> Capture<'py> {
         let module = self.importing(name, || semantics::import_name(frame, name, fromlist, level))?;
         let mut full = name.to_str()?.to_owned();
         if level.extract::<usize>()? > 0 {
-            // Relative to the package of the globals, which nobody changes.
+            // Relative to the package in the globals, which is assumed not to change.
             full = match module.getattr_opt(intern!(self.py, "__name__"))? {
                 Some(name) => name.extract()?,
                 None => return self.break_graph(reason::UNGUARDABLE, "a relative import of a module without a name"),
@@ -336,14 +336,14 @@ impl<'py> Capture<'py> {
         }
         let mut source = self.module_source(&full)?;
         if !fromlist.is_truthy()? && full.contains('.') {
-            // It is looked for whole, and the first part is given.
+            // The full name is looked up, and the first part is returned.
             self.guards.present(source);
             source = self.module_source(full.split('.').next().unwrap_or_default())?;
         }
         self.imported(module, source)
     }
 
-    /// `from module import name`
+    /// Handles `from module import name`.
     pub(crate) fn import_from(&self, module: &Tracked<'py>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         match self.load_attr(module, name) {
             Err(Halt::Raise(error)) if error.is_instance_of::<PyAttributeError>(self.py) => {
@@ -362,7 +362,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Where a module is found by its name.
+    /// Returns the source of a module, by its name.
     fn module_source(&self, name: &str) -> Outcome<SourceId> {
         let sys = self.guarded(self.guards.hold(dynamlir_cpython_abi::import(self.py, "sys")?.as_any(), "sys"))?;
         let key = PyString::new(self.py, name);
@@ -371,7 +371,7 @@ impl<'py> Capture<'py> {
         self.guarded(self.guards.item(modules, key.as_any()))
     }
 
-    /// A module, which must be what is found there.
+    /// Returns an imported module, guarded to be the object at its source.
     fn imported(&self, module: Bound<'py, PyAny>, source: SourceId) -> Outcome<Tracked<'py>> {
         let module = self.wrap(module, source)?;
         if module.source.is_some() {
@@ -380,13 +380,13 @@ impl<'py> Capture<'py> {
         Ok(module)
     }
 
-    /// How a value is shown in a step trace: `TensorVar(add_0)`, `ConstVar(2)`.
+    /// Formats a value for a step trace: `TensorVar(add_0)`, `ConstVar(2)`.
     pub(crate) fn describe_value(&self, value: &Value<'py>) -> String {
         let Some(object) = &value.object else { return "NULL".to_owned() };
         if let Some(node) = self.node(object) {
             return format!("TensorVar({})", self.graph.borrow().name(node));
         }
-        // Of other callables the class may have a `__getattr__`, which is not asked for this.
+        // The class of another callable may have a `__getattr__`, which is not called for this.
         let is_method = kind::is_method(object) || kind::is_c_function(object);
         if is_method
             && let Ok(receiver) = object.getattr("__self__")
@@ -408,7 +408,7 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// The names of a frame's parameters, by slot.
+/// Returns the names of a frame's parameters, by slot.
 pub(crate) fn parameter_names(frame: &Activation<'_>) -> PyResult<Vec<String>> {
     let code = frame.code();
     let number = |name: &str| code.getattr(name)?.extract::<usize>();

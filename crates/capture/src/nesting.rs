@@ -1,4 +1,4 @@
-//! How deep values are looked into: containers may hold themselves, or be nested deeper than the stack of C.
+//! Limits on the depth to which values are inspected: containers may contain themselves, or be nested deeper than the C stack allows.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -9,12 +9,12 @@ use crate::{
     state::{Capture, Outcome, type_name},
 };
 
-/// How deep a value may be nested.
+/// The maximum nesting depth of a value.
 pub(crate) const DEEPEST: usize = 200;
-/// In how many steps an existing object may be reached.
+/// The maximum number of steps in the source of an existing object.
 const FARTHEST: usize = 500;
 
-/// One level deeper, until this is dropped.
+/// One more nesting level, until this is dropped.
 pub(crate) struct Deeper(Rc<Cell<usize>>);
 
 impl Drop for Deeper {
@@ -24,7 +24,7 @@ impl Drop for Deeper {
 }
 
 impl<'py> Capture<'py> {
-    /// Goes one level deeper into a value.
+    /// Enters one more nesting level of a value.
     pub(crate) fn deeper(&self, value: &Bound<'py, PyAny>) -> Outcome<Deeper> {
         let level = self.nesting.get();
         if level >= DEEPEST {
@@ -34,7 +34,7 @@ impl<'py> Capture<'py> {
         Ok(Deeper(self.nesting.clone()))
     }
 
-    /// Ends the capture where an object was reached in too many steps for a guard: each takes as many.
+    /// Ends the capture if an object was reached in too many steps: each guard check repeats them all.
     pub(crate) fn refuse_far(&self, value: &Bound<'py, PyAny>, source: dynamlir_guards::SourceId) -> Outcome<()> {
         if self.guards.depth(source) > FARTHEST {
             return self.break_graph(reason::UNGUARDABLE, format!("a {} that is reached in more than {FARTHEST} steps", type_name(value)));

@@ -1,9 +1,9 @@
-//! Numbers that are known at the call only: floats that change from call to call, and what is read from tensors of one element.
+//! Numbers that are known only at the call: floats that change from call to call, and values read from tensors of one element.
 //!
-//! The program has a `dynamlir.scalars.Number` for one, whose arithmetic is recorded. It counts as a fake: what cannot be done with a
-//! tensor whose contents are not known cannot be done with it. But its class is `float`, it has no attributes that are answered, and C
-//! code is given it only where that does no more than keep it. What looks at its value ends the attempt: the floats that it comes from
-//! are constants from then on, and the frame is captured once more (`run.rs`).
+//! The program sees a `dynamlir.scalars.Number`, whose arithmetic is recorded. It counts as a fake: an operation that is impossible on a
+//! tensor with unknown contents is impossible on it. But its class is `float`, it does not answer attribute lookups, and C code receives it
+//! only if it merely stores it. Reading its value ends the attempt: the floats it was computed from are constants from then on, and the
+//! frame is captured again (`run.rs`).
 
 use dynamlir_graph::Line;
 use dynamlir_guards::{Comparison, Guard, SourceId};
@@ -24,20 +24,20 @@ use crate::{
     state::{Capture, Halt, Outcome, Tracked},
 };
 
-/// Methods of containers that keep what they are given.
+/// Methods of containers that only store their arguments.
 const KEEPS: &[&str] = &["__setitem__", "append", "appendleft", "get", "insert", "setdefault"];
 
 /// Special methods that C code calls to get a number. It raises a `TypeError` if they return anything else.
 const CONVERTING: &[&str] = &["__int__", "__float__", "__index__", "__complex__", "__len__", "__length_hint__", "__hash__"];
 
-/// Comparisons by their names in `operator`: as they are written, and with the operands the other way round.
+/// Comparisons, by their names in `operator`: the symbol, and the symbol with the operands swapped.
 pub(crate) const COMPARING: &[(&str, &str, &str)] =
     &[("lt", "<", ">"), ("le", "<=", ">="), ("eq", "==", "=="), ("ne", "!=", "!="), ("ge", ">=", "<="), ("gt", ">", "<")];
 
 impl<'py> Capture<'py> {
-    /// The number that stands for what was found at a source; None where that is no float, or one that has not changed.
+    /// Returns the number that represents the object found at a source; `None` if it is not a float, or one that has not changed.
     pub(crate) fn number_at(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyAny>>> {
-        let (Some(floats), Ok(float)) = (&self.floats, object.cast_exact::<PyFloat>()) else { return Ok(None) };
+        let (Some(floats), Ok(float)) = (&self.history, object.cast_exact::<PyFloat>()) else { return Ok(None) };
         let place = self.guards.expression(source);
         if !floats.is_number(&place, float.value().to_bits()) {
             return Ok(None);
@@ -45,23 +45,23 @@ impl<'py> Capture<'py> {
         if let Some(known) = self.tensors.number_of(source) {
             return Ok(Some(known.bind(self.py).clone()));
         }
-        let made = self.ask("number", (float, &place)).or_else(|error| self.refused_input(error))?;
-        let (real, number): (Bound<'py, PyAny>, Bound<'py, PyAny>) = made.extract()?;
+        let made = self.recorder().number(float.as_any(), &place);
+        let (real, number) = made.or_else(|error| self.refused_input(error))?;
         self.guards.add(source, Guard::Type(self.py.get_type::<PyFloat>().into_any().unbind()));
         self.note_number(&number, &real, source);
-        self.varying.note_value(&place, &format!("{:?}", float.value()));
+        self.sizes.note_value(&place, &format!("{:?}", float.value()));
         self.layers.note_unrepeatable();
         Ok(Some(number))
     }
 
     /// Ends the attempt because Python needs the value of a number.
     pub(crate) fn needs_value<T>(&self, number: &Bound<'py, PyAny>, what: &str) -> Outcome<T> {
-        self.ask("blame", (number,))?;
+        self.recorder().blame(number)?;
         self.break_graph(reason::DATA_DEPENDENT, format!("{what} a number that is known at the call only"))
     }
 
-    /// Returns the present value of a varying number that one of these methods returns, since the caller may be C code; None for other
-    /// frames and values.
+    /// Returns the current value of a symbolic number that one of the [`CONVERTING`] methods returns, because the caller may be C code;
+    /// `None` for other frames and values.
     pub(crate) fn converted(&self, frame: &Activation<'py>, value: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
         if frame.locals_count() == 0 || !self.torch.is_number(value) && !is_size(value) {
             return Ok(None);
@@ -77,18 +77,18 @@ impl<'py> Capture<'py> {
         Ok(None)
     }
 
-    /// Returns true if an error may come from C code that met the stand-in of a varying number, such as an item of an argument. Eager
+    /// Returns true if an error may come from C code that received the stand-in of a symbolic number, such as an item of an argument. Eager
     /// would not raise it, and the program might catch it.
     pub(crate) fn may_be_of_numbers(&self, error: &PyErr) -> bool {
-        if !self.varying.any() && !self.tensors.has_numbers() {
+        if !self.sizes.any() && !self.tensors.has_numbers() {
             return false;
         }
-        // An `AttributeError` says of what object it is.
+        // An `AttributeError` names its object.
         let lacks = || error.value(self.py).getattr(intern!(self.py, "obj")).is_ok_and(|of| self.torch.is_number(&of) || is_size(&of));
         error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyAttributeError>(self.py) && lacks()
     }
 
-    /// As [`Capture::needs_value`], where one of these is a number, or holds one if it is a tuple, list or dict.
+    /// Like [`Capture::needs_value`], if one of these values is a number, or a tuple, list or dict that holds one.
     pub(crate) fn refuse_numbers<'a>(&self, what: &str, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
     where
         'py: 'a,
@@ -104,7 +104,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Ends the attempt where C code is given a number and does more than keep it.
+    /// Ends the attempt where C code receives a number and does more than store it.
     pub(crate) fn refuse_numbers_in_c(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -132,7 +132,7 @@ impl<'py> Capture<'py> {
             ),
             Effect::Pure | Effect::MutatesFirst => {
                 let name: String = callable.getattr(intern!(self.py, "__name__")).and_then(|name| name.extract()).unwrap_or_default();
-                // Where there is a key or an index, that is first.
+                // A key or an index is the first argument.
                 let is_key = !name.starts_with("append") && args.first().is_some_and(|first| self.torch.is_number(&first.object));
                 let keeps = KEEPS.contains(&name.as_str()) && receiver(callable).is_some_and(|owner| self.torch.is_container(&owner));
                 keeps && !is_key || self.converts(callable, args, kwargs)
@@ -142,32 +142,29 @@ impl<'py> Capture<'py> {
         if fine { Ok(()) } else { self.needs_value(number, "C code is given") }
     }
 
-    /// Whether a number may be read from a tensor by one of its methods.
+    /// Returns true if one of a tensor's methods may read a number from it.
     pub(crate) fn may_be_read(&self, fake: &Bound<'py, PyAny>, method: &str) -> Outcome<bool> {
-        Ok(self.ask("may_read", (fake, method))?.is_truthy()?)
+        Ok(self.recorder().may_read(fake, method)?)
     }
 
-    /// Whether this is `float(value)` of a number, or of a tensor that one may be read from.
+    /// Returns true if this is `float(value)` of a number, or of a tensor that a number may be read from.
     pub(crate) fn converts(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> bool {
         let float = self.py.get_type::<PyFloat>();
         callable.is(&float) && args.len() == 1 && kwargs.is_empty() && self.torch.is_fake(&args[0].object)
     }
 
-    /// What a method of this name gives of a tensor that was made of Python's values, such as `torch.tensor(2)`: those were guarded
-    /// where they came from. None for other tensors.
+    /// Returns the result of a method of this name on a tensor created from Python values, such as `torch.tensor(2)`: the values were
+    /// guarded where they came from. `None` for other tensors.
     pub(crate) fn known_contents(&self, fake: &Bound<'py, PyAny>, method: &str) -> Outcome<Option<Tracked<'py>>> {
         if self.torch.is_number(fake) {
             return Ok(None);
         }
-        let known = self.ask("known_contents", (fake,))?;
-        if known.is_none() {
-            return Ok(None);
-        }
-        // What torch raises of a tensor that has no such number is said by torch.
+        let Some(known) = self.recorder().known_contents(fake)? else { return Ok(None) };
+        // If torch raises because the tensor has no such number, the error is torch's to report.
         Ok(self.outside(|| known.call_method0(method)).ok().map(Tracked::new))
     }
 
-    /// Whether a number is an instance of one of these classes: what a float would be.
+    /// Returns true if a number is an instance of one of these classes, as a float would be.
     pub(crate) fn number_is_instance(&self, number: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> Outcome<bool> {
         if let Ok(classes) = class.cast::<PyTuple>() {
             for class in classes {
@@ -179,13 +176,14 @@ impl<'py> Capture<'py> {
         }
         let metaclass = class.get_type();
         if !metaclass.is(self.py.get_type::<PyType>()) && !self.torch.is_tensor_class(class) {
-            // It answers as it likes.
+            // Its metaclass may give any answer.
             return self.needs_value(number, "isinstance() of");
         }
         Ok(self.py.get_type::<PyFloat>().mro().iter().any(|base| base.is(class)))
     }
 
-    /// Comparing a float that changes with a constant: what it gives is guarded, not the value. None where it is not such a comparison.
+    /// Compares a changing float with a constant and guards the result of the comparison, not the value. `None` if this is not such a
+    /// comparison.
     pub(crate) fn compare_number(&self, name: &str, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         const EXACT: i64 = 1 << 53;
         let Some((_, straight, turned)) = COMPARING.iter().find(|(known, _, _)| *known == name) else { return Ok(None) };
@@ -209,7 +207,8 @@ impl<'py> Capture<'py> {
         Ok(Some(Tracked::new(PyBool::new(self.py, outcome).to_owned().into_any())))
     }
 
-    /// What comparing a float that changes with a constant gives now, which is guarded; None where it is computed from others.
+    /// Returns the current result of comparing a changing float with a constant, and guards it; `None` if the float is computed from
+    /// others.
     pub(crate) fn guard_comparison(&self, number: &Tracked<'py>, operator: &'static str, with: f64) -> Outcome<Option<bool>> {
         let Some((real, source)) = self.real_of(&number.object) else { return Ok(None) };
         let value: f64 = self.outside(|| real.call_method0("item")?.extract())?;
@@ -219,7 +218,7 @@ impl<'py> Capture<'py> {
         Ok(Some(expected.outcome))
     }
 
-    /// `lhs is rhs` with a number among them; None if there is none.
+    /// Evaluates `lhs is rhs` with a number among them; `None` if neither is a number.
     pub(crate) fn is_same_number(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<bool>> {
         let (number, other) = match (self.torch.is_number(&lhs.object), self.torch.is_number(&rhs.object)) {
             (false, false) => return Ok(None),
@@ -236,7 +235,7 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// The same end of an attempt, at the line that has made a number: when results are looked at, no line is run any more.
+/// Moves the end of an attempt to the line that created the number: when results are examined, no line is executing any more.
 pub fn where_it_is_made(halt: Halt, number: &Bound<'_, PyAny>) -> Halt {
     let made = number.getattr("node").and_then(|node| node.getattr("location")?.extract::<Vec<Line>>());
     match (halt, made) {

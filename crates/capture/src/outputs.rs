@@ -1,4 +1,4 @@
-//! What a frame returns, as a recipe: how to make it again from the graph's outputs and from what exists.
+//! The return value of a frame as a recipe: how to rebuild it from the graph's outputs and from existing objects.
 
 use dynamlir_cpython_abi::{kind, object};
 use dynamlir_frame::{Instance, Recipe, SetKind};
@@ -16,7 +16,7 @@ use crate::{
     lookups::is_immutable,
     nesting::DEEPEST,
     numbers::where_it_is_made,
-    reduce::Layout,
+    pickle_protocol::Layout,
     state::{Capture, Outcome, Tracked, type_name},
 };
 
@@ -26,17 +26,17 @@ pub struct Outputs<'py> {
     /// The graph's results, in order.
     pub fakes: Vec<Bound<'py, PyAny>>,
     pub seen: FxHashMap<usize, usize>,
-    /// What was seen, kept alive: some of it is only made to be looked at, and an address stands for one object.
+    /// Objects that have a recipe, kept alive: some were created only for the traversal, and an address must keep identifying one object.
     alive: Vec<Bound<'py, PyAny>>,
     open: Vec<usize>,
     /// The dicts that hold attributes of instances, kept alive.
     attributes: FxHashMap<usize, Bound<'py, PyAny>>,
-    /// What there is no recipe for, by address, and what holds it: the innermost first.
+    /// The addresses of objects without a recipe and of the objects that contain them, innermost first.
     pub failed: Vec<usize>,
 }
 
 impl<'py> Capture<'py> {
-    /// The recipe for a value, adding the graph's results to `outputs`.
+    /// Returns the recipe for a value, adding the graph's results to `outputs`.
     pub fn recipe(&self, value: &Tracked<'py>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
         let made = self.recipe_of(value, outputs);
         if made.is_err() {
@@ -54,8 +54,8 @@ impl<'py> Capture<'py> {
             if self.torch.is_number(object) {
                 return self.needs_value(object, "returns").map_err(|halt| where_it_is_made(halt, object));
             }
-            if self.ask("is_differentiated_by", (object,))?.is_truthy()? {
-                // What was made of it would not lead to it any more: both are results of one graph.
+            if self.recorder().is_differentiated_by(object)? {
+                // The values computed from it would no longer depend on it, because both are results of one graph.
                 return self.break_graph(reason::OUTPUT, "a tensor that a transform of torch.func differentiates with respect to");
             }
             let known = outputs.fakes.iter().position(|fake| fake.is(object));
@@ -65,7 +65,7 @@ impl<'py> Capture<'py> {
             })));
         }
         if let Some(source) = value.source.filter(|source| self.is_computed(*source)) {
-            // One object wherever it is stored. No object is at such an address.
+            // One object, regardless of where it is stored. This key is not the address of any object.
             let key = usize::MAX - source.index();
             if let Some(number) = outputs.seen.get(&key) {
                 return Ok(Recipe::Kept(*number));
@@ -116,7 +116,7 @@ impl<'py> Capture<'py> {
             return self.break_graph(reason::OUTPUT, format!("a {} within more than {DEEPEST} others", type_name(object)));
         }
         if let Some(number) = outputs.seen.get(&address).filter(|_| kind::is_cell(object)) {
-            // It is there before what it holds.
+            // The cell is created before its content.
             return Ok(Recipe::Kept(*number));
         }
         if outputs.open.contains(&address) {
@@ -134,8 +134,8 @@ impl<'py> Capture<'py> {
         Ok(Recipe::Keep(number, Box::new(made?)))
     }
 
-    /// A class, by the guards. Ends the capture where it is the frame's own: it is another one at each call, and holds what the frame
-    /// has put into it.
+    /// Returns the recipe for a class, which the guards hold. Ends the capture if the frame created the class: it is a different class at
+    /// each call, and holds what the frame has stored in it.
     pub(crate) fn class_recipe(&self, class: &Bound<'py, PyType>) -> Outcome<Recipe> {
         if self.is_young(class) {
             return self.break_graph(reason::OUTPUT, format!("{}, a class that the function makes", describe(class)));
@@ -143,7 +143,7 @@ impl<'py> Capture<'py> {
         self.held_recipe(class)
     }
 
-    /// An existing object of which no source is known: one of Python's own, or held weakly by the guards.
+    /// Returns the recipe for an existing object without a known source: one of Python's own, or held weakly by the guards.
     fn held_recipe(&self, object: &Bound<'py, PyAny>) -> Outcome<Recipe> {
         if self.is_of_python(object) {
             return Ok(Recipe::Constant(object.clone().unbind()));
@@ -154,7 +154,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Whether an object refers to nothing of the user's: numbers, text, builtin classes, and tuples and frozen sets of such.
+    /// Returns true if an object does not refer to the user's objects: numbers, text, builtin classes, and tuples and frozen sets of these.
     fn is_of_python(&self, object: &Bound<'py, PyAny>) -> bool {
         let mut waiting = vec![object.clone()];
         while let Some(object) = waiting.pop() {
@@ -169,7 +169,7 @@ impl<'py> Capture<'py> {
         true
     }
 
-    /// Ends the capture where an object is neither the frame's own nor known by a source.
+    /// Ends the capture if an object neither belongs to the frame nor has a known source.
     fn own_output(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
         if self.is_young(object) {
             return Ok(());
@@ -185,8 +185,8 @@ impl<'py> Capture<'py> {
         items.map(item).collect()
     }
 
-    /// Notes that a tuple of plain values is new if only the frame's container that it was just taken from holds it: from CPython 3.14 on the
-    /// collector does not track such tuples.
+    /// Records a tuple of plain values as new if its only owner is the frame's container that it was just taken from: from CPython 3.14 on
+    /// the garbage collector does not track such tuples.
     fn note_held_once(&self, item: &Bound<'py, PyAny>) {
         if item.is_exact_instance_of::<PyTuple>() && object::references(item) == 2 {
             self.note_new(item);
@@ -234,8 +234,8 @@ impl<'py> Capture<'py> {
         self.instance_recipe(object, &class, outputs)
     }
 
-    /// A set is iterated in an order that its history has made. It is rebuilt where that gives the same, or where the order is by
-    /// the addresses of new objects anyway.
+    /// Returns the recipe for a set. The iteration order of a set depends on its history. It is rebuilt if that yields the same order, or
+    /// if the order depends on the addresses of new objects anyway.
     fn set_recipe(&self, set: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Recipe> {
         let items: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;
         let frozen = set.is_exact_instance_of::<PyFrozenSet>();
@@ -247,7 +247,7 @@ impl<'py> Capture<'py> {
             for kind in kinds {
                 let again = kind.make(self.py, &items)?;
                 let same = again.try_iter()?.zip(&items).try_fold(true, |same, (left, right)| left.map(|left| same && left.is(right)))?;
-                // What is added later finds its place by the size.
+                // The size determines where elements added later are placed.
                 let size = |set: &Bound<'py, PyAny>| set.call_method0("__sizeof__")?.extract::<usize>();
                 if same && (frozen || size(&again)? == size(set)?) {
                     found = Some(kind);
@@ -262,10 +262,10 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Whether an object is made at each call, and hashed by its address, or by that of such an object in it.
+    /// Returns true if an object is created at each call and hashed by its address, or contains such an object.
     fn is_placed_anew(&self, item: &Bound<'py, PyAny>) -> bool {
         if let Ok(items) = item.cast_exact::<PyTuple>() {
-            // Deeper ones are refused.
+            // Deeper tuples are refused.
             let Ok(_deeper) = self.deeper(item) else { return true };
             return items.iter().any(|item| self.is_placed_anew(&item));
         }
@@ -294,7 +294,7 @@ impl<'py> Capture<'py> {
         } else if base.is(self.py.get_type::<PyDict>()) {
             self.pairs(object.cast::<PyDict>().map_err(PyErr::from)?, outputs)?
         } else if base.is(&ordered) {
-            // It has an order of its own, which the dict beneath does not know.
+            // An `OrderedDict` has its own order, which the underlying dict does not know.
             let mut pairs = Vec::new();
             for pair in ordered.call_method1("items", (object,))?.try_iter()? {
                 let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
@@ -311,7 +311,7 @@ impl<'py> Capture<'py> {
         Ok(Recipe::Instance(Box::new(Instance { class: kind, base: base.into_any().unbind(), items, attributes })))
     }
 
-    /// What stands in the `__dict__` of an object of the frame's own.
+    /// Returns the contents of the `__dict__` of an object that belongs to the frame.
     fn attributes_recipe(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Vec<(Py<PyAny>, Recipe)>> {
         let mut attributes = Vec::new();
         if let Some(dict) = instance_dict(object) {

@@ -1,11 +1,11 @@
-//! The policy that the interpreter asks: each operation of the bytecode, done by the capture.
+//! The policy that the interpreter calls: each operation of the bytecode, as performed by the capture.
 
 use std::rc::Rc;
 
 use dynamlir_cpython_abi::loop_iterator;
 use dynamlir_guards::Facet;
 use dynamlir_interpreter::{
-    Activation, BinaryOp, Comparison, Conversion, FunctionParts, Instruction, Method, Outcome as Run, Policy, Standing, UnaryOp, Unwind,
+    Activation, BinaryOp, Comparison, Conversion, FrameState, FunctionParts, Instruction, Method, Outcome as Run, Policy, UnaryOp, Unwind,
     Value, abort, comparison_name, escape_each, operator_name, semantics,
 };
 use pyo3::{
@@ -16,8 +16,8 @@ use pyo3::{
 
 use crate::{
     calls::Keywords,
-    consulted,
     graph_break::{GraphBreak, reason},
+    special_methods,
     state::{Capture, Halt, State, Tracked, type_name},
 };
 
@@ -26,13 +26,14 @@ pub struct CapturePolicy {
     state: Rc<State>,
     /// Called with each instruction, for step traces: `(frame's code, unit, stack)`.
     steps: Option<Py<PyAny>>,
-    /// Where Python has left the frame that is captured and those within it, the outermost first; empty for one that begins.
-    from: Vec<Rc<Standing>>,
+    /// The states of the captured frame and of the frames within it at the graph break, outermost first; empty for a frame that starts at
+    /// its beginning.
+    from: Vec<Rc<FrameState>>,
 }
 
 impl CapturePolicy {
-    /// A policy that fills `state`.
-    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Vec<Rc<Standing>>) -> Self {
+    /// Creates a policy that fills `state`.
+    pub(crate) fn new(state: Rc<State>, steps: Option<Py<PyAny>>, from: Vec<Rc<FrameState>>) -> Self {
         Self { state, steps, from }
     }
 
@@ -40,18 +41,18 @@ impl CapturePolicy {
         Capture::new(py, self.state.clone())
     }
 
-    /// What a function is made of: the frame's own, of which nobody guards what is in it.
+    /// Takes the parts that a function is created from. They belong to the frame, and their contents are not guarded.
     fn take_parts<'py>(&self, capture: &Capture<'py>, parts: &FunctionParts<'py>) -> Run<()> {
         parts.all().try_for_each(|part| {
             capture.run(capture.refuse_filling(part.get(), "makes a function of")).and_then(|()| escape_each(self, [part]))
         })
     }
 
-    /// What a display fills its dict with.
+    /// Returns the mapping that a dict display adds to its dict, in readable form.
     fn filling<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<Bound<'py, PyAny>> {
         let capture = self.at(dict.get().py());
         capture.run(capture.refuse_filling(dict.get(), "fills"))?;
-        capture.run(capture.pin_specials(mapping.get(), consulted::SPREAD))?;
+        capture.run(capture.pin_specials(mapping.get(), special_methods::SPREAD))?;
         capture.run(capture.readable(&capture.tracked(mapping)))
     }
 }
@@ -63,11 +64,11 @@ impl Policy for CapturePolicy {
     }
 
     fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
-        // The program does not call a function with a dead reference, but through `call`, which says so.
+        // The program calls a function with a dead reference only through `call`, which reports it.
         let called = self.state.calling.entering.replace(0);
         let function = function.map_or(0, |function| function.as_ptr() as usize);
         let by_c = function == 0 || function != called;
-        // From CPython 3.13 on, the words of an AttributeError depend on where the module is from.
+        // From CPython 3.13 on, the message of an AttributeError depends on the origin of the module.
         if self.state.calling.asks_a_module.take() && by_c && first.is_some_and(|spec| self.state.torch.asks_for_origin(function, spec)) {
             self.state.calling.asks_a_module.set(true);
             return true;
@@ -107,7 +108,7 @@ impl Policy for CapturePolicy {
             progress.step.set(progress.step.get() + 1);
             progress.raising.set(None);
             progress.at.borrow_mut().insert(Rc::as_ptr(frame.place()) as usize, progress.step.get());
-            // Of frames within the captured one, more is known once it is to be left.
+            // For frames within the captured one, more is known once a break is due.
             if progress.is_to_be_left() || frame.place().outer().is_none() {
                 self.at(py).next_step(frame, instruction)?;
             }
@@ -180,8 +181,8 @@ impl Policy for CapturePolicy {
         let apart = |value: &Value<'py>| !capture.concerns(value) && !capture.torch.is_container(value.get());
         let name = comparison_name(op);
         if apart(lhs) && apart(rhs) {
-            // What the frame made may hold what it did not.
-            capture.run(capture.guard_inside([lhs.get(), rhs.get()], consulted::COMPARED))?;
+            // The frame's own containers may hold existing objects.
+            capture.run(capture.guard_inside([lhs.get(), rhs.get()], special_methods::COMPARED))?;
             capture.run(capture.compared([lhs.get(), rhs.get()]))?;
             capture.run(capture.pin_operands(name, [lhs.get(), rhs.get()]))?;
             return Ok(capture.run(semantics::compare(op, lhs.get(), rhs.get()).map_err(Halt::from))?.into());
@@ -224,7 +225,7 @@ impl Policy for CapturePolicy {
 
     fn load_method<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Run<Method<'py>> {
         let capture = self.at(name.py());
-        let builtin = || !crate::made::is_changeable(&owner.get().get_type());
+        let builtin = || !crate::fresh_attributes::is_changeable(&owner.get().get_type());
         if !capture.concerns(owner)
             && !owner.get().is_exact_instance_of::<PySuper>()
             && builtin()
@@ -389,7 +390,7 @@ impl Policy for CapturePolicy {
     fn build_set<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
         escape_each(self, items)?;
         let capture = self.at(py);
-        capture.run(capture.guard_inside(items.iter().map(Value::get), consulted::HASH))?;
+        capture.run(capture.guard_inside(items.iter().map(Value::get), special_methods::HASH))?;
         capture.run(capture.addressed(items.iter().map(Value::get)))?;
         Ok(semantics::build_set(py, items)?.into())
     }
@@ -397,7 +398,7 @@ impl Policy for CapturePolicy {
     fn build_map<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Run<Value<'py>> {
         escape_each(self, items)?;
         let capture = self.at(py);
-        capture.run(capture.guard_inside(items.iter().step_by(2).map(Value::get), consulted::HASH))?;
+        capture.run(capture.guard_inside(items.iter().step_by(2).map(Value::get), special_methods::HASH))?;
         capture.run(capture.refuse_nans(items.iter().step_by(2).map(Value::get), true))?;
         capture.run(capture.compared(items.iter().step_by(2).map(Value::get)))?;
         let made = semantics::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?;
@@ -431,7 +432,7 @@ impl Policy for CapturePolicy {
         let capture = self.at(set.get().py());
         capture.run(capture.refuse_filling(set.get(), "fills"))?;
         capture.run(capture.guard_value(&capture.tracked(item)))?;
-        capture.run(capture.guard_inside([item.get()], consulted::HASH))?;
+        capture.run(capture.guard_inside([item.get()], special_methods::HASH))?;
         capture.run(capture.addressed([item.get()]))?;
         Ok(semantics::set_add(set.get(), item.get())?)
     }
@@ -479,7 +480,7 @@ impl Policy for CapturePolicy {
         let capture = self.at(exception.get().py());
         let class = exception.get().cast::<PyType>().map_or_else(|_| exception.get().get_type(), Clone::clone);
         if class.is_subclass_of::<PyKeyboardInterrupt>().unwrap_or(false) {
-            // Not to be taken for one from outside.
+            // It must not be mistaken for an interruption from outside.
             let (message, location) = ("raises KeyboardInterrupt".to_owned(), capture.location());
             return capture.unwind(Halt::Break(GraphBreak { reason: reason::RAISED, message, location }));
         }
@@ -512,34 +513,34 @@ impl Policy for CapturePolicy {
         Ok(semantics::group_match(group.get(), &classes)?)
     }
 
-    fn match_kind(&self, subject: &Value<'_>) -> Run<()> {
-        let capture = self.at(subject.get().py());
-        capture.run(capture.guard_value(&capture.tracked(subject)))?;
-        capture.uses(&capture.tracked(subject), Facet::Class);
-        match capture.source_of(subject.get()) {
-            Some(source) => capture.run(capture.pin_type(subject.get(), source)),
+    fn match_kind(&self, request: &Value<'_>) -> Run<()> {
+        let capture = self.at(request.get().py());
+        capture.run(capture.guard_value(&capture.tracked(request)))?;
+        capture.uses(&capture.tracked(request), Facet::Class);
+        match capture.source_of(request.get()) {
+            Some(source) => capture.run(capture.pin_type(request.get(), source)),
             None => Ok(()),
         }
     }
 
-    fn match_keys<'py>(&self, subject: &Value<'py>, keys: &Value<'py>) -> Run<Value<'py>> {
-        let capture = self.at(subject.get().py());
-        let readable = capture.run(capture.using(subject, Facet::Class, |subject| capture.readable(subject)))?;
+    fn match_keys<'py>(&self, request: &Value<'py>, keys: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(request.get().py());
+        let readable = capture.run(capture.using(request, Facet::Class, |request| capture.readable(request)))?;
         Ok(semantics::match_keys(&readable, keys.get())?.into())
     }
 
-    fn match_class<'py>(&self, subject: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
-        let capture = self.at(subject.get().py());
-        // The attributes that the pattern reads from the subject are noted where they are loaded.
-        let matched = capture.using(subject, Facet::Class, |subject| {
-            capture.using(class, Facet::Itself, |class| capture.match_class(subject, class, positional, names.get()))
+    fn match_class<'py>(&self, request: &Value<'py>, class: &Value<'py>, positional: usize, names: &Value<'py>) -> Run<Value<'py>> {
+        let capture = self.at(request.get().py());
+        // The uses of attributes that the pattern reads from the request are recorded where they are loaded.
+        let matched = capture.using(request, Facet::Class, |request| {
+            capture.using(class, Facet::Itself, |class| capture.match_class(request, class, positional, names.get()))
         });
         Ok(capture.run(matched)?.into())
     }
 
     fn load_name<'py>(&self, frame: &Activation<'py>, name: &Bound<'py, PyString>) -> Run<Value<'py>> {
         let capture = self.at(frame.py());
-        // The body of a class has names of its own, and else those of its module.
+        // A class body has its own names, and otherwise uses those of its module.
         let is_own = match frame.namespace() {
             Some(namespace) => namespace.contains(name)?,
             None => false,

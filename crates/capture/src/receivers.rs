@@ -1,6 +1,6 @@
-//! What a C method is bound to, where that is an existing object: `pattern.match("a")`, `{"a": 1}.get`, `names.__len__()`.
+//! Existing objects that C methods are bound to: `pattern.match("a")`, `{"a": 1}.get`, `names.__len__()`.
 //!
-//! The method reads its object, and nobody sees what of it. So all of it is guarded, as if it were an argument.
+//! The method reads its object, and the capture cannot see which parts. So the whole object is guarded, as if it were an argument.
 
 use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
@@ -16,12 +16,12 @@ use crate::{
 
 type Any<'py> = Bound<'py, PyAny>;
 
-/// Methods of dicts that look at no value.
+/// Dict methods that do not read values.
 const OF_KEYS: &[&str] = &["__contains__", "__iter__", "__len__", "__reversed__", "keys"];
 
 impl<'py> Capture<'py> {
-    /// Guards that an existing C callable is this one. A method is its name and what it is bound to, which is an existing object like
-    /// any other from then on.
+    /// Guards the identity of an existing C callable. A method is guarded by its name and by the object it is bound to, which is then
+    /// treated like any other existing object.
     pub(crate) fn pin_native(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         if receiver(object).is_none_or(|target| self.torch.is_primitive(&target)) {
             return if self.torch.is_primitive(object) { Ok(()) } else { self.pin(object, source) };
@@ -32,8 +32,8 @@ impl<'py> Capture<'py> {
         self.part(object, "__self__").map(drop)
     }
 
-    /// A method of an existing tensor that was bound before the frame was captured from here, as one of the tensor that stands for it:
-    /// called as it is it would change the real one. None for anything else.
+    /// Rebinds a method of an existing tensor, bound before the capture, to the fake that represents the tensor: called directly it would
+    /// change the real tensor. `None` for anything else.
     pub(crate) fn rebound(&self, callable: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
         let object = &callable.object;
         if !receiver(object).is_some_and(|target| self.torch.is_tensor(&target) && !self.torch.is_fake(&target)) {
@@ -47,7 +47,7 @@ impl<'py> Capture<'py> {
         Ok(Some(Tracked::new(dynamlir_interpreter::suspended(|| this.object.getattr(name))?)))
     }
 
-    /// A call of a method of an existing list, tuple, dict or set.
+    /// Calls a method of an existing list, tuple, dict or set.
     pub(crate) fn call_on_container(
         &self,
         object: &Bound<'py, PyAny>,
@@ -61,21 +61,21 @@ impl<'py> Capture<'py> {
         {
             let container = Tracked { object: target, source: Some(source) };
             if name == "get" && !self.contains(&container, key)? {
-                // No default is put in.
+                // `get` does not store the default.
                 return Ok(rest.first().cloned().unwrap_or_else(|| Tracked::new(self.py.None().into_bound(self.py))));
             }
             return self.get_item(&container, key);
         }
         let copy = self.snapshot(&target, source)?;
         self.guards.demand(source, Facet::Shape);
-        // Its elements are known now.
+        // Its elements are known by now.
         self.note_compared(object, name, args)?;
         let (given, keywords) = self.native_arguments(args, kwargs)?;
         let method = copy.getattr(name)?;
         self.returned(self.natively(name, || method.call(given, Some(&keywords))))
     }
 
-    /// Guards what a method of this name may read of the existing object that it is bound to.
+    /// Guards everything a method of this name may read of the existing object that it is bound to.
     pub(crate) fn guard_receiver(&self, name: &str, target: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         if let Ok(dict) = target.cast::<PyDict>()
             && OF_KEYS.contains(&name)
@@ -90,7 +90,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Ends the capture where `str.format` would look up attributes or items: `"{0.shape[1]}"`. Nobody sees what it finds there.
+    /// Ends the capture where `str.format` would look up attributes or items: `"{0.shape[1]}"`. The objects it finds there are not visible.
     pub(crate) fn refuse_lookups_in_fields(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
         if !matches!(name, "format" | "format_map") {
             return Ok(());
@@ -100,7 +100,7 @@ impl<'py> Capture<'py> {
         let parse = dynamlir_cpython_abi::import(self.py, "_string")?.getattr("formatter_parser")?;
         let mut waiting = vec![text.into_any()];
         while let Some(text) = waiting.pop() {
-            // What is malformed raises when it is called.
+            // A malformed format raises when it is called.
             let Ok(parts) = parse.call1((text,)).and_then(|parts| parts.try_iter()) else { return Ok(()) };
             for part in parts {
                 let Ok((_, field, format, _)) = part.and_then(|part| part.extract::<(Any<'py>, Any<'py>, Any<'py>, Any<'py>)>()) else {

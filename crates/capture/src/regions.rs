@@ -1,9 +1,9 @@
-//! `torch.cond` and `torch.while_loop`: what data decides, which Python has to look at.
+//! `torch.cond` and `torch.while_loop`: data-dependent control flow, for which Python has to read the data.
 //!
-//! Of a number that Python knows, the branch that is taken is a part of the frame. Of a tensor the graph ends. Torch would have
-//! Dynamo look at both branches, each time; where they are what torch wants them to be – they return the like tensors, new ones, and
-//! do nothing else – Python decides and calls what is to be called instead, which is compiled like all that is called between graphs.
-//! Otherwise torch itself is called, and says what is wrong.
+//! If Python knows the predicate, the branch taken is part of the frame. If the predicate is a tensor, the graph breaks. Torch would have
+//! Dynamo trace both branches, each time. If the branches meet torch's requirements – they return alike tensors, new ones, and do nothing
+//! else – Python decides and calls a replacement, which is compiled like every function that is called between graphs. Otherwise torch
+//! itself is called, and reports what is wrong.
 
 use pyo3::{
     prelude::*,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
-    /// A call of the function of this name.
+    /// Calls the region function of this name.
     pub(crate) fn region(
         &self,
         function: &Bound<'py, PyAny>,
@@ -53,7 +53,7 @@ impl<'py> Capture<'py> {
             && self.is_as_torch_wants(name, &given)?
         {
             if self.progress.tries.get() {
-                // Of one region within another, which is looked at again once it is called, only what all its branches return counts.
+                // For a nested region, which is checked again when it is called, only the result common to all its branches matters.
                 let called = if name == "cond" { 1 } else { given.len() - 2 };
                 return self.call(&given[called], &self.unpack_any(operands)?, &Vec::new());
             }
@@ -65,7 +65,7 @@ impl<'py> Capture<'py> {
         self.break_graph(reason::DATA_DEPENDENT_BRANCH, describe(function))
     }
 
-    /// Whether what is called by these arguments does what torch demands of it, and nothing else.
+    /// Returns true if the functions among these arguments meet torch's requirements and have no other effects.
     fn is_as_torch_wants(&self, name: &str, given: &[Tracked<'py>]) -> Outcome<bool> {
         let operands = self.unpack_any(&given[given.len() - 1])?;
         let functions = if name == "cond" { &given[1..3] } else { &given[0..2] };
@@ -79,15 +79,15 @@ impl<'py> Capture<'py> {
         let operands = PyTuple::new(self.py, operands.iter().map(|operand| &operand.object))?;
         let (first, second) = (results.swap_remove(0), results.pop());
         let agree = if name == "cond" {
-            self.ask("branches_agree", (&given[0].object, operands, first, second))
+            self.recorder().branches_agree(&given[0].object, operands, first, second)
         } else {
-            self.ask("loop_agrees", (operands, first, second))
+            self.recorder().loop_agrees(operands, first, second)
         };
-        Ok(agree?.is_truthy()?)
+        Ok(agree?)
     }
 
-    /// What can be told of what a function returns on fakes. None where it cannot be captured, raises, or does anything else. All of it
-    /// is forgotten.
+    /// Returns the facts known about a function's result on fakes. `None` if the function cannot be captured, raises, or has other effects.
+    /// The trial is rolled back.
     fn tried(&self, function: &Tracked<'py>, operands: &[Tracked<'py>]) -> Outcome<Option<Bound<'py, PyAny>>> {
         let written = self.writes.now();
         let facts = self.tries(function, operands, &Vec::new(), |result| {
@@ -95,13 +95,13 @@ impl<'py> Capture<'py> {
                 return Ok(None);
             }
             let operands = PyTuple::new(self.py, operands.iter().map(|operand| &operand.object))?;
-            Ok(Some(self.ask("facts", (result.object, operands))?))
+            Ok(Some(self.recorder().facts(result.object, operands)?))
         })?;
         Ok(facts.flatten())
     }
 
-    /// Whether a function can be captured, and what it computes is nothing or compiled when Python calls it: it is given a tensor or a
-    /// module. Else it would run as plain Python.
+    /// Returns true if a function can be captured, and either records no operations or is compiled when Python calls it because it receives
+    /// a tensor or a module. Otherwise it would run as plain Python.
     pub(crate) fn is_compiled_alone(&self, function: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<bool> {
         let mut given = args.iter().chain(kwargs.iter().map(|(_, value)| value)).map(|value| &value.object);
         let concerns = given.any(|value| self.torch.any_fake(value) || self.torch.is_module(value));
@@ -110,7 +110,8 @@ impl<'py> Capture<'py> {
         Ok(self.tries(function, args, kwargs, |_| Ok(concerns || nodes() == before))?.unwrap_or(false))
     }
 
-    /// What is to be told of a function's result on fakes, before all of it is forgotten. None where it cannot be captured, or raises.
+    /// Calls a function on fakes, passes its result to `tell`, and rolls everything back. `None` if the function cannot be captured, or
+    /// raises.
     fn tries<T>(
         &self,
         function: &Tracked<'py>,
@@ -118,7 +119,7 @@ impl<'py> Capture<'py> {
         kwargs: &Keywords<'py>,
         tell: impl FnOnce(Tracked<'py>) -> Outcome<T>,
     ) -> Outcome<Option<T>> {
-        let checkpoint = self.checkpoint()?;
+        let savepoint = self.savepoint()?;
         let progress = &self.progress;
         let (step, decided, outset) = (progress.step.get(), progress.decided.get(), progress.outset.get());
         let outermost = !progress.tries.replace(true);
@@ -133,11 +134,11 @@ impl<'py> Capture<'py> {
             }
             Err(Halt::Break(_)) => None,
         };
-        // The instructions of what was tried are not among the frame's.
+        // The instructions of the trial do not count as the frame's.
         progress.step.set(step);
         progress.decided.set(decided);
         progress.outset.set(outset);
-        self.roll_back(checkpoint)?;
+        self.roll_back(savepoint)?;
         Ok(result)
     }
 }

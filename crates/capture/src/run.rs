@@ -1,12 +1,12 @@
-//! One capture from beginning to end: the call, then what it came to.
+//! One capture from beginning to end: the call, then its outcome.
 
 use std::{cell::OnceCell, rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, function::code, observer};
-use dynamlir_frame::{AfterGraph, Epilogue, Floats, Recipe};
+use dynamlir_frame::{AfterGraph, Epilogue, Recipe, ValueHistory};
 use dynamlir_graph::{Argument, Graph, Line};
 use dynamlir_guards::GuardBuilder;
-use dynamlir_interpreter::Standing;
+use dynamlir_interpreter::FrameState;
 use dynamlir_interpreter::{flags, with_policy};
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::{
@@ -17,24 +17,25 @@ use pyo3::{
 use rustc_hash::FxHashSet;
 
 use crate::{
+    attempt_options::AttemptOptions,
     audit::Decisions,
-    denied::{Answers, Told, in_pieces},
+    compile_queries::{Answers, QueryAnswers, in_pieces},
+    describe_effects::SeenEffect,
     effects::Effects,
-    effects_told::SeenEffect,
-    entered::Entered,
+    exceptions::interruption_behind,
     graph_break::{GraphBreak, reason},
-    manner::Manner,
+    guard_completeness::Marks,
     outputs::Outputs,
     policy::CapturePolicy,
-    refusals::interruption_behind,
-    reports::Reports,
-    sizes::{self, Declared, Dynamic, Unbacked, Varying, follow},
+    recorder::Recorder,
+    session_scope::Entered,
+    sizes::{self, Declared, Dynamic, DynamicSizes, Unbacked, follow},
     state::{Capture, Halt, Input, Instead, Progress, State, Tracked, defined_at, raised_at},
-    torch::Torch,
-    unproven::Marks,
+    torch_types::Torch,
+    unraisable::Reports,
 };
 
-/// What is looked up once per process.
+/// Tables that are built once per process.
 #[derive(Clone)]
 pub struct Tables {
     /// C functions.
@@ -49,7 +50,7 @@ thread_local! {
 }
 
 impl Tables {
-    /// This thread's, made when it is asked for them first.
+    /// Returns this thread's tables, created on first use.
     ///
     /// # Errors
     /// As for [`Tables::new`].
@@ -75,141 +76,141 @@ pub struct Captured {
     pub graph: Graph<Py<PyAny>>,
     /// Everything that was assumed.
     pub guards: GuardBuilder,
-    /// The tensors that the graph is given, in order of its placeholders.
+    /// The inputs of the graph, in order of its placeholders.
     pub inputs: Vec<Input>,
-    /// Where they stand among what the guards collect.
+    /// Their positions among the objects that the guards collect.
     pub tensors: Vec<usize>,
-    /// What comes after the graph.
+    /// The side effects and the result after the graph.
     pub epilogue: Epilogue,
-    /// Of that, what is done to what existed, in words.
+    /// The epilogue's effects on existing objects, as text.
     pub effects: Vec<(String, Vec<Line>)>,
     /// The session, with the finished recording.
     pub session: Py<PyAny>,
-    /// What the call came to, where somebody wants to see it.
+    /// The outcome of the call, if it was requested.
     pub ends: Option<Ends>,
-    /// Whether the frame is left before a call of something else than it would call itself.
+    /// True if the graph breaks before a call that is replaced with another one.
     pub calls_instead: bool,
-    /// Why the graph ends before the frame does; None where it does not. What is known then is a piece of the frame.
+    /// The reason why the graph ends before the frame does; `None` if it does not. With a reason, this is a piece of the frame.
     pub graph_break: Option<GraphBreak>,
-    /// Whether the frame itself says that it may.
+    /// True if the frame itself allows the break.
     pub allowed: bool,
-    /// The effects of telling the program that it is compiled.
-    pub(crate) told: Told,
-    /// How it was captured, where that may be done again.
+    /// The effects of answering the program that it is being compiled.
+    pub(crate) told: QueryAnswers,
+    /// The decisions of the capture, if it may be repeated.
     pub decisions: Option<Decisions>,
 }
 
-/// What a call came to, on the objects that it was captured with: tensors of the frame's own, and those that it was given, are fakes.
+/// The outcome of a call, on the objects that it was captured with: the frame's own tensors and its input tensors are fakes.
 pub struct Ends {
-    /// What it returns.
+    /// The return value.
     pub returned: Py<PyAny>,
     /// The graph's results, in order.
     pub results: Vec<Py<PyAny>>,
-    /// What it does to what existed once the graph has run, in order.
+    /// Its effects on existing objects once the graph has run, in order.
     pub effects: Vec<SeenEffect>,
 }
 
-/// A frame that cannot be captured whole: why, and under which assumptions that is so.
-pub struct Broken {
+/// A frame that cannot be captured whole: the reason, and the assumptions under which it applies.
+pub struct CaptureFailure {
     /// The reason.
     pub graph_break: GraphBreak,
-    /// What was assumed until then.
+    /// The assumptions made up to that point.
     pub guards: GuardBuilder,
-    /// The places of floats that were taken for numbers.
+    /// The sources of floats that were treated as numbers of the graph.
     pub numbers: Vec<String>,
-    /// Those of both whose values Python needs.
+    /// The sources of floats and sizes whose values Python needs.
     pub blamed: Vec<String>,
-    /// The places of sizes that were taken for symbols.
+    /// The sources of sizes that were treated as symbols.
     pub(crate) sizes: Vec<String>,
-    /// Before which instruction of the frame it may be left to Python instead.
+    /// The instruction of the frame before which the graph may break instead.
     pub(crate) step: Option<usize>,
-    /// What that calls, and what it is to call in the place of it.
+    /// The call at that instruction, and its replacement.
     pub(crate) instead: Option<Instead>,
-    /// Whether it was in a loop that was to be captured to its end.
+    /// True if it was in a loop that was to be captured to its end.
     pub(crate) unrolling: bool,
-    /// Whether the frame says that graphs must not break there; None where it says nothing about that.
+    /// True if the frame forbids graph breaks there; `None` if it says nothing about them.
     pub forbids: Option<bool>,
-    /// The effects of telling the program that it is compiled.
-    pub(crate) told: Told,
+    /// The effects of answering the program that it is being compiled.
+    pub(crate) told: QueryAnswers,
 }
 
-/// Whether a frame is captured in pieces, if it cannot be captured whole.
+/// The places where the graph may break, if a frame cannot be captured whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breaks {
-    /// It is not.
+    /// Nowhere.
     Never,
-    /// It is left before its own instructions only.
+    /// Only before instructions of the frame itself.
     Around,
-    /// It is left before those of frames within it as well.
+    /// Also before instructions of frames within it.
     Within,
 }
 
-/// What a frame that is captured in pieces is left before.
+/// The operations before which the graph may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Whatever cannot be captured.
+    /// Anything that cannot be captured.
     Anything,
-    /// Calls of `torch.cond` and `torch.while_loop`, between which all has to be captured.
+    /// Calls of `torch.cond` and `torch.while_loop`; everything between them has to be captured.
     Regions,
 }
 
-/// A call that is to be captured.
+/// A request to capture one call.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "independent settings of a request")]
-pub struct Subject<'a, 'py> {
+pub struct CaptureRequest<'a, 'py> {
     /// The function whose frame is captured.
     pub function: &'a Bound<'py, PyAny>,
     /// Arguments by position.
     pub args: &'a Bound<'py, PyTuple>,
     /// Arguments by keyword.
     pub kwargs: Option<&'a Bound<'py, PyDict>>,
-    /// Shown each instruction.
+    /// Called with each instruction.
     pub steps: Option<&'a Py<PyAny>>,
-    /// What is known of floats that change; None takes each for a constant.
-    pub floats: Option<&'a Arc<Floats>>,
-    /// Whether numbers may be read from tensors.
+    /// Observed values of changing floats. `None` treats every float as a constant.
+    pub history: Option<&'a Arc<ValueHistory>>,
+    /// True if numbers may be read from tensors.
     pub reads: bool,
-    /// Which sizes may vary; none without `floats`.
+    /// The sizes that may be dynamic; none without `floats`.
     pub sizes: Dynamic,
-    /// What is declared of them, if that is which.
+    /// The declared dynamic sizes, if `sizes` selects those.
     pub declared: Option<&'a Rc<Declared>>,
-    /// What the graph may have that only running tells.
+    /// The unbacked values that the graph may contain.
     pub unbacked: Unbacked,
-    /// Whether it may have torch's recurrent layers.
+    /// True if the graph may contain torch's recurrent layers.
     pub recurrent: bool,
-    /// Where Python has left the frame and those within it, the outermost first; None for one that begins.
-    pub from: Option<&'a [Rc<Standing>]>,
-    /// Whether loops in which these stand are captured to their ends.
+    /// The states of the frame and of those within it at the graph break, outermost first; `None` for a frame that starts at its beginning.
+    pub from: Option<&'a [Rc<FrameState>]>,
+    /// True if the loops that these frames are in are captured to their ends.
     pub unrolls: bool,
-    /// Whether a piece of the frame will do.
+    /// The places where the graph may break.
     pub breaks: Breaks,
-    /// What such a piece ends before.
+    /// The operations before which it may break.
     pub before: Before,
-    /// After how many instructions a piece ends in any case.
+    /// The number of instructions after which the graph breaks regardless.
     pub every: Option<usize>,
-    /// Before which instruction it is left to Python.
+    /// The instruction before which the graph breaks.
     pub stop: Option<usize>,
-    /// True if a program that asks whether it is compiled is told that it is not.
+    /// True if a program that queries if it is being compiled gets the answer no.
     pub denies: bool,
-    /// What that calls, and what it is to call in the place of it.
+    /// The call at that instruction, and its replacement.
     pub instead: Option<&'a Instead>,
-    /// Whether what the call comes to is kept for somebody who looks at it.
+    /// True if the outcome of the call is kept for inspection.
     pub shows: bool,
-    /// Whether the same is to be captured again later.
+    /// True if the same call is to be captured again later.
     pub keeps: bool,
-    /// How it was captured before, if that is done again.
+    /// The decisions of an earlier capture, if it is to be repeated.
     pub replays: Option<&'a Decisions>,
 }
 
-impl<'a, 'py> Subject<'a, 'py> {
-    /// A call that begins, which is captured whole or not at all.
+impl<'a, 'py> CaptureRequest<'a, 'py> {
+    /// Creates a request for a call from its beginning, which is captured whole or not at all.
     pub fn new(function: &'a Bound<'py, PyAny>, args: &'a Bound<'py, PyTuple>, kwargs: Option<&'a Bound<'py, PyDict>>) -> Self {
         Self {
             function,
             args,
             kwargs,
             steps: None,
-            floats: None,
+            history: None,
             reads: true,
             sizes: Dynamic::Never,
             declared: None,
@@ -230,26 +231,26 @@ impl<'a, 'py> Subject<'a, 'py> {
     }
 }
 
-/// Calls `function` on fakes. The inner error says why the frame cannot be captured; an error of the capture's own is one of these
+/// Calls `function` on fakes. The inner error says why the frame cannot be captured; an internal error of the capture is one of these
 /// reasons too.
 ///
 /// # Errors
-/// An interruption, which is the caller's.
-pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Captured, Broken>> {
-    match in_pieces(tables, subject) {
+/// Returns an interruption, which the caller must handle.
+pub fn capture(tables: &Tables, request: CaptureRequest<'_, '_>) -> PyResult<Result<Captured, CaptureFailure>> {
+    match in_pieces(tables, request) {
         Ok(outcome) => {
-            if let Some(floats) = subject.floats {
+            if let Some(floats) = request.history {
                 let guards = match &outcome {
                     Ok(captured) => &captured.guards,
-                    Err(broken) => &broken.guards,
+                    Err(failure) => &failure.guards,
                 };
                 guards.numbers().into_iter().for_each(|(place, value)| floats.note(place, value));
             }
             Ok(outcome)
         }
         Err(Ended::Interrupted(error)) => Err(error),
-        // Nothing is known of the call: no other one will be tried either.
-        Err(Ended::Failed(error)) => Ok(Err(Broken {
+        // Nothing is known about the call, so no other call will be tried either.
+        Err(Ended::Failed(error)) => Ok(Err(CaptureFailure {
             graph_break: GraphBreak::internal(&error),
             guards: GuardBuilder::new(),
             numbers: Vec::new(),
@@ -259,16 +260,16 @@ pub fn capture(tables: &Tables, subject: Subject<'_, '_>) -> PyResult<Result<Cap
             unrolling: false,
             instead: None,
             forbids: None,
-            told: Told::default(),
+            told: QueryAnswers::default(),
         })),
     }
 }
 
-/// Why there is neither a captured frame nor a reason.
+/// The cause of an end with neither a captured frame nor a break reason.
 pub(crate) enum Ended {
     /// A signal handler has raised.
     Interrupted(PyErr),
-    /// Something of ours went wrong.
+    /// An internal error.
     Failed(PyErr),
 }
 
@@ -282,18 +283,22 @@ impl From<PyErr> for Ended {
     }
 }
 
-/// Captures a frame once, if nothing is seen on the way by which it must be done another way.
-pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -> Result<Result<Captured, Broken>, Ended> {
-    let Subject { function, steps, floats, reads, from, unrolls, stop, every, breaks, .. } = subject;
+/// Captures a frame in one attempt, unless the attempt finds that it needs other options.
+pub(crate) fn capture_once(
+    tables: &Tables,
+    request: CaptureRequest<'_, '_>,
+    mode: AttemptOptions,
+) -> Result<Result<Captured, CaptureFailure>, Ended> {
+    let CaptureRequest { function, steps, history: floats, reads, from, unrolls, stop, every, breaks, .. } = request;
     let py = function.py();
     let name: String = function.getattr("__qualname__").and_then(|name| name.extract()).unwrap_or_default();
     let session = tables.torch.session(py, &name)?;
     session.setattr("reads_numbers", reads)?;
-    if manner.interprets_all {
+    if mode.interprets_all {
         session.setattr("repeats", false)?;
     }
-    if subject.sizes != Dynamic::Never || subject.unbacked.any() {
-        // Its making runs Python code, which is not to be captured.
+    if request.sizes != Dynamic::Never || request.unbacked.any() {
+        // Creating the class runs Python code, which must not be captured.
         sizes::class(py)?;
     }
     let entered = Entered::new(&session)?;
@@ -303,35 +308,35 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
         tables.torch.clone(),
         steps.is_some(),
         floats.cloned(),
-        Varying::new(
-            if floats.is_some() { subject.sizes } else { Dynamic::Never },
-            subject.declared.cloned(),
-            subject.unbacked.uncut,
-            subject.replays.map(Decisions::sizes),
+        DynamicSizes::new(
+            if floats.is_some() { request.sizes } else { Dynamic::Never },
+            request.declared.cloned(),
+            request.unbacked.uncut,
+            request.replays.map(Decisions::sizes),
         ),
-        manner.copies_containers,
+        mode.copies_containers,
         Progress {
             resumed: from.map_or(0, <[_]>::len),
             unrolls,
             stop,
-            answers: Answers::new(subject.denies),
+            answers: Answers::new(request.denies),
             every,
             chains: breaks == Breaks::Within,
-            leaves_recurrent: !subject.recurrent,
-            patience: session.getattr("patience")?.extract()?,
-            marks: manner.tells_uses.then(Marks::default),
+            leaves_recurrent: !request.recurrent,
+            patience: Recorder(&session).patience()?,
+            marks: mode.tells_uses.then(Marks::default),
             ..Progress::default()
         },
     )?;
-    state.progress.instead.replace(subject.instead.map(|instead| instead.again(py)));
+    state.progress.instead.replace(request.instead.map(|instead| instead.clone_ref(py)));
     let reports = Reports::listen(py)?;
     let mut step = None;
-    if subject.unbacked.any() {
-        let Unbacked { sizes, numbers, uncut } = subject.unbacked;
-        session.call_method1("take_unbacked", (state.varying.known(py), sizes, numbers, uncut))?;
+    if request.unbacked.any() {
+        let Unbacked { sizes, numbers, uncut } = request.unbacked;
+        Recorder(&session).take_unbacked(state.sizes.known(py), sizes, numbers, uncut)?;
     }
     follow(&state);
-    let outcome = attempt(py, &state, subject, &mut step);
+    let outcome = run_frame(py, &state, request, &mut step);
     Capture::new(py, state.clone()).settle_compared();
     let outcome = outcome.map(|outcome| Capture::new(py, state.clone()).failed_size().map_or(outcome, Err));
     Capture::new(py, state.clone()).guard_sizes();
@@ -365,13 +370,13 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
             }
             Capture::new(py, state.clone()).tell_sizes(&inputs)?;
             let tensors = inputs.iter().map(|input| state.guards.collect(input.source)).collect();
-            let told = Capture::new(py, state.clone()).told();
-            let decisions = (subject.keeps || subject.replays.is_some()).then(|| Decisions::of(subject, manner, &state));
+            let told = Capture::new(py, state.clone()).answers();
+            let decisions = (request.keeps || request.replays.is_some()).then(|| Decisions::of(request, mode, &state));
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
             let session = session.unbind();
-            let calls_instead = subject.instead.is_some();
+            let calls_instead = request.instead.is_some();
             Ok(Ok(Captured {
                 graph,
                 guards: state.guards,
@@ -390,42 +395,53 @@ pub(crate) fn whole(tables: &Tables, subject: Subject<'_, '_>, manner: Manner) -
         }
         Err(found) => {
             state.graph.take();
-            if let Some(manner) = manner.after(&found, session.getattr("wants_histories")?.is_truthy()?, state.wants_copies.get()) {
-                return whole(tables, subject, manner);
+            if let Some(mode) = mode.after(&found, Recorder(&session).wants_histories()?, state.wants_copies.get()) {
+                return capture_once(tables, request, mode);
             }
             let numbers =
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
-            let mut blamed: Vec<String> = session.call_method0("blamed")?.extract()?;
-            blamed.extend(state.varying.blamed());
+            let mut blamed = Recorder(&session).blamed()?;
+            blamed.extend(state.sizes.blamed());
             if found.reason == reason::MIXED_DEVICES {
-                blamed.extend(state.varying.places_of_ints());
+                blamed.extend(state.sizes.places_of_ints());
             }
-            let sizes = state.varying.places();
+            let sizes = state.sizes.places();
             let instead = state.progress.instead.take();
             let forbids = Capture::new(py, state.clone()).forbids_breaks()?;
-            let told = Capture::new(py, state.clone()).told();
+            let told = Capture::new(py, state.clone()).answers();
             let Ok(state) = Rc::try_unwrap(state) else {
                 return Err(PyRuntimeError::new_err("a frame of the capture is still running").into());
             };
-            // What Python has left stays as it is: no frame is left before it goes on.
+            // Frames that are already suspended stay as they are: a break cannot precede the point of resumption.
             let step = step.filter(|step| state.progress.has_resumed() && *step >= state.progress.floor.get());
             let unrolling = state.progress.is_unrolling();
-            Ok(Err(Broken { graph_break: found, guards: state.guards, numbers, sizes, blamed, step, unrolling, instead, forbids, told }))
+            Ok(Err(CaptureFailure {
+                graph_break: found,
+                guards: state.guards,
+                numbers,
+                sizes,
+                blamed,
+                step,
+                unrolling,
+                instead,
+                forbids,
+                told,
+            }))
         }
     }
 }
 
-/// What comes after the graph, which inputs it takes, by their positions, and what is shown.
-type Whole = (Epilogue, Vec<usize>, Option<Ends>);
+/// The epilogue, the positions of the inputs used, and the outcome to show.
+type FrameOutcome = (Epilogue, Vec<usize>, Option<Ends>);
 
-fn attempt<'py>(
+fn run_frame<'py>(
     py: Python<'py>,
     state: &Rc<State>,
-    subject: Subject<'_, 'py>,
+    request: CaptureRequest<'_, 'py>,
     step: &mut Option<usize>,
-) -> PyResult<Result<Whole, GraphBreak>> {
-    let Subject { function, args, kwargs, .. } = subject;
-    let steps = subject.steps.map(|steps| steps.clone_ref(py));
+) -> PyResult<Result<FrameOutcome, GraphBreak>> {
+    let CaptureRequest { function, args, kwargs, .. } = request;
+    let steps = request.steps.map(|steps| steps.clone_ref(py));
     if let Some(kind) = runs_later(function) {
         let message = format!("a {kind}, which runs after the call");
         return Ok(Err(GraphBreak { reason: reason::OUTPUT, message, location: defined_at(function).unwrap_or_default() }));
@@ -435,7 +451,7 @@ fn attempt<'py>(
     {
         return Ok(Err(GraphBreak { reason: reason::OBSERVED, message: observer.to_owned(), location: Vec::new() }));
     }
-    let from = subject.from.unwrap_or_default().to_vec();
+    let from = request.from.unwrap_or_default().to_vec();
     let policy = Rc::new(CapturePolicy::new(state.clone(), steps, from));
     if let Err(Halt::Break(found)) = Capture::new(py, state.clone()).guard_default_device() {
         return Ok(Err(found));
@@ -457,7 +473,7 @@ fn attempt<'py>(
     let halt = |halt: Halt| match halt {
         Halt::Break(found) => found,
         Halt::Raise(error) => {
-            // It is kept for the caller; what is returned here is not looked at then.
+            // The error is stored for the caller; the value returned here is then ignored.
             capture.interruption(&error);
             GraphBreak { reason: reason::RAISED, message: error.to_string(), location: raised_at(py, &error).unwrap_or_default() }
         }
@@ -466,7 +482,7 @@ fn attempt<'py>(
     if !left.is_empty() {
         let mut outputs = Outputs::default();
         if let Err(why) = capture.suspension(&left, &mut outputs) {
-            // What it is that cannot be made is more than that it runs code when it dies.
+            // The value that cannot be rebuilt is a better reason than a finalizer that would run.
             let _seen_to = dynamlir_interpreter::suspended(|| capture.outlived());
             *step = capture.step_before(&outputs);
             return Ok(Err(halt(why)));
@@ -481,12 +497,12 @@ fn attempt<'py>(
             return Ok(Err(halt(capture.session_error(error))));
         }
     };
-    // Where the function returns, grad mode is turned off after the graph. An exported program has no such effect.
-    let grad_left_off: Option<Vec<Line>> = match &value {
-        Some(_) if !subject.shows => capture.session().call_method0("grad_left_off")?.extract()?,
+    // If the function returns, grad mode is turned off after the graph. An exported program has no such effect.
+    let grad_left_off = match &value {
+        Some(_) if !request.shows => capture.recorder().grad_left_off()?,
         _ => None,
     };
-    if let Some((message, location)) = capture.session().call_method1("left_set", (grad_left_off.is_some(),))?.extract()? {
+    if let Some((message, location)) = capture.recorder().left_set(grad_left_off.is_some())? {
         *step = state.progress.set.get().or(Some(state.progress.step.get())).filter(|step| *step > 0);
         return Ok(Err(GraphBreak { reason: reason::STATE_LEFT_SET, message, location }));
     }
@@ -496,10 +512,10 @@ fn attempt<'py>(
     if let Err(error) = outlived.and_then(|()| capture.refuse_defaults()).and_then(|()| capture.guard_offsets()) {
         return Ok(Err(halt(error)));
     }
-    // What is made twice is made where it is first used: in the order of the program, and so of the steps.
+    // A value used several times is rebuilt at its first use: in program order, and so in the order of the steps.
     let mut outputs = Outputs::default();
-    let returned = value.as_ref().filter(|_| subject.shows).cloned();
-    let steps = capture.replayed(&mut outputs).and_then(|mut steps| {
+    let returned = value.as_ref().filter(|_| request.shows).cloned();
+    let steps = capture.effect_steps(&mut outputs).and_then(|mut steps| {
         if grad_left_off.is_some() {
             let given = vec![Recipe::Constant(PyBool::new(py, false).to_owned().into_any().unbind())];
             steps.push(AfterGraph::Call {
@@ -530,14 +546,14 @@ fn attempt<'py>(
         Ok(results) => state.graph.borrow_mut().output(Argument::Tuple(results)),
         Err(error) => return Ok(Err(halt(error))),
     };
-    match capture.session().call_method1("finish", (outputs.fakes.clone(), named_inputs(state))) {
+    match capture.recorder().finish(outputs.fakes.clone(), named_inputs(state)) {
         Ok(kept) => {
             let ends = returned.map(|returned| Ends {
                 returned: returned.unbind(),
                 results: outputs.fakes.into_iter().map(Bound::unbind).collect(),
                 effects: capture.effects_seen(),
             });
-            Ok(Ok((epilogue, kept.extract()?, ends)))
+            Ok(Ok((epilogue, kept, ends)))
         }
         Err(error) => {
             *step = capture.step_before(&outputs);
@@ -546,8 +562,8 @@ fn attempt<'py>(
     }
 }
 
-/// Positions of the inputs that nodes of the torch-level graph name, although the operations beneath may not read them
-/// (`x.type_as(y)`), and of those of which a size is a symbol.
+/// Returns the positions of the inputs that nodes of the torch-level graph name, even if the underlying operations do not read them
+/// (`x.type_as(y)`), and of those with a symbolic size.
 fn named_inputs(state: &State) -> Vec<usize> {
     let mut named = FxHashSet::default();
     for node in state.graph.borrow().nodes() {
@@ -557,13 +573,13 @@ fn named_inputs(state: &State) -> Vec<usize> {
             });
         }
     }
-    let bound = Python::attach(|py| state.varying.bound(py));
+    let bound = Python::attach(|py| state.sizes.bound(py));
     let inputs = state.tensors.inputs.borrow();
     let wanted = |input: &Input| named.contains(&input.node) || bound.iter().flatten().any(|(source, _)| *source == input.source);
     inputs.iter().enumerate().filter(|(_, input)| wanted(input)).map(|(at, _)| at).collect()
 }
 
-/// What a call of the function makes instead of running it.
+/// Returns the kind of object that a call of the function creates instead of running it.
 fn runs_later(function: &Bound<'_, PyAny>) -> Option<&'static str> {
     let flags: u32 = code(function)?.getattr("co_flags").and_then(|flags| flags.extract()).ok()?;
     [(flags::GENERATOR, "generator"), (flags::COROUTINE, "coroutine"), (flags::ASYNC_GENERATOR, "asynchronous generator")]
@@ -571,7 +587,7 @@ fn runs_later(function: &Bound<'_, PyAny>) -> Option<&'static str> {
         .find_map(|(flag, kind)| (flags & flag != 0).then_some(kind))
 }
 
-/// The graph with the used placeholders first, and their inputs.
+/// Returns the graph with the used placeholders first, and their inputs.
 fn finish(state: &State, kept: &[usize]) -> (Graph<Py<PyAny>>, Vec<Input>) {
     let inputs = state.tensors.inputs.take();
     let mut used: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();

@@ -1,4 +1,4 @@
-//! What C code is given in place of existing containers: copies with fakes for tensors, all of whose contents are guarded.
+//! Replacements for existing containers that are passed to C code: copies with fakes for tensors, all of whose contents are guarded.
 
 use dynamlir_guards::{Facet, Source, SourceId};
 use pyo3::{
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
-    /// What C code may read of an argument: existing lists, tuples, dicts and sets as copies with fakes for tensors.
-    /// Everything in them is guarded, since what the code looks at is not seen.
+    /// Returns an argument in the form that C code may read: existing lists, tuples, dicts and sets as copies with fakes for tensors.
+    /// Everything in them is guarded, because the reads of the code are not visible.
     pub fn readable(&self, value: &Tracked<'py>) -> Outcome<Bound<'py, PyAny>> {
         self.guard_value(value)?;
         self.uses(value, Facet::Value);
@@ -38,19 +38,19 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The guarded copy of an existing container; of one that the frame has changed the copy that stands for it.
+    /// Returns the guarded copy of an existing container, or, if the frame has changed it, the copy that represents it.
     pub fn snapshot(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         self.refuse_written(container)?;
         self.note_looks_within([container]);
         let Some(copy) = self.changed(container)? else { return self.snapshot_as_it_was(container, source) };
         if copy.is_exact_instance_of::<PySet>() {
-            // Its order is that in which it was filled.
+            // The order of a set is that in which it was filled.
             return self.break_graph(reason::SIDE_EFFECT, format!("looks at all of {} after changing it", self.guards.expression(source)));
         }
         Ok(copy)
     }
 
-    /// The guarded copy of an existing container, as it was before the frame.
+    /// Returns the guarded copy of an existing container, as it was before the frame.
     pub(crate) fn snapshot_as_it_was(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         let key = container.as_ptr() as usize;
         if let Some(known) = self.existing.snapshots.borrow().get(&key) {
@@ -74,7 +74,7 @@ impl<'py> Capture<'py> {
         } else if let Ok(items) = container.cast::<PyDict>() {
             self.pin_factory(container, source)?;
             self.guarded(self.guards.dict_keys(source, items))?;
-            // OrderedDict and defaultdict stay what they are.
+            // OrderedDict and defaultdict keep their types.
             let copy = container.call_method0("copy")?;
             let copy_dict = copy.cast::<PyDict>().map_err(PyErr::from)?;
             for (at, (key, item)) in items.iter().enumerate() {
@@ -100,8 +100,8 @@ impl<'py> Capture<'py> {
             }
             container.clone()
         };
-        // Where no tensor was replaced the container itself will do, and stays the same object for `is`. A dict with defaults is
-        // written by who looks into it.
+        // If no tensor was replaced, the container itself is passed, and stays the same object for `is`. A dict with defaults may be
+        // written by a lookup.
         let itself = !self.copies_containers && same_items(container, &made) && !self.has_defaults(container)?;
         let made = if itself { container.clone() } else { made };
         if !made.is(container) {
@@ -111,19 +111,19 @@ impl<'py> Capture<'py> {
         Ok(made)
     }
 
-    /// Whether a look for a key that a dict does not have puts it there, and no Python does that.
+    /// Returns true if looking up a missing key in a dict adds it, without running Python code.
     pub(crate) fn has_defaults(&self, dict: &Bound<'py, PyAny>) -> PyResult<bool> {
         Ok(self.effects.kinds.default_factory(dict)?.is_some_and(|factory| !factory.is_none()))
     }
 
-    /// Guards what an existing `defaultdict` makes its defaults with, which decides whether there are any.
+    /// Guards the default factory of an existing `defaultdict`, which also decides if it has defaults.
     pub(crate) fn pin_factory(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let Some(factory) = self.effects.kinds.default_factory(object)? else { return Ok(()) };
         let at = self.guards.source(Source::GetAttr(source, "default_factory".into()));
         self.pin(&factory, at)
     }
 
-    /// Ends the capture where C code would be given an instance of a subclass of `defaultdict`, which it may write by looking into it.
+    /// Ends the capture where C code would receive an instance of a subclass of `defaultdict`, which it may write by a lookup.
     pub(crate) fn refuse_unseen_defaults(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         if self.torch.is_container(object) {
             return Ok(());
@@ -135,7 +135,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Ends the capture where C code has looked for a key that an existing `defaultdict` does not have: a default is in the copy.
+    /// Ends the capture if C code has looked up a key that is missing in an existing `defaultdict`: the copy then contains a default.
     pub(crate) fn refuse_defaults(&self) -> Outcome<()> {
         for (_, copy) in self.existing.snapshots.borrow().iter() {
             let copy = copy.bind(self.py);
@@ -150,7 +150,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// One element of an existing container, guarded.
+    /// Returns one element of an existing container, guarded.
     fn element(&self, item: Bound<'py, PyAny>, source: Source) -> Outcome<Bound<'py, PyAny>> {
         return_element(self, item, self.guards.source(source))
     }
@@ -169,13 +169,13 @@ fn return_element<'py>(capture: &Capture<'py>, item: Bound<'py, PyAny>, source: 
     Ok(wrapped.object)
 }
 
-/// Whether an object is exactly a `collections.deque`.
+/// Returns true if an object is exactly a `collections.deque`.
 pub(crate) fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static DEQUE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     Ok(object.get_type().is(dynamlir_cpython_abi::import_once(object.py(), &DEQUE, "collections", "deque")?))
 }
 
-/// Whether a copy holds the same objects as the original, in the same places.
+/// Returns true if a copy holds the same objects as the original, in the same positions.
 fn same_items(container: &Bound<'_, PyAny>, copy: &Bound<'_, PyAny>) -> bool {
     let pairs = |lhs: &Bound<'_, PyAny>, rhs: &Bound<'_, PyAny>| -> PyResult<bool> {
         for (left, right) in lhs.try_iter()?.zip(rhs.try_iter()?) {

@@ -1,15 +1,15 @@
-//! What a capture knows: where existing objects came from, which fakes are which nodes, what was assumed.
+//! The state of a capture: the sources of existing objects, the nodes of fakes, the assumptions made.
 
 mod calling;
-mod checkpoint;
 mod existing;
+mod frames;
+mod fresh;
 mod guarding;
-mod journal;
 mod layers;
 mod lines;
-mod own;
-mod standing;
+mod savepoint;
 mod tensors;
+mod undo_map;
 mod writes;
 
 use std::{
@@ -20,7 +20,7 @@ use std::{
 };
 
 use dynamlir_cpython_abi::lazy;
-use dynamlir_frame::Floats;
+use dynamlir_frame::ValueHistory;
 use dynamlir_graph::Graph;
 use dynamlir_guards::{Facet, GuardBuilder, SourceId};
 use pyo3::{
@@ -28,44 +28,45 @@ use pyo3::{
     types::{PyList, PyTuple},
 };
 
-use self::{calling::Calling, existing::Existing, layers::Layers, lines::Locations, own::Own, tensors::Tensors, writes::Writes};
+use self::{calling::Calling, existing::Existing, fresh::Own, layers::Layers, lines::Locations, tensors::Tensors, writes::Writes};
 use crate::{
     effects::Effects,
-    entered,
     graph_break::{GraphBreak, reason},
-    patched::Facts,
-    places::Places,
-    sizes::Varying,
-    torch::Torch,
+    number_sites::Places,
+    recorder::Recorder,
+    session_scope,
+    sizes::DynamicSizes,
+    torch_patches::Facts,
+    torch_types::Torch,
 };
 
+pub(crate) use frames::Entry;
+pub use frames::{Instead, Progress};
 pub(crate) use lines::{defined_at, raised_at};
-pub(crate) use standing::Entry;
-pub use standing::{Instead, Progress};
 pub use tensors::Input;
 pub(crate) use {
-    journal::{Journal, Mark},
-    standing::{Held, Left, Slot},
-    writes::{Kind as WrittenKind, WritesNow, Written},
+    frames::{Held, Left, Slot},
+    undo_map::{Mark, UndoMap},
+    writes::{WriteKind as WrittenKind, WritesNow, Written},
 };
 
-/// An object, and where it was reached if it existed before the frame.
+/// An object, and its source if it existed before the frame.
 #[derive(Clone, Debug)]
 pub struct Tracked<'py> {
-    /// The object; the fake where it is a tensor.
+    /// The object; for a tensor, its fake.
     pub object: Bound<'py, PyAny>,
-    /// Where it came from; None for what the frame made.
+    /// Its source; `None` for an object that the frame created.
     pub source: Option<SourceId>,
 }
 
 impl<'py> Tracked<'py> {
-    /// Something the frame made.
+    /// Tracks an object that the frame created.
     pub fn new(object: Bound<'py, PyAny>) -> Self {
         Self { object, source: None }
     }
 }
 
-/// Why an operation has no result.
+/// The reason why an operation has no result.
 #[derive(Debug)]
 pub enum Halt {
     /// Python raised; the frame may handle it.
@@ -80,10 +81,10 @@ impl From<PyErr> for Halt {
     }
 }
 
-/// A result while capturing.
+/// The result of an operation during a capture.
 pub type Outcome<T> = Result<T, Halt>;
 
-/// What one capture has found out so far, by concern. Shared by all frames that it interprets.
+/// Everything that one capture has found out so far, by concern. Shared by all frames that it interprets.
 pub struct State {
     /// `dynamlir.capture.session.Session`, entered.
     session: Py<PyAny>,
@@ -97,44 +98,44 @@ pub struct State {
     pub guards: GuardBuilder,
     /// The torch-level graph.
     pub graph: RefCell<Graph<Py<PyAny>>>,
-    /// Why it ended early; once set, everything unwinds.
+    /// The reason why the graph ended early; once set, everything unwinds.
     pub graph_break: RefCell<Option<GraphBreak>>,
-    /// What a signal handler has raised.
+    /// The exception raised by a signal handler.
     pub(crate) interruption: RefCell<Option<PyErr>>,
     /// Inputs, and the nodes of fakes.
     pub tensors: Tensors,
     /// Objects that existed before the frame.
     pub(crate) existing: Existing,
-    /// What was decided of the numbers in them.
+    /// The decisions about the numbers in them.
     pub(crate) places: Places,
-    /// Objects that the frame has made.
+    /// Objects that the frame has created.
     pub(crate) own: Own,
-    /// What it has done to what existed.
+    /// The frame's writes to existing objects.
     pub(crate) writes: Writes,
-    /// The call that is being made.
+    /// The current call.
     pub(crate) calling: Calling,
     /// Calls of modules that may be repeated.
     pub(crate) layers: Layers,
-    /// What is guarded of torch, and how the capture began.
+    /// The facts about torch that are guarded, and the state in which the capture began.
     pub(crate) facts: Facts,
-    /// How far the captured frame is.
+    /// The progress of the captured frame.
     pub(crate) progress: Progress,
-    /// Where the value that the captured frame returns came from.
+    /// The source of the value that the captured frame returns.
     pub(crate) returned: RefCell<Option<SourceId>>,
-    /// How deep a value is looked into.
+    /// The current depth of the value being inspected.
     pub(crate) nesting: Rc<Cell<usize>>,
-    /// Whether C code is given a copy of each container, since one is changed after it was looked at.
+    /// True if C code is given a copy of each container, because one is changed after C code has read it.
     pub(crate) copies_containers: bool,
-    /// Whether that would help.
+    /// True if setting `copies_containers` would help.
     pub(crate) wants_copies: Cell<bool>,
-    /// What is known of floats that change; None where they are all constants.
-    pub(crate) floats: Option<Arc<Floats>>,
-    /// Sizes that vary.
-    pub(crate) varying: Varying,
+    /// Observed values of changing floats; `None` treats every float as a constant.
+    pub(crate) history: Option<Arc<ValueHistory>>,
+    /// Dynamic sizes.
+    pub(crate) sizes: DynamicSizes,
     locations: Locations,
 }
 
-/// A capture under the lock.
+/// A capture in a thread that is attached to the interpreter.
 pub struct Capture<'py> {
     /// The interpreter.
     pub py: Python<'py>,
@@ -150,20 +151,20 @@ impl Deref for Capture<'_> {
 }
 
 impl State {
-    /// A capture that uses an entered session.
+    /// Creates the state of a capture that uses an entered session.
     #[expect(clippy::too_many_arguments, reason = "what a capture begins with")]
     pub(crate) fn new(
         session: &Bound<'_, PyAny>,
         effects: Rc<Effects>,
         torch: Rc<Torch>,
         stepped: bool,
-        floats: Option<Arc<Floats>>,
-        varying: Varying,
+        floats: Option<Arc<ValueHistory>>,
+        sizes: DynamicSizes,
         copies_containers: bool,
         progress: Progress,
     ) -> PyResult<Rc<Self>> {
         Ok(Rc::new(Self {
-            ops: session.getattr("recording")?.getattr("ops")?.cast_into::<PyList>()?.unbind(),
+            ops: Recorder(session).ops()?.unbind(),
             session: session.clone().unbind(),
             effects,
             torch,
@@ -177,22 +178,22 @@ impl State {
             own: Own::begin(session.py()),
             writes: Writes::default(),
             calling: Calling::default(),
-            layers: Layers::new(!stepped && session.getattr("repeats")?.is_truthy()?),
+            layers: Layers::new(!stepped && Recorder(session).repeats()?),
             facts: Facts::new(session.py()),
             progress,
             returned: RefCell::default(),
             nesting: Rc::default(),
             copies_containers,
             wants_copies: Cell::default(),
-            floats,
-            varying,
+            history: floats,
+            sizes,
             locations: Locations::default(),
         }))
     }
 }
 
 impl<'py> Capture<'py> {
-    /// The capture, while the lock is held.
+    /// Creates a capture handle, while the thread is attached.
     pub fn new(py: Python<'py>, state: Rc<State>) -> Self {
         Self { py, state }
     }
@@ -202,22 +203,22 @@ impl<'py> Capture<'py> {
         self.state.session.bind(self.py)
     }
 
-    /// Calls a method of the session, outside of what is captured.
-    pub fn ask(&self, method: &str, args: impl pyo3::call::PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
-        dynamlir_interpreter::suspended(|| self.session().call_method1(method, args))
+    /// Returns the requests that the session answers.
+    pub(crate) fn recorder(&self) -> Recorder<'_, 'py> {
+        Recorder(self.session())
     }
 
-    /// Runs something outside of what is captured: Python is not interpreted, tensors are real.
+    /// Runs code outside the capture: Python is not interpreted, tensors are real.
     pub fn outside<T>(&self, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         dynamlir_interpreter::suspended(|| {
-            let outside = self.session().call_method0("outside")?;
+            let outside = self.recorder().outside()?;
             outside.call_method0("__enter__")?;
-            // What is made in there is kept elsewhere: it is not the frame's.
+            // Objects created there are tracked separately: they do not belong to the frame.
             let result = match &self.own.births {
                 Some(births) => births.except(self.py, body),
                 None => body(),
             };
-            entered::leave(&outside)?;
+            session_scope::leave(&outside)?;
             result
         })
     }
@@ -227,8 +228,8 @@ impl<'py> Capture<'py> {
         Err(Halt::Break(GraphBreak { reason, message: message.into(), location: self.location() }))
     }
 
-    /// Takes in something that existed before the frame. Tensors become fakes; what has an identity is remembered. Something may stand for a
-    /// number: who reads the object itself [says so](Self::take).
+    /// Takes in an object that existed before the frame. Tensors become fakes; objects with an identity are remembered. A number may get a
+    /// stand-in: a reader of the object itself [requests it](Self::take).
     pub fn wrap(&self, object: Bound<'py, PyAny>, source: SourceId) -> Outcome<Tracked<'py>> {
         if self.torch.is_fake(&object) {
             return Ok(Tracked::new(object));
@@ -240,14 +241,14 @@ impl<'py> Capture<'py> {
             return Ok(Tracked::new(stands));
         }
         if object.cast_exact::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
-            // There is one empty tuple: the frame's own is the same object.
+            // Only one empty tuple exists: the frame's own is the same object.
             self.guards.demand(source, Facet::Shape);
             self.pin_type(&object, source)?;
             self.guards.length(source, 0);
             return Ok(Tracked::new(object));
         }
         if lazy::is_placeholder(&object) {
-            // Read from a namespace as an object, not loaded by its name: the next load of that changes what is there.
+            // Read from a namespace as an object, not loaded by its name: the next load by name replaces it.
             return self.break_graph(reason::UNGUARDABLE, "the placeholder of a lazy import");
         }
         self.refuse_far(&object, source)?;
@@ -255,20 +256,20 @@ impl<'py> Capture<'py> {
         if !self.torch.is_primitive(&object) {
             let first = self.note_existing(&object, source);
             if first != source {
-                // Reached along two paths: that it is the same object is an assumption.
+                // Reached along two paths: the identity of both is an assumption.
                 self.guards.relate(dynamlir_guards::Relation::Same(first, source));
             }
         }
         Ok(Tracked { object, source: Some(source) })
     }
 
-    /// How many operations were recorded.
+    /// Returns the number of recorded operations.
     pub(crate) fn op_count(&self) -> usize {
         self.ops.bind(self.py).len()
     }
 }
 
-/// The name of a value's type, for messages.
+/// Returns the name of a value's type, for messages.
 pub fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().fully_qualified_name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }

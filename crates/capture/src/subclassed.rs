@@ -1,7 +1,8 @@
 //! Existing instances of subclasses of tuple, list and dict: named tuples, the outputs of models.
 //!
-//! Where a class leaves a look to the class of Python's own beneath it, that is guarded, and an item is read as that class reads it: one item
-//! has its own place, and says nothing of the others. All that such an object holds is guarded where C code looks into it (`contents.rs`).
+//! If a class inherits a lookup from its builtin base class, this is guarded, and an item is read as the base class reads it: one item has
+//! its own source, and implies nothing about the others. The whole contents of such an object are guarded where C code inspects it
+//! (`native_contents.rs`).
 
 use dynamlir_cpython_abi::types;
 use dynamlir_guards::SourceId;
@@ -17,14 +18,15 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
-    /// Returns true if items of an existing object are those of the list or tuple that it is: exactly one, or of a class that leaves the look
-    /// for an item to these, which is guarded.
+    /// Returns true if the items of an existing object are those of its list or tuple: it is exactly one of these, or its class inherits
+    /// the item lookup, which is guarded.
     pub(crate) fn has_items(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<bool> {
         let is_exact = object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>();
         Ok(is_exact || !object.is_instance_of::<PyDict>() && self.leaves_to_base(object, source, &["__getitem__"])?)
     }
 
-    /// The number of items of an existing object, if that is for the class of Python's own beneath its class to say. It is guarded.
+    /// Returns the number of items of an existing object, if its class inherits the length from its builtin base class. The number is
+    /// guarded.
     pub(crate) fn count_of_items(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<usize>> {
         if !self.leaves_to_base(object, source, &["__len__"])? {
             return Ok(None);
@@ -34,7 +36,7 @@ impl<'py> Capture<'py> {
         Ok(Some(count))
     }
 
-    /// The truth of an existing object, if it is true where it has items.
+    /// Returns the truth value of an existing object, if it is true exactly when it has items.
     pub(crate) fn truth_by_items(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<bool>> {
         if lookup(&object.get_type(), "__bool__")?.is_some() {
             return Ok(None);
@@ -46,8 +48,8 @@ impl<'py> Capture<'py> {
         Ok(count.map(|count| count > 0))
     }
 
-    /// The value that an existing instance of a subclass of dict has under text or a number; None where its class has a say, or where there is
-    /// none.
+    /// Returns the value that an existing instance of a subclass of dict has under text or a number; `None` if its class overrides the
+    /// lookup, or if the key is missing.
     pub(crate) fn item_of_subclass(
         &self,
         object: &Bound<'py, PyAny>,
@@ -63,7 +65,7 @@ impl<'py> Capture<'py> {
         self.wrap(value, at).map(Some)
     }
 
-    /// The keys of an existing instance of a subclass of dict, through which it goes; None where its class has a say.
+    /// Returns an iterator over the keys of an existing instance of a subclass of dict; `None` if its class overrides the iteration.
     pub(crate) fn keys_of_subclass(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Tracked<'py>>> {
         let Ok(dict) = object.cast::<PyDict>() else { return Ok(None) };
         if !self.leaves_to_base(object, source, &["__iter__"])? {
@@ -75,8 +77,8 @@ impl<'py> Capture<'py> {
         Ok(Some(Tracked::new(iterator)))
     }
 
-    /// Returns true if the class of an existing object is one of a tuple, list or dict that leaves these to the class of Python's own; guards
-    /// it.
+    /// Returns true if the class of an existing object derives from tuple, list or dict and inherits these methods from it, which is
+    /// guarded.
     fn leaves_to_base(&self, object: &Bound<'py, PyAny>, source: SourceId, names: &[&str]) -> Outcome<bool> {
         let py = self.py;
         let bases = [py.get_type::<PyTuple>(), py.get_type::<PyList>(), py.get_type::<PyDict>()];
@@ -100,7 +102,8 @@ impl<'py> Capture<'py> {
         Ok(true)
     }
 
-    /// Guards how many items an instance of a subclass of tuple or list has, or which keys one of dict, and how it looks for others.
+    /// Guards the number of items of an instance of a subclass of tuple or list, or the keys of one of dict and its handling of missing
+    /// keys.
     pub(crate) fn guard_shape(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         self.pin_type(object, source)?;
         if let Ok(dict) = object.cast::<PyDict>() {
@@ -112,13 +115,14 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// The items of an instance of a subclass of tuple or list, as C stores them.
+    /// Returns the items of an instance of a subclass of tuple or list, as C stores them.
     pub(crate) fn sequence(&self, object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let kind = if object.is_instance_of::<PyTuple>() { self.py.get_type::<PyTuple>() } else { self.py.get_type::<PyList>() };
         kind.getattr("__iter__")?.call1((object,))?.try_iter()?.collect()
     }
 
-    /// An existing named tuple, or another subclass of tuple or list that iterates as these do, as a tuple with fakes.
+    /// Returns an existing named tuple, or another instance of a subclass of tuple or list that inherits the iteration, as a tuple with
+    /// fakes.
     pub(crate) fn plain_items(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Option<Bound<'py, PyTuple>>> {
         if object.is_instance_of::<PyDict>() || !self.leaves_to_base(object, source, &["__iter__"])? {
             return Ok(None);
@@ -129,15 +133,16 @@ impl<'py> Capture<'py> {
         Ok(Some(PyTuple::new(self.py, items.collect::<Outcome<Vec<_>>>()?)?))
     }
 
-    /// An item of an existing object as it is put into a copy, from which it is handed out: what stands for it, or itself, guarded.
+    /// Returns an item of an existing object in the form stored in a copy, from which it will be read: its stand-in, or the guarded item
+    /// itself.
     fn handed_out(&self, item: Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         let item = self.wrap(item, source)?;
         self.guard_value(&item)?;
         Ok(item.object)
     }
 
-    /// An existing instance of a subclass of dict as the dict of Python's own that it is for C, with fakes: what its class says of looks
-    /// into it is for those who ask it.
+    /// Returns an existing instance of a subclass of dict as the plain dict that C code sees, with fakes. Lookups that its class overrides
+    /// are handled where they are called.
     pub(crate) fn plain_dict(&self, object: &Bound<'py, PyDict>, source: SourceId) -> Outcome<Bound<'py, PyDict>> {
         self.refuse_looks_after_writes(object)?;
         self.guard_shape(object, source)?;
@@ -145,7 +150,7 @@ impl<'py> Capture<'py> {
             dynamlir_cpython_abi::import(self.py, "collections")?.getattr("OrderedDict")?.cast_into::<PyType>().map_err(PyErr::from)?;
         let base = if object.is_instance(&ordered)? { ordered } else { self.py.get_type::<PyDict>() };
         let plain = base.call0()?.cast_into::<PyDict>().map_err(PyErr::from)?;
-        // An `OrderedDict` has an order of its own.
+        // An `OrderedDict` has its own order.
         for (at, key) in base.getattr("__iter__")?.call1((object,))?.try_iter()?.enumerate() {
             let key = key?;
             let Some(value) = object.get_item(&key)? else { continue };
@@ -155,24 +160,24 @@ impl<'py> Capture<'py> {
         Ok(plain)
     }
 
-    /// The item of a named tuple that a descriptor in its class stands for, by its position; None for another descriptor.
+    /// Returns the position of the named tuple's item that a descriptor in its class represents; `None` for another descriptor.
     pub(crate) fn field_of(&self, owner: &Bound<'py, PyAny>, descriptor: &Bound<'py, PyAny>) -> Outcome<Option<usize>> {
         let Some(position) = self.field_position(descriptor)?.filter(|_| owner.is_instance_of::<PyTuple>()) else { return Ok(None) };
         Ok(Some(position).filter(|position| item_count(owner).is_ok_and(|count| *position < count)))
     }
 
-    /// For which item of a named tuple a descriptor stands; None for another descriptor.
+    /// Returns the position that a descriptor of a named tuple represents; `None` for another descriptor.
     fn field_position(&self, descriptor: &Bound<'py, PyAny>) -> Outcome<Option<usize>> {
         if !descriptor.get_type().is(dynamlir_cpython_abi::import(self.py, "_collections")?.getattr("_tuplegetter")?) {
             return Ok(None);
         }
-        // It does not change, and pickling says what it is made of.
+        // It is immutable, and pickling reveals its parts.
         let made_of = dynamlir_interpreter::suspended(|| descriptor.call_method0("__reduce__"))?.get_item(1)?;
         Ok(Some(made_of.get_item(0)?.extract::<usize>()?))
     }
 }
 
-/// How many items a tuple, list or dict has for C, whatever its class says.
+/// Returns the number of items that a tuple, list or dict has for C code, regardless of its class.
 pub(crate) fn item_count(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     if let Ok(tuple) = object.cast::<PyTuple>() {
         return Ok(tuple.len());

@@ -1,8 +1,8 @@
-//! A frame that is not captured from its first instruction to its last: it begins where Python has left it, and ends before an
-//! instruction that Python is to run.
+//! Frames that are not captured from their first instruction to their last: they resume where a graph break left them, and end before an
+//! instruction that Python must run.
 //!
-//! Where such a frame ends, what is in it is made again from the graph's results and from what exists. What cannot be made again – an
-//! iterator, a file, a lock – is to be made by Python itself: then the frame ends before the instruction that makes it.
+//! When such a frame ends, its values are rebuilt from the graph's results and from existing objects. A value that cannot be rebuilt – an
+//! iterator, a file, a lock – must be created by Python itself: then the frame ends before the instruction that creates it.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use dynamlir_bytecode::{Flow, Liveness};
 use dynamlir_cpython_abi::{kind, types};
 use dynamlir_frame::{FrameParts, Made, Recipe, Suspension};
 use dynamlir_guards::{Relation, Source, SourceId};
-use dynamlir_interpreter::{Activation, Standing, Value};
+use dynamlir_interpreter::{Activation, FrameState, Value};
 use pyo3::{
     prelude::*,
     types::{PyFloat, PyString, PyTuple, PyType},
@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl<'py> Capture<'py> {
-    /// How to make the frames as they were left, the innermost first.
+    /// Returns the recipe for the frames at the graph break, innermost first.
     pub(crate) fn suspension(&self, left: &[Left], outputs: &mut Outputs<'py>) -> Outcome<Suspension> {
         let mut all = |slots: &[Slot]| {
             let recipe = |slot: &Slot| {
@@ -34,7 +34,7 @@ impl<'py> Capture<'py> {
             };
             slots.iter().map(recipe).collect::<Outcome<Vec<Option<Recipe>>>>()
         };
-        // Around the innermost one that goes on, nothing has changed.
+        // Nothing has changed in the frames around the innermost resumed one.
         let kept = left.iter().rev().enumerate().take_while(|(level, left)| left.entered == Some(*level)).count();
         let base = kept.saturating_sub(1);
         let frames = left.iter().rev().skip(base).map(|left| {
@@ -44,20 +44,20 @@ impl<'py> Capture<'py> {
         Ok(Suspension { base, frames: frames.collect::<Outcome<_>>()? })
     }
 
-    /// The stack of a frame that is left, with what is called instead where something is.
+    /// Returns the stack of a frame at the break, with the replacement for the called function, if any.
     fn stack_to_be(&self, left: &Left) -> Outcome<Vec<Slot>> {
         let same = |slot: &Slot| slot.as_ref().map(|(object, source)| (object.clone_ref(self.py), *source));
         let mut stack: Vec<Slot> = left.stack.iter().map(same).collect();
         let instead = self.progress.instead.borrow();
         let Some(Instead { called, own, .. }) = instead.as_ref().filter(|instead| instead.code.is(&left.code)) else { return Ok(stack) };
-        // The innermost call of it: others, that wait for what this one returns, lie below.
+        // The innermost call of it: others, which wait for the result of this one, lie below.
         let Some(at) = stack.iter().rposition(|slot| slot.as_ref().is_some_and(|(object, _)| object.is(called))) else { return Ok(stack) };
         stack[at] = Some((own.clone_ref(self.py), Some(self.guarded(self.guards.hold(own.bind(self.py), "___instead"))?)));
         self.pin_given(&left.stack[at..])?;
         Ok(stack)
     }
 
-    /// Guards what a call is given besides tensors and data: it was looked into, to call something else with it.
+    /// Guards the arguments of a replaced call other than tensors and data: they were inspected to choose the replacement.
     fn pin_given(&self, stack: &[Slot]) -> Outcome<()> {
         for (object, source) in stack.iter().flatten() {
             let value = Tracked { object: object.bind(self.py).clone(), source: *source };
@@ -74,43 +74,43 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Before which instruction the frame can be left, where not all of these can be made: before the one that makes what cannot. Where
-    /// that is not known, it is left much earlier, and goes on from there.
+    /// Returns the instruction before which the graph can break, if not all of these values can be rebuilt: the one that creates the value.
+    /// If it is not known, the break comes much earlier, and the frame continues from there.
     pub(crate) fn step_before(&self, outputs: &Outputs<'py>) -> Option<usize> {
         let is_leaf = |fake: &Bound<'py, PyAny>| {
             let flag = |name: &str| fake.getattr(name).and_then(|flag| flag.is_truthy()).unwrap_or(false);
             dynamlir_interpreter::suspended(|| flag("requires_grad") && flag("is_leaf"))
         };
-        // A graph gives no tensors without a history that require gradients.
+        // A graph does not return tensors that require gradients but have no history.
         let leaves = outputs.fakes.iter().filter(|fake| is_leaf(fake)).map(|fake| fake.as_ptr() as usize);
         let born = outputs.failed.iter().copied().chain(leaves).find_map(|address| self.progress.born(address));
         born.or_else(|| self.progress.stop.map(|stop| stop / 2)).filter(|step| *step > 0)
     }
 
-    /// Where Python has left a frame that begins, if it is the next one of those that it has left.
-    pub(crate) fn next_to_go_on<'a>(&self, frame: &Activation<'py>, from: &'a [Rc<Standing>]) -> Option<&'a Standing> {
+    /// Returns the saved state for a frame that starts, if it is the next one to resume.
+    pub(crate) fn next_to_go_on<'a>(&self, frame: &Activation<'py>, from: &'a [Rc<FrameState>]) -> Option<&'a FrameState> {
         let entered = self.progress.entered.borrow();
-        let standing = from.get(entered.len()).filter(|standing| frame.place().unit() == 0 && standing.is_of(frame.code()))?;
+        let frame_state = from.get(entered.len()).filter(|frame_state| frame.place().unit() == 0 && frame_state.is_of(frame.code()))?;
         let is_within = match (entered.last(), frame.place().outer()) {
             (Some(last), Some(outer)) => Rc::ptr_eq(last, outer),
             (last, outer) => last.is_none() && outer.is_none(),
         };
-        is_within.then_some(&**standing)
+        is_within.then_some(&**frame_state)
     }
 
-    /// Puts that frame there, before its first instruction runs.
-    pub(crate) fn go_on(&self, frame: &mut Activation<'py>, from: &[Rc<Standing>], standing: &Standing) -> Outcome<()> {
+    /// Restores that state in the frame, before its first instruction runs.
+    pub(crate) fn go_on(&self, frame: &mut Activation<'py>, from: &[Rc<FrameState>], frame_state: &FrameState) -> Outcome<()> {
         let progress = &self.progress;
         let level = progress.entered.borrow().len();
         progress.entered.borrow_mut().push(frame.place().clone());
         progress.floor.set(progress.step.get() + 1);
-        let around = from[..level].iter().map(|standing| standing.len()).sum();
-        self.go_on_from(frame, standing, level, around)
+        let around = from[..level].iter().map(|frame_state| frame_state.len()).sum();
+        self.go_on_from(frame, frame_state, level, around)
     }
 
-    /// `around` is how many slots the frames around it have.
-    fn go_on_from(&self, frame: &mut Activation<'py>, standing: &Standing, level: usize, around: usize) -> Outcome<()> {
-        let count = standing.locals.len();
+    /// Restores a frame's state. `around` is the number of slots of the frames around it.
+    fn go_on_from(&self, frame: &mut Activation<'py>, frame_state: &FrameState, level: usize, around: usize) -> Outcome<()> {
+        let count = frame_state.locals.len();
         let within = if level == 0 { String::new() } else { format!("___{level}_") };
         let name = |slot: usize| match frame.prepared().local_name(self.py, slot) {
             Some(name) if level == 0 => name.to_string(),
@@ -119,9 +119,9 @@ impl<'py> Capture<'py> {
             None => format!("{within}stack_{}", slot - count),
         };
         let first_free = frame.prepared().first_free();
-        let unread = self.unread(frame, standing.unit);
-        let mut values = Vec::with_capacity(count + standing.stack.len());
-        for (slot, object) in standing.slots(self.py).enumerate() {
+        let unread = self.unread(frame, frame_state.unit);
+        let mut values = Vec::with_capacity(count + frame_state.stack.len());
+        for (slot, object) in frame_state.slots(self.py).enumerate() {
             let Some(object) = object else {
                 values.push(Value::NULL);
                 continue;
@@ -130,7 +130,7 @@ impl<'py> Capture<'py> {
                 self.note_standing(frame, slot, object, self.guards.local(around + slot, &name(slot)))?;
             }
             if slot < first_free && !kind::is_cell(object) && unread(slot as u32) {
-                // Nothing has to be known of it. Where the frame is left again, it is the same.
+                // Nothing about its value matters. If the frame breaks again, it is unchanged.
                 let instead = self.py.get_type::<PyAny>().call0()?;
                 self.note_existing(&instead, self.guards.local(around + slot, &name(slot)));
                 values.push(Value::new(instead));
@@ -142,14 +142,14 @@ impl<'py> Capture<'py> {
                 continue;
             }
             if object.cast_exact::<PyFloat>().is_ok_and(|number| number.value().is_nan()) {
-                // Containers know one by its identity, guards by its value.
+                // Containers find a NaN by its identity, guards compare it by value.
                 return self.break_graph(reason::UNGUARDABLE, "a variable that is not a number");
             }
             let source = self.guards.local(around + slot, &name(slot));
             if slot >= count {
                 self.progress.stacked.borrow_mut().insert(source);
             }
-            if slot.checked_sub(count).is_some_and(|place| standing.made.contains(&place)) {
+            if slot.checked_sub(count).is_some_and(|place| frame_state.made.contains(&place)) {
                 self.progress.loops.borrow_mut().insert(object.as_ptr() as usize);
             }
             let wrapped = self.wrap(object.clone(), source)?;
@@ -163,11 +163,11 @@ impl<'py> Capture<'py> {
             });
         }
         let stack = values.split_off(count);
-        frame.fill(standing.unit, values, stack);
+        frame.fill(frame_state.unit, values, stack);
         Ok(())
     }
 
-    /// Which variables of a frame that goes on there nothing reads any more.
+    /// Returns a predicate for the variables of a frame resumed at `unit` that are never read again.
     fn unread(&self, frame: &Activation<'py>, unit: u32) -> impl Fn(u32) -> bool + use<'py> {
         let code = &frame.prepared().code;
         let live = Liveness::of(code, &Flow::of(code));
@@ -176,14 +176,13 @@ impl<'py> Capture<'py> {
         move |slot| !looks && !live.is_live(at, slot)
     }
 
-    /// Whether a function is a variable of a frame that goes on where Python has left it: most likely one that the frame has made, another
-    /// one at each call.
+    /// Returns true if a function is a variable of a resumed frame: most likely the frame created it, a new one at each call.
     pub(crate) fn is_made_anew(&self, function: &Bound<'py, PyAny>, source: SourceId) -> bool {
         self.progress.is_resumed() && kind::is_function(function) && matches!(self.guards.get(source), Source::Local { .. })
     }
 
-    /// Guards what such a function is besides its code, which is guarded as well: all else is reached through it. Of its cells, that they
-    /// are those of the frame's variables where they are.
+    /// Guards such a function besides its code, which is guarded as well: everything else is reached through it. Cells that belong to
+    /// variables of the frame are guarded to be those.
     pub(crate) fn pin_made_anew(&self, function: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         self.pin_type(function, source)?;
         let Ok(cells) = function.getattr("__closure__")?.cast_into::<PyTuple>() else { return Ok(()) };
@@ -196,8 +195,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Ends the capture where the frame goes on with what it was making when Python left it, an iteration or a container that a display
-    /// fills: that is a real one now.
+    /// Ends the capture where a resumed frame continues to build what it was building at the break, an iteration or a container that a
+    /// display fills: that is a real object now.
     pub(crate) fn refuse_filling(&self, object: &Bound<'py, PyAny>, verb: &str) -> Outcome<()> {
         match self.source_of(object) {
             Some(_) => self.break_graph(reason::RESUMED, format!("{verb} a {} that was made before", type_name(object))),
@@ -205,7 +204,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Parts of a frame that are hardly ever returned: cells, bound methods. None if it is nothing of the kind.
+    /// Returns the recipe for parts of a frame that are rarely returned: cells, bound methods. `None` for anything else.
     pub(crate) fn frame_part(&self, object: &Bound<'py, PyAny>, outputs: &mut Outputs<'py>) -> Outcome<Option<Recipe>> {
         if kind::is_cell(object) {
             let content = dynamlir_interpreter::semantics::cell_get(object)?;
@@ -233,15 +232,15 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// How a method of C code that is bound to an object is had again.
+/// The way to obtain a C method that is bound to an object again.
 enum Binding<'py> {
-    /// It is what the object has under the method's name.
+    /// Look up the method's name on the object.
     Found,
-    /// This, called with the object, binds it: `super()` has looked past what the object has under that name.
+    /// Call this with the object to bind it: `super()` has skipped the object's own method of that name.
     By(Bound<'py, PyAny>),
 }
 
-/// None where it is not known where a method is from.
+/// Returns the way to bind a method again; `None` if its origin is not known.
 fn binding<'py>(method: &Bound<'py, PyAny>, owner: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Binding<'py>>> {
     let class = owner.get_type();
     if owner.is_instance_of::<PyType>() {

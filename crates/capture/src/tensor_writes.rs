@@ -1,8 +1,8 @@
-//! Writes to what tensors have of their own: `t.grad = g`, `t.data = x`, `t.requires_grad_(False)`.
+//! Writes to a tensor's own attributes: `t.grad = g`, `t.data = x`, `t.requires_grad_(False)`.
 //!
-//! They are noted like those to attributes, see [`crate::written`], and done by torch's own setters once the graph has run: of a tensor
-//! that existed before the frame, to which nothing has happened until then. What reads them consults the notes. What a graph computes
-//! of such a tensor it computes of the tensor as it was, so that the frame must not use it otherwise from then on: the session sees to that.
+//! They are recorded like writes to attributes, see [`crate::attribute_writes`], and performed by torch's own setters once the graph has
+//! run: on a tensor that existed before the frame, and that stays unchanged until then. Reads consult these records. The graph computes
+//! with such a tensor as it was before the write, so the frame must not use it in other ways from then on; the session ensures that.
 
 use std::rc::Rc;
 
@@ -15,15 +15,15 @@ use pyo3::{
 };
 
 use crate::{
+    attribute_writes::{Overlay, WriteTarget},
     attributes::{lookup, text},
     calls::Keywords,
     graph_break::reason,
     state::{Capture, Outcome, Tracked, Written, WrittenKind},
-    written::{Overlay, Place},
 };
 
 impl<'py> Capture<'py> {
-    /// `tensor.name = value`, or `del tensor.name`.
+    /// Handles `tensor.name = value`, or `del tensor.name`.
     pub(crate) fn write_tensor(&self, fake: &Bound<'py, PyAny>, name: &Bound<'py, PyString>, value: Option<&Tracked<'py>>) -> Outcome<()> {
         let key = text(name)?;
         let refuse = || self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor"));
@@ -38,8 +38,9 @@ impl<'py> Capture<'py> {
         if !(self.torch.is_fake(&value.object) || key == "grad" && value.object.is_none()) {
             return refuse();
         }
-        // In torch's words, which are about fakes: what it refuses ends the capture.
-        let checked = self.ask(if key == "grad" { "check_grad" } else { "check_data" }, (fake, &value.object));
+        // If torch refuses it, the capture ends, because torch's message is about fakes.
+        let recorder = self.recorder();
+        let checked = if key == "grad" { recorder.check_grad(fake, &value.object) } else { recorder.check_data(fake, &value.object) };
         checked.map_err(|error| self.refused_by_torch(error))?;
         self.note_tensor(&real, source, name, value)?;
         if key == "data" {
@@ -48,7 +49,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// `tensor.requires_grad_(value)`; None for another tensor than one of the frame's that it is so of, or that existed before.
+    /// Handles `tensor.requires_grad_(value)`; `None` if the arguments have another form. Ends the capture unless the tensor existed before
+    /// the frame or already has this value.
     pub(crate) fn requires_grad_in_place(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Option<Tracked<'py>>> {
         let value = match (&args[1..], &kwargs[..]) {
             ([], []) => Tracked::new(PyBool::new(self.py, true).to_owned().into_any()),
@@ -68,7 +70,7 @@ impl<'py> Capture<'py> {
         let Ok(wanted) = value.object.cast_exact::<PyBool>() else { return refuse("a tensor") };
         self.guard_value(value)?;
         self.refuse_in_transform("requires_grad_()")?;
-        // Of the fake it is set at once, so that later operations have the history that they have in eager.
+        // The fake is changed at once, so that later operations have the same history as in eager.
         if fake.getattr(intern!(self.py, "requires_grad"))?.is_truthy()? == wanted.is_true() {
             return Ok(());
         }
@@ -78,20 +80,20 @@ impl<'py> Capture<'py> {
         if !real.getattr("is_leaf")?.is_truthy()? {
             return refuse("a tensor that is no leaf");
         }
-        if !self.ask("may_require_grad", (fake,))?.is_truthy()? {
+        if !self.recorder().may_require_grad(fake)? {
             return refuse("a tensor of whole numbers, or of inference mode,");
         }
         self.note_tensor(&real, source, intern!(self.py, "requires_grad"), &Tracked::new(value.object.clone()))?;
         self.note_set(fake, "requires_grad")
     }
 
-    /// Says what was set of a tensor that existed before.
+    /// Reports what was set on a tensor that existed before.
     fn note_set(&self, fake: &Bound<'py, PyAny>, what: &str) -> Outcome<()> {
-        let noted = self.ask("note_set", (fake, what, PyList::new(self.py, self.location())?));
-        noted.map(drop).map_err(|error| self.refused_by_torch(error))
+        let noted = self.recorder().note_set(fake, what, &PyList::new(self.py, self.location())?);
+        noted.map_err(|error| self.refused_by_torch(error))
     }
 
-    /// Notes a write, which torch's own setter does after the graph.
+    /// Records a write that torch's own setter performs after the graph.
     fn note_tensor(&self, real: &Bound<'py, PyAny>, source: SourceId, name: &Bound<'py, PyString>, value: &Tracked<'py>) -> Outcome<()> {
         let key = text(name)?;
         let class = real.get_type();
@@ -105,10 +107,10 @@ impl<'py> Capture<'py> {
         self.pin_member(&class, &key, &setter)?;
         let stored = self.guards.source(Source::GetAttr(source, key.as_str().into()));
         let storage = real.as_ptr() as usize;
-        self.note(Place { kind: WrittenKind::Attribute, owner: real, source, stored, storage, name: key, now: None }, Some(value))
+        self.note(WriteTarget { kind: WrittenKind::Attribute, owner: real, source, stored, storage, name: key, now: None }, Some(value))
     }
 
-    /// What the frame has written to an attribute of a tensor's own, of a tensor that existed before it.
+    /// Returns what the frame has written to a built-in attribute of a tensor that existed before it.
     pub(crate) fn written_to_tensor(&self, real: &Bound<'py, PyAny>, key: &str) -> Option<Tracked<'py>> {
         if self.writes.is_quiet() {
             return None;
@@ -119,7 +121,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Guards that tensors which were written to, or under which something was put into a dict, are none of the others that were met.
+    /// Guards that tensors which were written to, or used as keys to write to a dict, are distinct from all other input tensors.
     pub(crate) fn tell_tensors_apart(&self, writes: &[Rc<Written>]) {
         let concerns = |object: &Py<PyAny>| self.torch.is_tensor(object.bind(self.py));
         if writes.iter().any(|written| concerns(&written.owner) || written.key.as_ref().is_some_and(concerns)) {

@@ -1,4 +1,4 @@
-//! Operations on tensors: run once on fakes, noted as nodes of the graph.
+//! Operations on tensors: run once on fakes, recorded as nodes of the graph.
 
 use dynamlir_cpython_abi::shown;
 use dynamlir_graph::{Argument, Line, NodeId, Target};
@@ -13,11 +13,12 @@ use dynamlir_guards::{Constant, Source, SourceId};
 use crate::{
     attributes::{ClassAttr, classify, instance_dict, lookup, text},
     graph_break::reason,
+    recorder::RunAs,
     sizes::as_program,
     state::{Capture, Outcome, Tracked},
 };
 
-/// Attributes and methods that show what a fake has not: memory, contents, identity, autograd.
+/// Attributes and methods that expose what a fake lacks: memory, contents, identity, autograd.
 const ESCAPES: &[&str] = &[
     "__array__",
     "__array_interface__",
@@ -59,10 +60,10 @@ const ESCAPES: &[&str] = &[
 const CONTENTS: &[&str] =
     &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "equal", "allclose"];
 
-/// Those that give the contents of one tensor as Python's values.
+/// The methods in [`CONTENTS`] that return the contents of one tensor as Python values.
 const READ: &[&str] = &["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"];
 
-/// Functions and methods whose answers follow from the metadata that guards compare.
+/// Functions and methods whose results follow from the metadata that guards compare.
 const QUESTIONS: &[&str] = &[
     "__len__",
     "_none_or_dtype",
@@ -101,7 +102,7 @@ const QUESTIONS: &[&str] = &[
     "_use_cudnn_ctc_loss",
 ];
 
-/// How the operator functions are written on tensors in the torch-level graph.
+/// The names of operator functions on tensors in the torch-level graph.
 const TORCH_NAMES: &[(&str, &str)] = &[
     ("abs", "torch.abs"),
     ("add", "torch.add"),
@@ -121,20 +122,20 @@ const TORCH_NAMES: &[(&str, &str)] = &[
     ("ne", "torch.ne"),
 ];
 
-/// What kind of call a node is.
+/// The kind of call that a node represents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Function,
     /// The first argument is the receiver.
     Method,
-    /// A function that is not looked into: always a node, since it may write.
+    /// A function that is not traced into: always a node, because it may write.
     Whole,
-    /// Sets state of the thread: always a node, since a graph that runs elsewhere must set it, too.
+    /// Sets thread state: always a node, because a graph that runs elsewhere must set it, too.
     State,
 }
 
 impl<'py> Capture<'py> {
-    /// An operator of Python's (`add`, `getitem`, …) with a tensor among its operands.
+    /// Calls a Python operator (`add`, `getitem`, …) with a tensor among its operands.
     pub fn operator(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         self.pin_operator(name, args)?;
         let function = dynamlir_cpython_abi::import(self.py, "operator")?.getattr(name)?;
@@ -146,7 +147,7 @@ impl<'py> Capture<'py> {
         self.node_call(&function, Target::new(base, &qualified, function.clone().unbind()), args, &[], Form::Function)
     }
 
-    /// Calls a function of ours on fakes, as a node that is shown as another call.
+    /// Calls one of our functions on fakes, as a node that is shown as another call.
     pub(crate) fn call_shown_as(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -156,14 +157,14 @@ impl<'py> Capture<'py> {
         self.node_call(callable, target, args, &[], Form::Function)
     }
 
-    /// A call of a torch function, tensor method or operator overload.
+    /// Calls a torch function, tensor method or operator overload.
     pub fn torch_call(
         &self,
         callable: &Bound<'py, PyAny>,
         args: &[Tracked<'py>],
         kwargs: &[(String, Tracked<'py>)],
     ) -> Outcome<Tracked<'py>> {
-        // Torch's namespaces answer in Python.
+        // Torch's namespaces implement attribute access in Python.
         let (name, receiver, method) = dynamlir_interpreter::suspended(|| {
             let name = callable.getattr("__name__").and_then(|name| name.extract::<String>());
             (name.unwrap_or_else(|_| "op".to_owned()), callable.getattr("__self__"), self.effects.is_of_tensors(callable))
@@ -172,7 +173,7 @@ impl<'py> Capture<'py> {
             && let Some(value) = args.last()
             && !self.torch.is_fake(&value.object)
         {
-            // What a class of torch's says of something else than a tensor follows from its type, whatever is in it.
+            // For an object other than a tensor, the answer of a torch class follows from the object's type, regardless of its contents.
             if let Some(source) = self.source(value) {
                 self.pin_type(&value.object, source)?;
             }
@@ -192,7 +193,7 @@ impl<'py> Capture<'py> {
         self.named_call(callable, &name, args, kwargs, Form::Function)
     }
 
-    /// A call of a function that sets state of the thread.
+    /// Calls a function that sets thread state.
     pub fn state_call(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -201,11 +202,11 @@ impl<'py> Capture<'py> {
     ) -> Outcome<Tracked<'py>> {
         let name: String = callable.getattr("__name__")?.extract()?;
         let result = self.named_call(callable, &name, args, kwargs, Form::State);
-        self.progress.chooses.set(self.ask("chooses_otherwise", ())?.is_truthy()?);
+        self.progress.chooses.set(self.recorder().chooses_otherwise()?);
         result
     }
 
-    /// A call of a function that is one node, without looking into it.
+    /// Calls a function as one node, without tracing into it.
     pub(crate) fn whole_call(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -230,7 +231,7 @@ impl<'py> Capture<'py> {
         self.node_call(callable, Target::new(base, &qualified, callable.clone().unbind()), args, kwargs, form)
     }
 
-    /// A method of a tensor, without keyword arguments.
+    /// Calls a tensor method without keyword arguments.
     pub fn method(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<Tracked<'py>> {
         self.method_call(name, args, &[])
     }
@@ -258,14 +259,14 @@ impl<'py> Capture<'py> {
         if ESCAPES.contains(&name) && name != "cpu" {
             return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{name}"));
         }
-        // What Python's method gives is a float, or an int, and nothing else.
+        // Python's method returns exactly a float, or an int.
         let name = if matches!(name, "__float__" | "__int__") { "item" } else { name };
         let method = args[0].object.getattr(name)?;
         let target = Target { base: name.to_owned(), qualified: name.to_owned(), object: None };
         self.node_call(&method, target, args, kwargs, Form::Method)
     }
 
-    /// Runs `callable` on fakes and notes the node. For a method the first argument is the receiver it is bound to.
+    /// Runs `callable` on fakes and records the node. For a method the first argument is the receiver it is bound to.
     fn node_call(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -286,7 +287,7 @@ impl<'py> Capture<'py> {
             )?;
         }
         if form != Form::Whole {
-            // What the user has marked as one node is the user's code anyway.
+            // A function that the user has marked as one node is user code anyway.
             let operation = if form == Form::Method { format!("Tensor.{}", target.base) } else { target.qualified.clone() };
             self.refuse_called(&target.base, &operation, args.iter().chain(kwargs.iter().map(|(_, value)| value)))?;
         }
@@ -317,12 +318,12 @@ impl<'py> Capture<'py> {
         if form == Form::Whole {
             self.progress.opaque.set(true);
         }
-        let method = match form {
-            Form::Whole => "run_whole",
-            Form::State => "run_setter",
-            Form::Function | Form::Method => "run",
+        let run = match form {
+            Form::Whole => RunAs::Whole,
+            Form::State => RunAs::Setter,
+            Form::Function | Form::Method => RunAs::Operation,
         };
-        let result = self.ask(method, (callable, given, keywords, place));
+        let result = self.recorder().run(run, callable, &given, &keywords, Some(place.as_any()));
         let result = match result {
             Ok(result) => self.as_program(result)?,
             Err(error) => return Err(self.refused_by_torch(error)),
@@ -334,13 +335,13 @@ impl<'py> Capture<'py> {
             target.base.ends_with('_') && !target.base.ends_with("__") || target.base == "setitem" || target.base.starts_with("_set");
         if !self.torch.any_fake(&result) && !writes && !matches!(form, Form::State | Form::Whole) {
             if self.op_count() == ops {
-                // A question about metadata: answered, nothing to do when the graph runs.
+                // A metadata query: it is answered now, and requires nothing when the graph runs.
                 if args.iter().any(|arg| self.torch.any_fake(&arg.object)) {
                     self.guard_question(&target.base, args)?;
                 }
                 return Ok(Tracked::new(result));
             }
-            // It writes to what it is given (`out=`), or is there for the error that it may raise.
+            // It writes to an argument (`out=`), or is called for the error that it may raise.
             self.layers.note_unrepeatable();
         }
         let node = {
@@ -356,7 +357,7 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(result))
     }
 
-    /// A question about tensors that a fake has answered: it must be one about what guards compare.
+    /// Checks a query about tensors that a fake has answered: it must concern metadata that guards compare.
     fn guard_question(&self, name: &str, args: &[Tracked<'py>]) -> Outcome<()> {
         if QUESTIONS.contains(&name) {
             return Ok(());
@@ -369,10 +370,9 @@ impl<'py> Capture<'py> {
         self.break_graph(reason::TENSOR_ESCAPE, format!("{name}, which tells of a tensor's memory"))
     }
 
-    /// Guards where each input begins in its storage, if the graph counts from there.
+    /// Guards the storage offset of each input, if the graph depends on it.
     pub(crate) fn guard_offsets(&self) -> Outcome<()> {
-        let recording = self.session().getattr("recording")?;
-        if !recording.getattr("offset_sensitive")?.is_truthy()? {
+        if !self.recorder().is_offset_sensitive()? {
             return Ok(());
         }
         let inputs: Vec<_> = self
@@ -386,7 +386,7 @@ impl<'py> Capture<'py> {
         inputs.iter().try_for_each(|(real, source)| self.guard_offset(real, *source))
     }
 
-    /// Guards where a tensor begins in its storage, which no other guard does.
+    /// Guards the storage offset of a tensor, which no other guard checks.
     fn guard_offset(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         let method = self.guards.source(Source::GetAttr(source, "storage_offset".into()));
         let none = self.guarded(Constant::new(PyTuple::empty(self.py).as_any()).map_err(Into::into))?;
@@ -396,14 +396,14 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Gives the fakes in a result their nodes: the call's, or items of it.
+    /// Assigns nodes to the fakes in a result: the call's own node, or items of it.
     pub(crate) fn bind_result(&self, result: &Bound<'py, PyAny>, node: NodeId, location: &[Line]) -> Outcome<()> {
         if self.torch.is_fake(result) {
             self.bind(result, node);
             return Ok(());
         }
         if result.is_instance_of::<PyTuple>() || result.is_instance_of::<PyList>() {
-            // The collector does not know torch's named results.
+            // The garbage collector does not track torch's named results.
             self.note_new(result);
             for (at, item) in result.try_iter()?.enumerate() {
                 let item = item?;
@@ -423,7 +423,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// An attribute of a tensor: metadata, a method, a view such as `.T`, or what the user stored on the tensor.
+    /// Returns an attribute of a tensor: metadata, a method, a view such as `.T`, or a value that the user stored on the tensor.
     pub fn tensor_attr(&self, fake: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Outcome<Tracked<'py>> {
         let key = text(name)?;
         if self.torch.is_number(fake) && key != "__class__" {
@@ -438,7 +438,7 @@ impl<'py> Capture<'py> {
         match key.as_str() {
             "__class__" => return self.class_of(&Tracked::new(fake.clone())),
             "is_leaf" | "output_nr" | "retains_grad" => {
-                // How a tensor came about is in no other guard.
+                // No other guard checks how a tensor was created.
                 if let Some((real, source)) = self.real_of(fake) {
                     return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
                 }
@@ -447,13 +447,13 @@ impl<'py> Capture<'py> {
                 if key != "grad_fn"
                     && let Some((real, source)) = self.real_of(fake)
                 {
-                    // Anybody may set it.
+                    // Any code may set it.
                     return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
                 }
                 return Ok(Tracked::new(self.py.None().into_bound(self.py)));
             }
             "_grad" | "grad" => {
-                // Nothing in a graph gives its inputs gradients. Of others than leaves torch warns, or keeps none.
+                // A graph does not set gradients of its inputs. For tensors other than leaves torch warns, or does not keep gradients.
                 if let Some((real, source)) = self.real_of(fake)
                     && real.getattr("is_leaf")?.is_truthy()?
                 {
@@ -464,7 +464,7 @@ impl<'py> Capture<'py> {
                 return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}"));
             }
             "backward" | "cpu" | "requires_grad_" => {}
-            // A graph would have to be broken for it, and what it has computed until then is one node of the history.
+            // The graph would have to break for it, and everything computed up to there is a single node of the history.
             "grad_fn" => return self.break_graph(reason::HISTORY, format!("Tensor.{key}")),
             _ if ESCAPES.contains(&key.as_str()) => return self.break_graph(reason::TENSOR_ESCAPE, format!("Tensor.{key}")),
             _ => {}
@@ -473,7 +473,7 @@ impl<'py> Capture<'py> {
             match lookup(&real.get_type(), &key)? {
                 None => return self.stored_on_tensor(&real, source, name, &key),
                 Some(value) if self.torch.is_primitive(&value) => {
-                    // Somebody has given it to the class.
+                    // Other code has set it on the class.
                     let class = self.class_source(&real, source)?;
                     let found = real.getattr(name)?;
                     if !found.is(&value) {
@@ -484,7 +484,8 @@ impl<'py> Capture<'py> {
                 }
                 Some(member) => {
                     self.pin_member(&real.get_type(), &key, &member)?;
-                    // What is stored on a tensor goes before what only its class has: a method, but not its shape.
+                    // A value stored on a tensor takes precedence over a member that only its class has, if that is a method, but not over
+                    // its shape.
                     let hidden = matches!(classify(&real.get_type(), &key)?, ClassAttr::Function(_) | ClassAttr::Descriptor(_));
                     if hidden && instance_dict(&real).is_some_and(|dict| dict.contains(name).unwrap_or(true)) {
                         return self.wrap(real.getattr(name)?, self.guards.source(Source::GetAttr(source, key.into())));
@@ -502,7 +503,7 @@ impl<'py> Capture<'py> {
             }
         }
         let inputs = self.tensors.inputs.borrow().len();
-        let value = self.ask("attribute", (fake, name, PyList::new(self.py, self.location())?));
+        let value = self.recorder().attribute(fake, name.as_any(), &PyList::new(self.py, self.location())?);
         debug_assert_eq!(inputs, self.tensors.inputs.borrow().len());
         match value {
             Ok(value) => {
@@ -522,7 +523,7 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// A method or another descriptor of a class of tensors: somebody may patch it.
+    /// Guards a method or another descriptor of a tensor class, which a program may patch.
     pub(crate) fn pin_member(&self, class: &Bound<'py, PyType>, key: &str, member: &Bound<'py, PyAny>) -> Outcome<()> {
         let label: String = class.fully_qualified_name()?.extract()?;
         let at = self.guards.type_attr(self.guarded(self.guards.hold(class, &label))?, key);
@@ -530,19 +531,19 @@ impl<'py> Capture<'py> {
             return self.guard_value(&Tracked { object: member.clone(), source: Some(at) });
         }
         self.guarded(self.guards.identity(at, member))?;
-        // A function is looked into when it is called; what else somebody has put there runs unseen.
+        // A function is traced into when it is called; anything else that was patched in runs unseen.
         if member.is_exact_instance_of::<PyFunction>() || self.is_torch_member(member)? {
             return Ok(());
         }
         self.refuse_patched(class, key, member)
     }
 
-    /// `torch.Tensor`, which tensors are that the frame makes.
+    /// Returns `torch.Tensor`, the class of tensors that the frame creates.
     pub(crate) fn tensor_class(&self) -> Outcome<Bound<'py, PyType>> {
         Ok(dynamlir_cpython_abi::import(self.py, "torch")?.getattr("Tensor")?.cast_into::<PyType>().map_err(PyErr::from)?)
     }
 
-    /// An attribute that the class of an existing tensor does not have: somebody has stored it on the tensor, or nobody has.
+    /// Returns an attribute that the class of an existing tensor does not have: it was stored on the tensor itself, or is missing.
     fn stored_on_tensor(
         &self,
         real: &Bound<'py, PyAny>,
@@ -568,11 +569,11 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// `torch.relu`, `torch.nn.functional.linear`, `torch.ops.aten.add.Tensor`.
+/// Returns the qualified name of a callable: `torch.relu`, `torch.nn.functional.linear`, `torch.ops.aten.add.Tensor`.
 fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
     let py = callable.py();
     let public = |module: &str| {
-        // As it stands there: asked for what it has not, torch runs Python code.
+        // Read from the module's dict: for a missing attribute, torch runs Python code.
         let found = dynamlir_cpython_abi::import(py, module).and_then(|module| module.dict().get_item(name)).ok().flatten();
         found.is_some_and(|found| found.is(callable)).then(|| format!("{module}.{name}"))
     };
@@ -587,9 +588,9 @@ fn qualified_name(callable: &Bound<'_, PyAny>, name: &str) -> String {
     }
 }
 
-/// `len(tensor)`, in torch's words where it has no rows.
+/// Evaluates `len(tensor)`, with torch's own error for a tensor without rows.
 pub(crate) fn rows<'py>(fake: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
-    // Torch makes its sizes that vary in Python.
+    // Torch creates its symbolic sizes in Python code.
     let shape = dynamlir_interpreter::suspended(|| as_program(&fake.getattr("shape")?))?;
     if shape.len()? == 0 {
         return Err(PyTypeError::new_err("len() of a 0-d tensor").into());

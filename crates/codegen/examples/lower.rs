@@ -1,4 +1,4 @@
-//! Lowers a file of kernels at stage 05 to an object, and says what it cost.
+//! Lowers a file of kernels from stage 05 to an object, and prints the time it took.
 //!
 //! `lower kernels.mlir out.o [out.s [out.ll]]`. The module is the kernel module itself, not the graph around it.
 

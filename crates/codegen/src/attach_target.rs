@@ -1,14 +1,14 @@
-//! `dynamo-attach-target`: says on a module what its kernels are made for.
+//! `dynamo-attach-target`: states on a module the machine that its kernels are compiled for.
 //!
-//! The driver does so for what it compiles. This is for those who run passes by hand: without a target they take no machine for
-//! granted, and make nothing of vectors.
+//! The driver does so for everything it compiles. This pass is for running passes by hand: without a target they do not assume a machine,
+//! and do not generate vector code.
 //!
 //! ```mlir
 //! module { … }   // before
 //! module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx2,…", vector_bits = 512, …>} { … }
 //! ```
 //!
-//! Upstream's passes for GPUs (`nvvm-attach-target`) gave the name.
+//! The name follows upstream's passes for GPUs (`nvvm-attach-target`).
 
 use dynamlir_dialect::{
     ir::{Op, Target},
@@ -22,7 +22,7 @@ use crate::target::{host, vector_bits};
 /// The pass.
 pub static PASS: Pass = Pass {
     name: "dynamo-attach-target",
-    description: "Say on a module what its kernels are made for",
+    description: "Attach to a module the machine that its kernels are compiled for",
     takes: Takes::Symbols,
     options: AttachTargetOptions::DECLARED,
     statistics: &[],
@@ -32,23 +32,22 @@ pub static PASS: Pass = Pass {
 pass_options! {
     /// Options of `dynamo-attach-target`.
     pub struct AttachTargetOptions {
-        /// LLVM's name of the processor, or `host` for this one (x86-64)
+        /// LLVM's name of the processor, or `host` for this machine's (x86-64)
         cpu: String = Target::default().cpu,
-        /// LLVM's triple (this machine's with cpu=host, aarch64-unknown-linux-gnu with cpu=neoverse-…, else x86_64-unknown-linux-gnu)
+        /// LLVM's triple (this machine's for cpu=host, else that of Linux on aarch64 for cpu=neoverse-…, x86_64 for others)
         triple: Option<String> = None,
-        /// features as LLVM writes them, separated by semicolons: +avx2;+fma (known of x86-64-v3 and -v4, neoverse-n1, -v1 and -v2)
+        /// LLVM's features: +avx2;+fma (built in for x86-64-v3, x86-64-v4, neoverse-n1, neoverse-v1 and neoverse-v2)
         features: Option<String> = None,
-        /// bits of the vectors that generated code uses (as the features tell)
+        /// vector width in bits of generated code (from the features)
         vector_bits: Option<i64> = None,
-        /// bits of the vectors that the library's products use (as generated code's; this machine's with cpu=host)
+        /// vector width in bits of the library's matrix products (this machine's for cpu=host, else vector-bits)
         library_vector_bits: Option<i64> = None,
-        /// the GPU whose code kernels become, as sm_90 (none)
+        /// the GPU to compile kernels for, such as sm_90 (none)
         chip: Option<String> = None,
     }
 }
 
-/// The levels of Intel's architecture that have vectors, and Arm's processors for servers, with the features that make them: of those
-/// that vectors are for.
+/// The levels of Intel's architecture that have vectors, and Arm's server processors, each with its features that matter for vectors.
 const LEVELS: &[(&str, &str)] = &[
     ("x86-64-v3", "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"),
     ("x86-64-v4", "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"),
@@ -57,7 +56,7 @@ const LEVELS: &[(&str, &str)] = &[
     ("neoverse-v2", "+neon,+sve,+sve2"),
 ];
 
-/// The prefix of the names of Arm's processors for servers.
+/// The prefix of the names of Arm's server processors.
 const ARM: &str = "neoverse-";
 
 fn run(module: Op, pass: &Run) -> PassResult {

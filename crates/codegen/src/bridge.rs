@@ -1,4 +1,4 @@
-//! The one place where MLIR's C API, LLVM's and inkwell meet; all of this crate's unsafe code.
+//! The only place where MLIR's C API, LLVM's and inkwell meet; contains all of this crate's unsafe code.
 
 use std::{
     cell::RefCell,
@@ -20,9 +20,9 @@ use mlir_sys::mlirTranslateModuleToLLVMIR;
 
 use crate::error::Error;
 
-/// Writes a module of the LLVM dialect (OpenMP and NVVM operations included) as LLVM IR in `context`.
+/// Translates a module of the LLVM dialect (OpenMP and NVVM operations included) to LLVM IR in `context`.
 ///
-/// The translations must be registered in the operation's context, which a `Session` sees to.
+/// The translations must be registered in the operation's context, which `Session` does.
 pub fn translate(module: Op, context: &Context) -> Result<Module<'_>, Error> {
     // SAFETY: the operation is alive by the contract of `ir` handles. Both crates declare `LLVMContextRef` for the
     // same C type, and there is one LLVM in the process.
@@ -31,36 +31,36 @@ pub fn translate(module: Op, context: &Context) -> Result<Module<'_>, Error> {
     if raw.is_null() {
         return Err(Error::Translation);
     }
-    // SAFETY: a fresh module, owned by nobody else, that lives in `context`.
+    // SAFETY: a new module that has no other owner and lives in `context`.
     Ok(unsafe { Module::new(raw) })
 }
 
-/// Sets a data layout that comes as text: inkwell has it from code generators only.
+/// Sets a data layout given as text: inkwell only takes one from a code generator.
 pub fn set_data_layout(module: &Module<'_>, layout: &str) {
     let layout = CString::new(layout).unwrap_or_default();
     // SAFETY: the module is alive; the text is terminated, and copied.
     unsafe { inkwell::llvm_sys::core::LLVMSetDataLayout(module.as_mut_ptr(), layout.as_ptr()) }
 }
 
-/// What LLVM says of the code that it compiles in a context. It would print that where the program prints its errors, remarks on loops
-/// that it could not make vectors of among it, and end the process at an error.
+/// Collects LLVM's diagnostics for the code compiled in a context. By default LLVM would print them to standard error, including remarks on
+/// loops that it could not vectorize, and exit the process on an error.
 pub struct Diagnostics<'c> {
     context: &'c Context,
-    /// The errors. LLVM's handler has its address.
+    /// The errors. LLVM's handler holds their address.
     errors: Box<RefCell<Vec<String>>>,
 }
 
 impl<'c> Diagnostics<'c> {
-    /// Listens until this is dropped.
+    /// Collects diagnostics until this is dropped.
     pub fn of(context: &'c Context) -> Self {
         let errors = Box::<RefCell<Vec<String>>>::default();
         let address = ptr::from_ref(&*errors).cast_mut().cast::<c_void>();
-        // SAFETY: the context is alive. The errors stay where they are until `drop` has taken the handler away.
+        // SAFETY: the context is alive. The errors do not move until `drop` has removed the handler.
         unsafe { LLVMContextSetDiagnosticHandler(context.raw(), Some(note), address) };
         Self { context, errors }
     }
 
-    /// The errors that there were, if any, as one of emission.
+    /// Returns the collected errors, if any, as an emission error.
     pub fn check(&self) -> Result<(), Error> {
         let errors = self.errors.borrow();
         if errors.is_empty() { Ok(()) } else { Err(Error::Emission(errors.join("; "))) }
@@ -74,14 +74,14 @@ impl Drop for Diagnostics<'_> {
     }
 }
 
-/// Keeps an error; warnings and remarks are for nobody who calls a model.
+/// Stores an error; warnings and remarks do not help users of models.
 extern "C" fn note(told: LLVMDiagnosticInfoRef, errors: *mut c_void) {
-    // SAFETY: LLVM lends what it tells for this call, and gives back the address that `Diagnostics::of` gave it, of what is alive.
+    // SAFETY: the diagnostic is borrowed for this call; the address is the one that `Diagnostics::of` passed, of a value that is alive.
     let (severity, errors) = unsafe { (LLVMGetDiagInfoSeverity(told), &*errors.cast::<RefCell<Vec<String>>>()) };
     if !matches!(severity, LLVMDiagnosticSeverity::LLVMDSError) {
         return;
     }
-    // SAFETY: the text is terminated, and ours until it is disposed of, once.
+    // SAFETY: the text is terminated, and we own it until it is disposed of, once.
     let text = unsafe {
         let text = LLVMGetDiagInfoDescription(told);
         let copy = CStr::from_ptr(text).to_string_lossy().into_owned();

@@ -1,12 +1,12 @@
 //! Lowers scheduled kernels: the named pipelines between dialects, and LLVM IR to object code through inkwell.
 //!
 //! - [`pipelines`]: the stages in order, each with the passes that lead to it,
-//! - [`llvm`]: a module of the LLVM dialect becomes an object file,
+//! - [`llvm`]: compiles a module of the LLVM dialect to an object file,
 //! - [`packed`]: one calling convention for all kernels,
-//! - [`math`]: which math functions have vector variants,
+//! - [`math`]: the math functions that have vector variants,
 //! - [`target`]: machines to compile for,
 //! - [`vector_functions`]: vector variants of our own,
-//! - [`attach_target`], [`print_llvm_ir`]: passes for those who run them by hand,
+//! - [`attach_target`], [`print_llvm_ir`]: passes for use by hand,
 //! - [`bridge`]: from MLIR's modules to LLVM's, for any target.
 
 pub mod attach_target;

@@ -1,4 +1,4 @@
-//! From the LLVM dialect to an object file in memory: translation, vector math, optimization, code emission.
+//! Compiles the LLVM dialect to an object file in memory: translation, vector math, optimization, code emission.
 
 use std::time::{Duration, Instant};
 
@@ -22,18 +22,18 @@ use crate::{
     vectorize_math::{annotate, release},
 };
 
-/// What to make of kernels.
+/// Options for compiling kernels.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether loops may call vector math functions. Whoever links the object must then supply SLEEF's.
+    /// True if loops may call vector math functions. The code that links the object must then supply SLEEF's.
     pub vector_math: bool,
     /// Functions that get a packed entry; see [`crate::packed`].
     pub kernels: Vec<String>,
-    /// LLVM's pipeline. `default<O2>` vectorizes; `O3` was seen to cost compile time and to buy nothing.
+    /// LLVM's pipeline. `default<O2>` vectorizes; `O3` was measured to cost compile time without any gain.
     pub passes: String,
-    /// Whether to keep the LLVM IR, before and after optimization.
+    /// Keep the LLVM IR, before and after optimization.
     pub keep_ir: bool,
-    /// Whether to keep assembly text.
+    /// Keep the assembly text.
     pub keep_assembly: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// How long each step took.
+/// The duration of each step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seconds {
     /// LLVM dialect to LLVM IR.
@@ -63,20 +63,20 @@ pub struct KernelObject {
     pub symbols: Vec<String>,
     /// The functions it needs from elsewhere: libm, SLEEF, the OpenMP entry points.
     pub imports: Vec<String>,
-    /// LLVM IR as translated, with vector variants, if asked for.
+    /// LLVM IR as translated, with vector variants, if requested.
     pub ir: Option<String>,
-    /// LLVM IR after optimization, if asked for.
+    /// LLVM IR after optimization, if requested.
     pub optimized_ir: Option<String>,
-    /// Assembly, if asked for.
+    /// Assembly, if requested.
     pub assembly: Option<String>,
-    /// How many calls of math functions have vector variants.
+    /// The number of calls of math functions that have vector variants.
     pub vector_math_calls: usize,
-    /// The time it took.
+    /// The duration of each step.
     pub seconds: Seconds,
 }
 
-/// A module of the LLVM dialect (stage 08, usually `module @kernels`) as LLVM IR for the machine that it names, before
-/// optimization. It needs no code generator for that machine.
+/// Translates a module of the LLVM dialect (stage 08, usually `module @kernels`) to LLVM IR for its target, before optimization. This does
+/// not need a code generator for that machine.
 pub fn to_llvm_ir(module: Op, options: &Options) -> Result<String, Error> {
     let context = Context::create();
     let llvm = translate(module, &context)?;
@@ -87,14 +87,14 @@ pub fn to_llvm_ir(module: Op, options: &Options) -> Result<String, Error> {
     Ok(llvm.print_to_string().to_string())
 }
 
-/// Adds what the optimizer is to know, and the packed entries; how many calls of math functions have vector variants.
+/// Adds information for the optimizer, and the packed entries. Returns the number of calls of math functions that have vector variants.
 fn prepare<'ctx>(context: &'ctx Context, llvm: &Module<'ctx>, target: &Target, options: &Options) -> Result<usize, Error> {
     let level = if options.vector_math { simd_level(target) } else { SimdLevel::Baseline };
-    // Kernels are inlined into their entries, and the loops there are vectorized by what is said of the entries.
+    // Kernels are inlined into their entries, whose attributes then control how the loops are vectorized.
     add_wrappers(context, llvm, &options.kernels)?;
     if let Some(scale) = vector_scale(target) {
         let kind = Attribute::get_named_enum_kind_id("vscale_range");
-        // At least and at most.
+        // Minimum and maximum are equal.
         let range = context.create_enum_attribute(kind, scale << 32 | scale);
         for function in llvm.get_functions().filter(|function| function.count_basic_blocks() > 0) {
             function.add_attribute(AttributeLoc::Function, range);
@@ -103,7 +103,7 @@ fn prepare<'ctx>(context: &'ctx Context, llvm: &Module<'ctx>, target: &Target, o
     Ok(annotate(context, llvm, level))
 }
 
-/// Compiles a module of the LLVM dialect (stage 08, usually `module @kernels`) for the machine that it names.
+/// Compiles a module of the LLVM dialect (stage 08, usually `module @kernels`) for its target.
 ///
 /// The module's context may belong to any thread; the LLVM context used here is this call's own.
 pub fn compile_kernels(module: Op, options: &Options) -> Result<KernelObject, Error> {
@@ -148,8 +148,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 
 /// Runs LLVM's optimizer with vectorization on and loop unrolling off.
 ///
-/// Unrolling would copy a whole row loop once per row of a block (twenty times the code, ten times the compile
-/// time); the vectorizer interleaves its own loops, which is all that these kernels gain from.
+/// Unrolling would copy a whole row loop once per row of a block (twenty times the code, ten times the compile time); the vectorizer
+/// interleaves its own loops, and these kernels do not gain from more than that.
 fn optimize(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(), Error> {
     let run = |passes: &str| {
         let options = PassBuilderOptions::create();
@@ -160,7 +160,7 @@ fn optimize(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Resul
         module.run_passes(passes, machine, options).map_err(|message| Error::Optimization(message.to_string()))
     };
     run(passes)?;
-    // The vectorizer has put variants in the place of functions: those of ours become part of the loops, which then load constants once.
+    // The vectorizer has replaced functions by variants. Inlining our own variants into the loops now lets these load constants only once.
     if release(module) {
         run("always-inline,function(instcombine<no-verify-fixpoint>,early-cse,loop-mssa(licm)),globaldce")
     } else {
@@ -181,8 +181,8 @@ fn defined(module: &Module<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Functions that the optimized code still calls. Declarations kept for the vectorizer are used by the list that
-/// keeps them, so a use by an instruction is looked for.
+/// Functions that the optimized code still calls. Declarations kept for the vectorizer are used by the list that keeps them, so only uses
+/// by instructions count.
 fn imported(module: &Module<'_>) -> Vec<String> {
     let mut called: Vec<_> = module
         .get_functions()

@@ -1,8 +1,8 @@
-//! The vector variants of scalar math functions, and how LLVM's vectorizer is told about them.
+//! The vector variants of scalar math functions, and how they are declared to LLVM's vectorizer.
 //!
-//! The loops call plain libm functions. Each such call carries the attribute `vector-function-abi-variant`, which
-//! lets the loop vectorizer replace eight or sixteen scalar calls by one call of SLEEF. SLEEF is not shipped here:
-//! torch's `libtorch_cpu.so` exports it, and the process has that library loaded anyway.
+//! The loops call plain libm functions. Each such call carries the attribute `vector-function-abi-variant`, which lets the loop vectorizer
+//! replace eight or sixteen scalar calls by one call of SLEEF. SLEEF is not shipped here: torch's `libtorch_cpu.so` exports it, and the
+//! process has that library loaded anyway.
 
 use dynamlir_libm::{Function, Kind, find};
 
@@ -20,7 +20,7 @@ pub enum Real {
 /// One vector variant of a scalar function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// How many elements one call computes.
+    /// The number of elements that one call computes.
     pub lanes: u32,
     /// The symbol, for example `Sleef_expf8_u10avx2`.
     pub symbol: String,
@@ -31,7 +31,7 @@ pub struct Variant {
 pub struct VectorFunction {
     /// The element type of operands and result.
     pub real: Real,
-    /// How many operands it takes, each of that type.
+    /// The number of operands, each of that type.
     pub operands: usize,
     /// The variants the host can run, narrowest first.
     pub variants: Vec<Variant>,
@@ -57,8 +57,8 @@ pub fn own_symbol(scalar: &str, lanes: u32) -> String {
     format!("dynamlir_{scalar}{lanes}")
 }
 
-/// Whether `symbol` is a libm function that depends on nothing but its operands. `errno` and the rounding mode do
-/// not count: torch leaves both alone.
+/// Returns true if `symbol` is a libm function that depends only on its operands. `errno` and the rounding mode do not count: torch changes
+/// neither.
 pub fn is_pure_libm(symbol: &str) -> bool {
     find(symbol).is_some_and(|(function, _)| function.kind != Kind::Plain)
 }

@@ -1,13 +1,13 @@
 //! Wrappers that take a kernel's arguments as one array.
 //!
-//! Kernels take a bare pointer per buffer, as many as they have, and then the sizes that their types do not say. The runtime calls
-//! all of them in one way: through `void <kernel>__packed(ptr row)`, which loads these words and calls the kernel (LLVM inlines it).
+//! A kernel takes a bare pointer for each of its buffers, and then the sizes that are not in their types. The runtime calls all kernels in
+//! one way: through `void <kernel>__packed(ptr row)`, which loads these words and calls the kernel (LLVM inlines it).
 
 use inkwell::{AddressSpace, builder::BuilderError, context::Context, module::Module, values::FunctionValue};
 
 use crate::error::Error;
 
-/// What a wrapper's name ends in.
+/// The suffix of a wrapper's name.
 pub const SUFFIX: &str = "__packed";
 
 /// Adds a wrapper for each named function.

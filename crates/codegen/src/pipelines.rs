@@ -1,7 +1,7 @@
 //! The stages from captured graph to LLVM dialect, in order, and the passes that lead from one to the next.
 //!
-//! Every stage is text and every pass runs alone, so a pipeline string is all it takes to replay a step by hand:
-//! `dynamlir-opt --pass-pipeline='…' dump.mlir`.
+//! Every stage is text and every pass can run separately, so a pipeline string is enough to replay a step by hand: `dynamlir-opt
+//! --pass-pipeline='…' dump.mlir`.
 
 use std::sync::Once;
 
@@ -9,7 +9,7 @@ use dynamlir_dialect::pass::{register, register_pipeline};
 
 use crate::{attach_target, print_llvm_ir, vector_functions};
 
-/// What a stage's passes work on.
+/// The part of the module that a stage's passes work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The whole module, graph function included.
@@ -23,9 +23,9 @@ pub enum Scope {
 pub struct Stage {
     /// Its name, as in dump file names.
     pub name: &'static str,
-    /// What the passes work on.
+    /// The part that the passes work on.
     pub scope: Scope,
-    /// The pass that checks whether a module is at this stage, if there is one.
+    /// The pass that checks if a module is at this stage, if there is one.
     pub contract: Option<&'static str>,
     /// The passes that lead here from the stage before, comma separated; empty for the first.
     pub passes: &'static str,
@@ -33,12 +33,11 @@ pub struct Stage {
 
 /// Leads from primitives on tensors to buffers.
 ///
-/// - Canonicalizations go over everything once, here and below: a second round costs as much, to find nothing.
+/// - Canonicalizations process everything once, here and below: a second round costs as much and finds nothing.
 /// - `eliminate-empty-tensors` makes results be computed in their destination.
-/// - The second canonicalization removes copies of a buffer onto itself, which only CSE makes visible.
-/// - Row temporaries go to the stack; `buffer-loop-hoisting` takes them out of the row loop and stops at the parallel
-///   loop, since threads must not share them. The limit is well below the smallest thread stacks (512 KiB): a kernel may
-///   have two or three such buffers.
+/// - The second canonicalization removes copies of a buffer onto itself, which only CSE exposes.
+/// - Row temporaries go to the stack; `buffer-loop-hoisting` moves them out of the row loop and stops at the parallel loop, since threads
+///   must not share them. The limit is well below the smallest thread stacks (512 KiB): a kernel may have two or three such buffers.
 const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
     one-shot-bufferize{bufferize-function-boundaries=0},canonicalize{max-iterations=1},cse,canonicalize{max-iterations=1},\
     func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=131072 max-rank-of-allocated-memref=8},\
@@ -46,26 +45,26 @@ const BUFFERIZE: &str = "eliminate-empty-tensors,empty-tensor-to-alloc-tensor,\
 
 /// Leads from buffers to the LLVM dialect.
 ///
-/// The order is narrow:
+/// The order is constrained:
 /// - `dynamo-loop-locations` first, so that a parsed dump and the module it was printed from are lowered to equal text;
-/// - `dynamo-prefetch` while there are still views, which say how a loop goes through a kernel's arguments;
-/// - `dynamo-vector-widths` while loops are loops, and what they compute is a few operations;
-/// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops go serial without a word;
-/// - `dynamo-expand-copies` before the loops, since it makes one more operation to expand, and before `dynamo-transpose-tiles`, which may
-///   find it across;
+/// - `dynamo-prefetch` while there are still views, which show how a loop traverses a kernel's arguments;
+/// - `dynamo-vector-widths` while loops are loops, and their bodies are a few operations;
+/// - `scf-forall-to-parallel` before `convert-scf-to-cf`, or loops silently become serial;
+/// - `dynamo-expand-copies` before the loops, since it creates one more operation to expand, and before `dynamo-transpose-tiles`, which may
+///   find that operation transposed;
 /// - `dynamo-block-sums` while sums are one operation, and after `dynamo-prefetch`, which looks for views in the loops that are marked;
 /// - `dynamo-fork-if` right after OpenMP regions exist, before anything is lowered that computes with sizes;
-/// - `dynamo-hoist-scratch` after OpenMP regions exist, and a canonicalization after it, which dissolves the emptied
-///   `memref.alloca_scope`s: they may not contain branches;
-/// - `dynamo-edge-math` before `dynamo-approximate-math`, which takes the `exp` it makes;
-/// - `dynamo-vector-functions` after `dynamo-edge-math`, which makes `tan`s, and before `dynamo-legalize-arith` and `convert-scf-to-cf`, for
-///   what it defines;
-/// - `dynamo-approximate-math` before `dynamo-legalize-arith`, which takes the one-instruction math it leaves;
-/// - `dynamo-narrow` before `dynamo-legalize-arith`, which makes integer arithmetic of rounding;
-/// - `dynamo-legalize-arith` before `arith-expand`, which would make compare chains out of NaN-propagating maxima;
-/// - `dynamo-bf16-as-bits` after `dynamo-legalize-arith`, which makes `bf16` something that is only moved;
+/// - `dynamo-hoist-scratch` after OpenMP regions exist, followed by a canonicalization, which dissolves the emptied `memref.alloca_scope`s:
+///   they may not contain branches;
+/// - `dynamo-edge-math` before `dynamo-approximate-math`, which expands the `exp` it creates;
+/// - `dynamo-vector-functions` after `dynamo-edge-math`, which creates `tan`s, and before `dynamo-legalize-arith` and `convert-scf-to-cf`,
+///   which lower the functions that it defines;
+/// - `dynamo-approximate-math` before `dynamo-legalize-arith`, which handles the one-instruction math it leaves;
+/// - `dynamo-narrow` before `dynamo-legalize-arith`, which turns rounding into integer arithmetic;
+/// - `dynamo-legalize-arith` before `arith-expand`, which would turn NaN-propagating maxima into chains of compares;
+/// - `dynamo-bf16-as-bits` after `dynamo-legalize-arith`, after which `bf16` is only moved;
 /// - `convert-math-to-libm` before `convert-math-to-llvm`, which has inexact `expm1` and `log1p`;
-/// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before anything may draw conclusions from flags;
+/// - `dynamo-mark-backward` while strides are types, `dynamo-signed-addresses` before any pass may draw conclusions from flags;
 /// - `convert-func-to-llvm` before `convert-openmp-to-llvm`, which converts functions too, without bare pointers.
 const TO_LLVM: &str = "dynamo-loop-locations,dynamo-prefetch,dynamo-mark-backward,dynamo-expand-copies,dynamo-transpose-tiles,dynamo-block-sums,\
     func.func(convert-linalg-to-loops),canonicalize{max-iterations=1},cse,dynamo-vector-widths,scf-forall-to-parallel,convert-scf-to-openmp,\
@@ -84,7 +83,7 @@ const fn kernels(name: &'static str, passes: &'static str) -> Stage {
     Stage { name, scope: Scope::Kernels, contract: None, passes }
 }
 
-/// All stages, first to last. They are known by their names; their numbers are their places here.
+/// All stages, first to last. They are identified by their names; a stage's number is its index here.
 pub const STAGES: &[Stage] = &[
     graph("aten", None, ""),
     graph("functional", Some("dynamo-verify-functional"), "dynamo-functionalize"),
@@ -103,10 +102,10 @@ impl Stage {
         STAGES.iter().find(|stage| stage.name == name)
     }
 
-    /// The stage with this name, which stands in the code.
+    /// The stage with this name, which is hard-coded.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is no such stage.
     pub fn of(name: &str) -> &'static Self {
         Self::named(name).unwrap_or_else(|| panic!("there is no stage {name}"))
     }
@@ -116,17 +115,17 @@ impl Stage {
         &STAGES[0]
     }
 
-    /// Its place among all stages.
+    /// Its index among all stages.
     pub fn number(&self) -> usize {
         STAGES.iter().position(|stage| stage.name == self.name).unwrap_or(STAGES.len())
     }
 
-    /// Whether it comes after another.
+    /// Returns true if it comes after `other`.
     pub fn is_after(&self, other: &Self) -> bool {
         self.number() > other.number()
     }
 
-    /// The stages after this one, up to and with `to`.
+    /// The stages after this one, up to and including `to`.
     pub fn up_to(&self, to: &Self) -> &'static [Self] {
         let (from, to) = (self.number() + 1, to.number() + 1);
         STAGES.get(from..to).unwrap_or_default()
@@ -137,7 +136,7 @@ impl Stage {
         format!("{:02}-{}", self.number(), self.name)
     }
 
-    /// The pipeline that leads here, for the module that holds graph and kernels. None for the first stage.
+    /// The pipeline that leads here, for the module with graph and kernels. `None` for the first stage.
     pub fn pipeline(&self) -> Option<String> {
         (!self.passes.is_empty()).then(|| format!("builtin.module({})", self.on_module()))
     }
@@ -150,20 +149,21 @@ impl Stage {
         }
     }
 
-    /// The pipeline that leads here when the kernels are a module of their own.
+    /// The pipeline that leads here if the kernels are a module of their own.
     pub fn kernels_pipeline(&self) -> Option<String> {
         (self.scope == Scope::Kernels).then(|| format!("builtin.module({})", self.passes))
     }
 }
 
-/// Makes the passes that pipelines need known by name. Safe to call more than once.
+/// Registers the passes that pipelines need. Safe to call more than once.
 pub fn register_passes() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| register(&vector_functions::PASS));
 }
 
-/// Makes the pipelines, and the passes that stand in none, known by name, to `dynamlir-opt` and to `mlir-opt` with the plugin: `dynamlir-linalg-to-scheduled` is one
-/// step, as between two dumps, `dynamlir-to-scheduled` the whole way from stage 00. Safe to call more than once.
+/// Registers the pipelines, and the passes that are not part of one, for `dynamlir-opt` and for `mlir-opt` with the plugin:
+/// `dynamlir-linalg-to-scheduled` is one step, as between two dumps; `dynamlir-to-scheduled` is the whole way from stage 00. Safe to call
+/// more than once.
 pub fn register_all() {
     static ONCE: Once = Once::new();
     register_passes();

@@ -1,7 +1,7 @@
-//! `dynamo-print-llvm-ir`: the kernels of stage 08 as LLVM IR, on standard output.
+//! `dynamo-print-llvm-ir`: prints the kernels of stage 08 as LLVM IR to standard output.
 //!
-//! It is what the optimizer gets: made for the module's target, with the vector variants of math functions and the entries that
-//! the runtime calls. No code generator is needed, so that a dump for another machine can be looked at here.
+//! This is the optimizer's input: for the module's target, with the vector variants of math functions and the entries that the runtime
+//! calls. It does not need a code generator, so dumps for other machines can be inspected here.
 
 use dynamlir_dialect::{
     ir::{Block, Op},

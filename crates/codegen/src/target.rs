@@ -1,4 +1,4 @@
-//! Machines that code is made for: this one, others that a module names, and LLVM's description of them.
+//! Machines that code is compiled for: this one, others that a module names, and LLVM's description of them.
 
 use std::sync::{Once, OnceLock};
 
@@ -10,7 +10,7 @@ use inkwell::{
 
 use crate::error::Error;
 
-/// How wide the vector functions of the math library may be.
+/// The vector width that functions of the math library may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimdLevel {
     /// No vector functions: SLEEF's narrower variants are not worth a call.
@@ -32,10 +32,10 @@ pub fn simd_level(machine: &Machine) -> SimdLevel {
     }
 }
 
-/// Bits of the vectors that generated code should use there; 0 if it has none that are worth it.
+/// Bits of the vectors that generated code should use on a machine; 0 if it has none worth using.
 ///
-/// Arm's 64-bit processors have NEON, also where nobody has listed it, unless it is taken from them. SVE's vectors have at least as
-/// many bits, and how many is known when code runs: schedules name a number, and take the one that holds for all of them.
+/// Arm's 64-bit processors have NEON even if the features do not list it, unless they disable it. SVE's vectors have at least as many bits,
+/// but their length is known only at run time: schedules need a number, so they use the one that every processor supports.
 pub fn vector_bits(machine: &Machine) -> i64 {
     let lacks_neon = || machine.features.split(',').any(|feature| feature == "-neon");
     match simd_level(machine) {
@@ -46,14 +46,15 @@ pub fn vector_bits(machine: &Machine) -> i64 {
     }
 }
 
-/// By how many times SVE's vectors are longer than the shortest there are, where a machine is said to have such: who names more bits
-/// than all processors have, as `dynamo-attach-target` can, says that this one has exactly so many.
+/// The ratio of SVE's vector length to its minimum (`vscale`), if a machine states one: naming more bits than every processor has, as
+/// `dynamo-attach-target` can, means that this machine has exactly that many.
 pub(crate) fn vector_scale(machine: &Machine) -> Option<u64> {
     let scale = machine.vector_bits / 128;
     (machine.is_aarch64() && machine.has("sve") && scale > 1).then_some(scale as u64)
 }
 
-/// The machine this process runs on. It is asked once: a virtual machine's answers about its processor take longer than small kernels.
+/// The machine this process runs on. It is queried only once: on a virtual machine, querying the processor takes longer than a small
+/// kernel.
 pub fn host() -> Machine {
     static HOST: OnceLock<Machine> = OnceLock::new();
     HOST.get_or_init(|| {
@@ -70,8 +71,8 @@ pub fn host() -> Machine {
     .clone()
 }
 
-/// Bits of the vectors that torch's products use on this processor, where code uses `vector_bits`: MKL has its code for AVX-512 on
-/// Intel's processors alone.
+/// Bits of the vectors that torch's matrix products use on this processor, if generated code uses `vector_bits`: MKL uses AVX-512 only on
+/// Intel's processors.
 fn library_vector_bits(vector_bits: i64) -> i64 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -84,10 +85,10 @@ fn library_vector_bits(vector_bits: i64) -> i64 {
     vector_bits
 }
 
-/// Whether this process can run code for a machine; what it lacks if not.
+/// Checks that this process can run code for a machine.
 ///
 /// # Errors
-/// What the machine has and this one does not, in a few words.
+/// A short text with the features that the machine has and this one lacks.
 pub fn runs_here(machine: &Machine) -> Result<(), String> {
     let host = host();
     let architecture = |triple: &str| triple.split('-').next().unwrap_or_default().to_owned();
@@ -109,9 +110,9 @@ fn tuned(machine: &Machine) -> String {
 
 /// LLVM's code generator for a machine. Code is position independent: the linker may place it far from libm.
 ///
-/// It goes without loop strength reduction: kernels walk several arrays at one pace, which x86 addresses by one counter, and
-/// the search for something cheaper took up to half of the time of code generation. Without it pointwise chains and gelu
-/// took 0.96 of their time, layer norm 1.00 to 1.03, and ten other kernels the same as before.
+/// Loop strength reduction is off: kernels walk several arrays at the same pace, which x86 addresses with one counter, and the search for
+/// something cheaper took up to half of the code generation time. Without it pointwise chains and gelu took 0.96 of their time, layer norm
+/// 1.00 to 1.03, and ten other kernels the same as before.
 pub(crate) fn code_generator(machine: &Machine) -> Result<TargetMachine, Error> {
     static INITIALIZED: Once = Once::new();
     INITIALIZED.call_once(|| {
@@ -119,7 +120,7 @@ pub(crate) fn code_generator(machine: &Machine) -> Result<TargetMachine, Error> 
         Target::initialize_x86(&InitializationConfig::default());
         #[cfg(any(target_arch = "aarch64", feature = "strangers"))]
         Target::initialize_aarch64(&InitializationConfig::default());
-        // An LLVM without the switch takes more time, and that is all.
+        // An LLVM without the switch only takes more time.
         let _ = set_loop_strength_reduction(false);
     });
     let triple = TargetTriple::create(&machine.triple);

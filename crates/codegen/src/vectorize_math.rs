@@ -1,4 +1,4 @@
-//! Tells LLVM's loop vectorizer about the vector variants of math functions, call by call.
+//! Declares the vector variants of math functions to LLVM's loop vectorizer, call by call.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::{
 
 /// Annotates every call of a libm function in `module`; returns how many calls got vector variants.
 ///
-/// A call is only replaced where the variant's declaration is in the module, so declarations are added and kept
-/// alive through `llvm.compiler.used`; those that end up unused leave no trace in the object.
+/// A call is only replaced if the variant's declaration is in the module, so declarations are added and kept alive through
+/// `llvm.compiler.used`; unused ones leave no trace in the object.
 pub(crate) fn annotate<'ctx>(context: &'ctx Context, module: &Module<'ctx>, level: SimdLevel) -> usize {
     let mut variants = BTreeMap::new();
     let mut annotated = 0;
@@ -45,8 +45,8 @@ pub(crate) fn annotate<'ctx>(context: &'ctx Context, module: &Module<'ctx>, leve
             }
             annotated += 1;
         }
-        // LLVM keeps to 256 bits on many processors, for fear of lower clocks. These kernels compute much between
-        // loads and stores: 512 bits win by a third where there is any math, and lose nowhere that was measured.
+        // LLVM prefers 256 bits on many processors, to avoid lower clock rates. These kernels compute much between loads and stores: 512
+        // bits are faster by a third where there is any math, and were never measured to be slower.
         if level == SimdLevel::Avx512 {
             let width = context.create_string_attribute("prefer-vector-width", "512");
             function.add_attribute(AttributeLoc::Function, width);
@@ -66,12 +66,12 @@ fn calls(function: FunctionValue<'_>) -> impl Iterator<Item = CallSiteValue<'_>>
         .filter_map(|instruction| CallSiteValue::try_from(instruction).ok())
 }
 
-/// The name of the function that a direct call names.
+/// The name of the function that a direct call calls.
 fn callee(call: CallSiteValue<'_>) -> Option<String> {
     Some(call.get_called_fn_value()?.get_name().to_str().ok()?.to_owned())
 }
 
-/// The vectorizer only touches calls that read and write no memory. libm's declarations do not say so by themselves.
+/// Marks a function as pure: the vectorizer only handles calls that do not access memory, and libm's declarations do not state that.
 fn mark_pure(context: &Context, function: FunctionValue<'_>) {
     if !function.get_name().to_str().is_ok_and(is_pure_libm) {
         return;
@@ -106,11 +106,11 @@ fn declare<'ctx>(
     declared
 }
 
-/// The list of functions that stay until the vectorizer has run.
+/// The list of functions that must not be dropped before the vectorizer has run.
 const KEPT: &str = "llvm.compiler.used";
 
-/// Lets go of what [`annotate`] has kept: variants of our own that no loop calls are no part of the object. Returns
-/// true if there was something.
+/// Releases the functions that [`annotate`] has kept: variants of our own that no loop calls are not part of the object. Returns true if
+/// there were any.
 pub(crate) fn release(module: &Module<'_>) -> bool {
     let list = module.get_global(KEPT);
     if let Some(list) = list {
@@ -120,7 +120,7 @@ pub(crate) fn release(module: &Module<'_>) -> bool {
     list.is_some()
 }
 
-/// Keeps functions that nothing uses yet from being dropped before the vectorizer runs.
+/// Keeps still unused functions from being dropped before the vectorizer runs.
 fn keep<'ctx>(context: &'ctx Context, module: &Module<'ctx>, functions: &[FunctionValue<'_>]) {
     if functions.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Lowers whole kernels from stage 05 to an object, and looks at what came of them.
+//! Lowers whole kernels from stage 05 to an object, and checks the results.
 
 use dynamlir_codegen::{
     KernelObject, Options, compile_kernels,
@@ -36,7 +36,7 @@ fn assert_parallel_without_heap(object: &KernelObject) {
 fn softmax_is_one_parallel_loop_over_rows() {
     let (scheduled, object) = lower(include_str!("kernels/softmax.mlir"));
     assert_eq!(scheduled.matches("scf.forall (").count(), 1, "{scheduled}");
-    // A loop over the rows of a thread; in it two over the columns of one, which ask for the next row.
+    // A loop over the rows of a thread; in it two loops over the columns of a row, which prefetch the next row.
     assert_eq!(scheduled.matches("scf.for ").count(), 3, "{scheduled}");
     assert_eq!(scheduled.matches("{dynamo.prefetch}").count(), 2, "{scheduled}");
     assert!(scheduled.contains("tensor<1x1024xf32>") && !scheduled.contains("dynamo.unscheduled"), "{scheduled}");

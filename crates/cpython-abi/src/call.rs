@@ -1,4 +1,4 @@
-//! Calls by the vectorcall protocol, and methods looked up without binding them.
+//! Calls by the vectorcall protocol, and method look-up without binding.
 
 use pyo3::{ffi, prelude::*, types::PyTuple};
 
@@ -7,7 +7,7 @@ use crate::{Abi, exception::fetch, object::is_iterator};
 /// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the slot before the arguments may be written.
 const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 
-/// How many arguments fit without an allocation.
+/// The number of arguments that fit without an allocation.
 const INLINE: usize = 8;
 
 /// Calls a callable with positional arguments followed by the values of `keywords`. Borrows all; returns a new reference.
@@ -42,15 +42,15 @@ pub fn vectorcall<'a, 'py: 'a>(
     }
 }
 
-/// What [`method`] found.
+/// The result of [`method`].
 pub enum Method<'py> {
     /// A function of the class, to be called with the object first.
     Unbound(Bound<'py, PyAny>),
-    /// Anything else: what the attribute is.
+    /// Any other value of the attribute.
     Attribute(Bound<'py, PyAny>),
 }
 
-/// Looks a method up without making a bound method of it. Borrows both; what it finds is a new reference.
+/// Looks up a method without creating a bound method. Borrows both; the result is a new reference.
 pub fn method<'py>(abi: &'static Abi, object: &Bound<'py, PyAny>, name: &Bound<'py, PyAny>) -> PyResult<Method<'py>> {
     let mut found = std::ptr::null_mut();
     // SAFETY: object and name are alive; the function stores a new reference, or NULL with an exception set.
@@ -73,7 +73,7 @@ pub fn call_ex<'py>(
     result.ok_or_else(|| fetch(callable.py()))
 }
 
-/// What a generator or iterator did with a value sent to it.
+/// The result of sending a value to a generator or iterator.
 pub enum Sent<'py> {
     /// It yielded.
     Yielded(Bound<'py, PyAny>),
@@ -81,7 +81,7 @@ pub enum Sent<'py> {
     Returned(Bound<'py, PyAny>),
 }
 
-/// Sends a value to a generator, coroutine or iterator. Borrows both; what comes back is a new reference.
+/// Sends a value to a generator, coroutine or iterator. Borrows both; the result is a new reference.
 pub fn send<'py>(receiver: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<Sent<'py>> {
     let mut result = std::ptr::null_mut();
     // SAFETY: both are alive; the function stores a new reference unless it reports an error.
@@ -94,7 +94,7 @@ pub fn send<'py>(receiver: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyR
     }
 }
 
-/// The next item of an iterator; `None` at its end. Borrows the iterator; the item is a new reference.
+/// Returns the next item of an iterator; `None` at its end. Borrows the iterator; the item is a new reference.
 pub fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if !is_iterator(iterator) {
         return Err(pyo3::exceptions::PyTypeError::new_err(format!("'{}' object is not an iterator", crate::types::name(iterator))));

@@ -1,8 +1,7 @@
-//! Python objects that call into Rust by vectorcall: no tuple, no dict, some ten nanoseconds.
+//! Python objects that call into Rust by vectorcall, without a tuple or dict: a call takes about ten nanoseconds.
 //!
-//! pyo3's classes are called through `tp_call`, for which CPython packs the arguments. The type here is made by hand: it
-//! behaves like a function (it binds as a method, has a `__dict__`, takes weak references, takes part in garbage collection)
-//! and hands its calls to a [`Callee`].
+//! pyo3's classes are called through `tp_call`, for which CPython packs the arguments. The type here is built by hand: it behaves like a
+//! function (it binds as a method, has a `__dict__`, supports weak references and garbage collection) and passes its calls to a [`Callee`].
 
 use std::{
     any::Any,
@@ -20,7 +19,7 @@ use pyo3::{
     types::{PyFunction, PyString, PyTuple, PyTupleMethods, PyType},
 };
 
-// Exported by every CPython that we support, though the stable ABI has them only since 3.12.
+// Exported by every supported CPython, though part of the stable ABI only since 3.12.
 unsafe extern "C" {
     /// Borrows all; returns a new reference.
     fn PyObject_Vectorcall(
@@ -33,83 +32,83 @@ unsafe extern "C" {
     fn PyVectorcall_Call(callable: *mut ffi::PyObject, values: *mut ffi::PyObject, names: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
 
-/// What a callable object does.
+/// The behaviour of a callable object.
 pub trait Callee: Any + Send + Sync {
     /// Handles a call.
     ///
     /// # Errors
-    /// What the call raises.
+    /// Returns the exception raised by the call.
     fn call<'py>(&self, arguments: Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>>;
 
-    /// What `repr` says.
+    /// Returns the text of `repr`.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns the exception raised by Python.
     fn describe(&self, py: Python<'_>) -> PyResult<String>;
 
-    /// Whether it stands for a Python function: `isinstance` then says of it that it is one.
+    /// Returns true if the object represents a Python function: `isinstance` then reports it as one.
     fn is_function(&self, py: Python<'_>) -> bool;
 
-    /// Names each Python object that it holds strongly, for the garbage collector. Must not run Python code.
+    /// Visits each Python object that it holds strongly, for the garbage collector. Must not run Python code.
     fn referents(&self, visit: &mut dyn FnMut(&Py<PyAny>));
 }
 
-/// Arguments of a call, borrowed from the caller.
+/// The arguments of a call, borrowed from the caller.
 #[derive(Clone, Copy)]
 pub struct Arguments<'a, 'py> {
-    /// Positional ones, then those of keywords.
+    /// The positional arguments, then the keyword arguments.
     values: &'a [Bound<'py, PyAny>],
     names: Option<&'a Bound<'py, PyTuple>>,
     py: Python<'py>,
 }
 
 impl<'a, 'py> Arguments<'a, 'py> {
-    /// Arguments from Rust.
+    /// Creates arguments from Rust.
     pub fn new(py: Python<'py>, values: &'a [Bound<'py, PyAny>], names: Option<&'a Bound<'py, PyTuple>>) -> Self {
         Self { values, names, py }
     }
 
-    /// The token.
+    /// Returns the GIL token.
     pub fn py(&self) -> Python<'py> {
         self.py
     }
 
-    /// How many are passed by keyword.
+    /// Returns the number of keyword arguments.
     fn keywords(&self) -> usize {
         self.names.map_or(0, |names| names.len().min(self.values.len()))
     }
 
-    /// Whether any is passed by keyword.
+    /// Returns true if there are keyword arguments.
     #[inline]
     pub fn has_keywords(&self) -> bool {
         self.names.is_some_and(|names| !names.is_empty())
     }
 
-    /// The same without the first positional one.
+    /// Returns the arguments without the first positional one.
     #[must_use]
     pub fn without_first(self) -> Self {
         if self.positional().is_empty() { self } else { Self { values: &self.values[1..], ..self } }
     }
 
-    /// Those passed by position.
+    /// Returns the positional arguments.
     pub fn positional(&self) -> &'a [Bound<'py, PyAny>] {
         &self.values[..self.values.len() - self.keywords()]
     }
 
-    /// Those passed by keyword, with their names.
+    /// Returns the keyword arguments with their names.
     pub fn by_keyword(&self) -> impl Iterator<Item = (Bound<'py, PyAny>, &'a Bound<'py, PyAny>)> + use<'a, 'py> {
         let first = self.values.len() - self.keywords();
         let names = self.names;
         self.values[first..].iter().enumerate().filter_map(move |(i, value)| Some((names?.get_item(i).ok()?, value)))
     }
 
-    /// Calls something else with the same arguments.
+    /// Calls another callable with the same arguments.
     ///
     /// # Errors
-    /// What it raises.
+    /// Returns the exception raised by the call.
     pub fn forward(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let names = self.names.map_or(ptr::null_mut(), Bound::as_ptr);
-        // SAFETY: a Bound is a pointer to its object; the arguments are alive, positional ones first, as vectorcall wants them.
+        // SAFETY: a Bound is a pointer to its object; the arguments are alive, positional ones first, as vectorcall requires.
         unsafe {
             let result = PyObject_Vectorcall(callable.as_ptr(), self.values.as_ptr().cast(), self.positional().len(), names);
             Bound::from_owned_ptr_or_err(self.py, result)
@@ -117,26 +116,27 @@ impl<'a, 'py> Arguments<'a, 'py> {
     }
 }
 
-/// The fields behind the head of an object of the type; the type's members point to them.
+/// The fields after the head of an object of the type; the type's members refer to them.
 #[repr(C)]
 struct Content {
     vectorcall: Option<Vectorcall>,
     dict: *mut ffi::PyObject,
     weak: *mut ffi::PyObject,
-    /// None after the garbage collector has cleared it.
+    /// `None` after the garbage collector has cleared it.
     callee: Option<Box<dyn Callee>>,
 }
 
-/// The size of a head in bytes, which no version promises: 16, and 32 without the lock. Known before there is an object.
+/// The size of an object head in bytes, which CPython does not guarantee: 16, or 32 without the GIL. Set before the first object is
+/// created.
 static HEAD: AtomicUsize = AtomicUsize::new(0);
 
-/// The address of the fields behind the head of an object of our type.
+/// Returns the address of the fields after the head of an object of our type.
 ///
 /// # Safety
-/// It is one.
+/// `object` must be an object of our type.
 #[inline]
 unsafe fn content(object: *mut ffi::PyObject) -> *mut Content {
-    // SAFETY: by the condition above, the memory is that of a head and of the content behind it.
+    // SAFETY: by the condition above, the memory is that of a head followed by the content.
     unsafe { object.byte_add(HEAD.load(Ordering::Relaxed)).cast() }
 }
 
@@ -149,13 +149,13 @@ const HAVE_VECTORCALL: u64 = 1 << 11;
 /// `Py_TPFLAGS_METHOD_DESCRIPTOR`: `object.method(…)` passes the object as the first argument without binding.
 const METHOD_DESCRIPTOR: u64 = 1 << 17;
 
-/// Makes a callable object.
+/// Creates a callable object.
 ///
 /// # Errors
-/// When Python is out of memory.
+/// If Python is out of memory.
 pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, PyAny>> {
     let class = callable_type(py)?.as_type_ptr();
-    // SAFETY: the type is ours, so its allocator gives memory for a head and `Content`, zeroed except for the head.
+    // SAFETY: the type is ours, so its allocator returns memory for a head and `Content`, zeroed except for the head.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
@@ -166,19 +166,19 @@ pub fn callable(py: Python<'_>, callee: Box<dyn Callee>) -> PyResult<Bound<'_, P
     }
 }
 
-/// The callee behind a callable object, if it is of that type.
+/// Returns the callee of a callable object, if it is of that type.
 pub fn callee_of<'a, T: Callee>(object: &'a Bound<'_, PyAny>) -> Option<&'a T> {
     if !object.get_type().is(callable_type(object.py()).ok()?) {
         return None;
     }
-    // SAFETY: the type is ours; the callee lives as long as the object, but for one that the garbage collector has cleared,
-    // which nobody can refer to any more.
+    // SAFETY: the type is ours. The callee lives as long as the object, except for an object cleared by the garbage collector, to which no
+    // references remain.
     let callee = unsafe { (*content(object.as_ptr())).callee.as_deref() };
     let callee: &dyn Any = callee?;
     callee.downcast_ref()
 }
 
-/// The exception for a panic, which must not unwind into C.
+/// Returns the exception for a panic, which must not unwind into C.
 fn panicked(panic: &(dyn Any + Send)) -> PyErr {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     PySystemError::new_err(format!("panic in a compiled call: {}", text.unwrap_or("no message")))
@@ -190,8 +190,8 @@ unsafe extern "C" fn vectorcall(
     count: usize,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: CPython calls with the lock held, an object of our type, `count` positional values followed by one for each name
-    // in a tuple of names (or none), all alive through the call. A Bound is a pointer that is not null.
+    // SAFETY: CPython calls this with the GIL held, with an object of our type and `count` positional values followed by one for each name
+    // in a tuple of names (or none), all alive through the call. A Bound is a non-null pointer.
     unsafe {
         let py = Python::assume_attached();
         let names = (!names.is_null()).then_some(&names).map(|names| &*ptr::from_ref(names).cast::<Bound<'_, PyTuple>>());
@@ -244,7 +244,7 @@ unsafe extern "C" fn clear(this: *mut ffi::PyObject) -> c_int {
         let callee = (*object).callee.take();
         let dict = ptr::replace(&raw mut (*object).dict, ptr::null_mut());
         ffi::Py_XDECREF(dict);
-        // Owned Python references want to know that the lock is held.
+        // Dropping an owned Python reference requires that the GIL is known to be held.
         Python::attach(|_| drop(callee));
     }
     0
@@ -264,7 +264,7 @@ unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
     }
 }
 
-/// Binds as a function does.
+/// Binds like a function.
 unsafe extern "C" fn descr_get(this: *mut ffi::PyObject, object: *mut ffi::PyObject, _class: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: CPython passes live objects, NULL or None for access through the class.
     unsafe {
@@ -285,7 +285,7 @@ unsafe extern "C" fn descr_get(this: *mut ffi::PyObject, object: *mut ffi::PyObj
 
 /// `__class__`
 unsafe extern "C" fn class_of(this: *mut ffi::PyObject, _closure: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: CPython passes an object of our type, with the lock held; types are alive while their objects are.
+    // SAFETY: CPython passes an object of our type, with the GIL held; types are alive while their objects are.
     unsafe {
         let py = Python::assume_attached();
         let callee = (*content(this)).callee.as_deref();
@@ -298,7 +298,7 @@ unsafe extern "C" fn class_of(this: *mut ffi::PyObject, _closure: *mut c_void) -
 }
 
 unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: CPython passes an object of our type, with the lock held.
+    // SAFETY: CPython passes an object of our type, with the GIL held.
     let (py, callee) = unsafe { (Python::assume_attached(), (*content(this)).callee.as_deref()) };
     let describe = || callee.map_or_else(|| Ok("<a cleared callable>".to_owned()), |callee| callee.describe(py));
     let text = catch_unwind(AssertUnwindSafe(describe)).unwrap_or_else(|panic| Err(panicked(&*panic)));
@@ -317,7 +317,7 @@ fn method_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 }
 
 unsafe extern "C" fn refuse(_class: *mut ffi::PyTypeObject, _args: *mut ffi::PyObject, _kwargs: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: CPython calls with the lock held.
+    // SAFETY: CPython calls with the GIL held.
     let py = unsafe { Python::assume_attached() };
     PyTypeError::new_err("compiled callables are made by dynamlir.compile").restore(py);
     ptr::null_mut()
@@ -329,10 +329,10 @@ const fn member(name: *const c_char, offset: usize) -> ffi::PyMemberDef {
     ffi::PyMemberDef { name, type_code: PYSSIZET, offset: offset as ffi::Py_ssize_t, flags: 1, doc: ptr::null() }
 }
 
-/// The type of callable objects, made once.
+/// Returns the type of callable objects, created once.
 ///
 /// # Errors
-/// When Python is out of memory.
+/// If Python is out of memory.
 pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = CLASS.get_or_try_init(py, || {
@@ -352,11 +352,11 @@ pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
                 doc: ptr::null(),
                 closure: ptr::null_mut(),
             },
-            // Tools that take functions apart, such as torch.fx, begin with `isinstance`.
+            // Tools that inspect functions, such as torch.fx, begin with `isinstance`.
             ffi::PyGetSetDef { name: c"__class__".as_ptr(), get: Some(class_of), set: None, doc: ptr::null(), closure: ptr::null_mut() },
             ffi::PyGetSetDef { name: ptr::null(), get: None, set: None, doc: ptr::null(), closure: ptr::null_mut() },
         ];
-        // CPython copies members; of attributes it keeps the address.
+        // CPython copies the members, but keeps the address of the attributes.
         let attributes = Box::leak(Box::new(attributes));
         let slot = |slot, pfunc| ffi::PyType_Slot { slot, pfunc };
         let mut slots = [
@@ -379,7 +379,7 @@ pub fn callable_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             flags: flags as c_uint,
             slots: slots.as_mut_ptr(),
         };
-        // SAFETY: the spec describes a head and `Content`, and all it points to is alive or copied; the result is a new reference.
+        // SAFETY: the spec describes a head and `Content`, and everything it points to is alive or copied; the result is a new reference.
         unsafe { Ok::<_, PyErr>(Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))?.cast_into::<PyType>()?.unbind()) }
     })?;
     Ok(class.bind(py))

@@ -1,8 +1,8 @@
 //! The cycle collector, while a call is compiled.
 //!
-//! A capture makes some ten thousand objects within a moment, which CPython takes for a reason to look through all objects
-//! of the process; nearly all of these are torch's and the user's modules, and ours are gone when the compilation is. Nor are
-//! finalizers of other people's objects, which a collection runs, a part of what is captured.
+//! A capture creates some ten thousand objects within a moment. CPython takes this as a reason to scan all objects of the process; nearly
+//! all of them belong to torch's and the user's modules, and ours are gone when the compilation is done. A collection would also run
+//! finalizers of unrelated objects, which are not part of the captured code.
 
 use std::{
     marker::PhantomData,
@@ -11,18 +11,18 @@ use std::{
 
 use pyo3::{ffi, prelude::*};
 
-/// Pauses in place, of all threads. Changed with the lock held, as is the next one.
+/// The active pauses of all threads. Changed with the GIL held, as is [`WAS_ON`].
 static PAUSES: AtomicUsize = AtomicUsize::new(0);
-/// Whether the first of them turned the collector off.
+/// True if the first pause turned the collector off.
 static WAS_ON: AtomicBool = AtomicBool::new(false);
 
-/// No collection until this is dropped, and those of other threads are.
+/// Prevents collections until this pause, and those of other threads, are dropped.
 pub struct Paused<'py>(PhantomData<Python<'py>>);
 
 /// Pauses the collector, unless it is off.
 pub fn pause(_: Python<'_>) -> Paused<'_> {
     if PAUSES.fetch_add(1, Relaxed) == 0 {
-        // SAFETY: the lock is held, which is all that this asks for.
+        // SAFETY: the GIL is held, which is all that this requires.
         WAS_ON.store(unsafe { ffi::PyGC_Disable() } == 1, Relaxed);
     }
     Paused(PhantomData)
@@ -30,24 +30,24 @@ pub fn pause(_: Python<'_>) -> Paused<'_> {
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        // In a process that was forked meanwhile there are none left.
+        // In a process forked in the meantime, no pauses are left.
         if PAUSES.fetch_update(Relaxed, Relaxed, |pauses| pauses.checked_sub(1)) == Ok(1) {
             go_on();
         }
     }
 }
 
-/// Ends all pauses, for a process that another thread has forked: it has none of the threads that would.
+/// Ends all pauses in a process forked by another thread: it lacks the threads that would end them.
 pub(crate) fn forked(_: Python<'_>) {
     if PAUSES.swap(0, Relaxed) > 0 {
         go_on();
     }
 }
 
-/// The caller holds the lock.
+/// Turns the collector on again. The caller must hold the GIL.
 fn go_on() {
     if WAS_ON.load(Relaxed) {
-        // SAFETY: the callers hold the lock: they have its token, or a value that has its lifetime.
+        // SAFETY: the callers hold the GIL: they have its token, or a value with its lifetime.
         unsafe { ffi::PyGC_Enable() };
     }
 }

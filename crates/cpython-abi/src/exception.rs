@@ -13,15 +13,15 @@ use pyo3::{
 };
 
 thread_local! {
-    /// The address of an exception that came instead of the one that was to be made, until somebody handles it. Never read.
+    /// The address of an exception that was raised instead of the intended one, until it is handled. Never dereferenced.
     static IN_PLACE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The error that a call of C code left.
+/// Takes the error set by a call of C code.
 ///
-/// CPython 3.11 lets C code set a class and arguments, and makes the exception when somebody looks at it. By then the frame
-/// that made the call stands in the traceback. Should the class raise instead, that exception takes the place, with a
-/// traceback of its own that lacks the frame, unless it has none; `came_in_place` knows it.
+/// CPython 3.11 lets C code set a class and arguments, and creates the exception instance later, when it is needed. By then the calling
+/// frame is in the traceback. If the class raises instead, that exception replaces the intended one. It has its own traceback, which lacks
+/// the frame (unless it has no traceback at all); `came_in_place` detects this case.
 pub(crate) fn fetch(py: Python<'_>) -> PyErr {
     // SAFETY: borrows the class from the thread, or is NULL; we take a reference of our own.
     let class = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyErr_Occurred()) };
@@ -32,7 +32,7 @@ pub(crate) fn fetch(py: Python<'_>) -> PyErr {
     error
 }
 
-/// Whether an error is the one that the last call left in the place of another. Says so once.
+/// Returns true if the last call raised this error in place of another. Returns true only once.
 pub(crate) fn came_in_place(py: Python<'_>, error: &PyErr) -> bool {
     IN_PLACE.take() == error.value(py).as_ptr() as usize
 }
@@ -45,13 +45,14 @@ pub fn raise(exception: &Bound<'_, PyBaseException>) -> PyErr {
     PyErr::fetch(py)
 }
 
-/// Whether an exception that came out of C code may be a signal handler's: what C code raises by itself comes without lines of Python.
+/// Returns true if an exception from C code may come from a signal handler: exceptions raised by C code itself do not have a Python
+/// traceback.
 pub fn may_interrupt(py: Python<'_>, error: &PyErr) -> bool {
     error.traceback(py).is_some() || error.is_instance_of::<PyKeyboardInterrupt>(py)
 }
 
-/// The value, or `None` for an exception of C code that means "no". What a signal handler has raised means nothing of the kind: it is
-/// raised once more where the interpreter next looks for signals.
+/// Returns the value, or `None` if C code answered "no" by an exception. An exception of a signal handler is not such an answer: it is
+/// raised again where the interpreter next checks for signals.
 pub fn answer<T>(py: Python<'_>, result: PyResult<T>) -> Option<T> {
     result
         .inspect_err(|error| {
@@ -62,11 +63,11 @@ pub fn answer<T>(py: Python<'_>, result: PyResult<T>) -> Option<T> {
         .ok()
 }
 
-/// Raises an exception where the main thread next looks for signals.
+/// Raises an exception where the main thread next checks for signals.
 fn postpone(py: Python<'_>, error: PyErr) {
-    /// Takes over a `PyErr` in a box. The interpreter calls this with its lock held, and not before it is attached.
+    /// Takes ownership of a boxed `PyErr`. The interpreter calls this with the GIL held, on an attached thread.
     extern "C" fn raise(error: *mut c_void) -> c_int {
-        // SAFETY: the one pointer that was made below, which comes back once.
+        // SAFETY: this is the pointer created below, which is passed back exactly once.
         let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
         Python::attach(|py| error.restore(py));
         -1
@@ -74,44 +75,44 @@ fn postpone(py: Python<'_>, error: PyErr) {
     let error = Box::into_raw(Box::new(error));
     // SAFETY: the function may be called at any time.
     if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } != 0 {
-        // SAFETY: nobody has taken it over: the queue was full.
+        // SAFETY: the function did not take ownership: the queue was full.
         unsafe { Box::from_raw(error) }.write_unraisable(py, None);
     }
 }
 
-/// Whether an object may stand in `except`: a class derived from `BaseException`.
+/// Returns true if an object is allowed in `except`: a class derived from `BaseException`.
 pub fn is_class(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive.
     unsafe { ffi::PyExceptionClass_Check(object.as_ptr()) != 0 }
 }
 
-/// Whether `except class` catches the exception; `class` may be a tuple. Borrows both.
+/// Returns true if `except class` catches the exception; `class` may be a tuple. Borrows both.
 pub fn matches(exception: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) -> bool {
     // SAFETY: both are alive.
     unsafe { ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), class.as_ptr()) != 0 }
 }
 
-/// `exception.__cause__ = cause`, past any `__setattr__`.
+/// `exception.__cause__ = cause`, bypassing any `__setattr__`.
 pub fn set_cause<'py>(exception: &Bound<'py, PyBaseException>, cause: Option<Bound<'py, PyBaseException>>) {
     let cause = cause.map_or(std::ptr::null_mut(), Bound::into_ptr);
-    // SAFETY: the exception is alive; the function takes the cause over.
+    // SAFETY: the exception is alive; the function takes ownership of the cause.
     unsafe { ffi::PyException_SetCause(exception.as_ptr(), cause) };
 }
 
-/// `exception.__context__ = context`, past any `__setattr__`.
+/// `exception.__context__ = context`, bypassing any `__setattr__`.
 pub fn set_context<'py>(exception: &Bound<'py, PyBaseException>, context: Option<Bound<'py, PyBaseException>>) {
     let context = context.map_or(std::ptr::null_mut(), Bound::into_ptr);
-    // SAFETY: the exception is alive; the function takes the context over.
+    // SAFETY: the exception is alive; the function takes ownership of the context.
     unsafe { ffi::PyException_SetContext(exception.as_ptr(), context) };
 }
 
-/// `exception.__traceback__`, past any `__getattribute__`. A new reference.
+/// `exception.__traceback__`, bypassing any `__getattribute__`. A new reference.
 pub fn traceback<'py>(exception: &Bound<'py, PyBaseException>) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the exception is alive; the result is a new reference, or NULL if there is none.
     unsafe { Bound::from_owned_ptr_or_opt(exception.py(), ffi::PyException_GetTraceback(exception.as_ptr())) }
 }
 
-/// The exception of an error, its traceback in place.
+/// Returns the exception of an error, with its traceback set.
 pub fn value(py: Python<'_>, error: PyErr) -> Bound<'_, PyBaseException> {
     let without = error.traceback(py).is_none();
     let value = error.into_value(py).into_bound(py);
@@ -122,7 +123,7 @@ pub fn value(py: Python<'_>, error: PyErr) -> Bound<'_, PyBaseException> {
     value
 }
 
-/// An error without the outermost entry of its traceback: that of a helper nobody should see.
+/// Returns an error without the outermost entry of its traceback: that of an internal helper.
 pub(crate) fn without_first_entry(py: Python<'_>, error: PyErr) -> PyErr {
     let rest = error.traceback(py).and_then(|entry| entry.getattr("tb_next").ok());
     error.set_traceback(py, rest.and_then(|rest| rest.cast_into::<PyTraceback>().ok()));

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::Abi;
 
-/// A place in every code object for a `T`, which goes away with the code object.
+/// A slot in every code object for a `T`, which is dropped with the code object.
 pub struct CodeSlot<T> {
     index: OnceLock<Option<isize>>,
     _content: PhantomData<fn() -> T>,
@@ -19,31 +19,31 @@ impl<T: Send + Sync + 'static> Default for CodeSlot<T> {
 }
 
 impl<T: Send + Sync + 'static> CodeSlot<T> {
-    /// A slot; CPython is asked for it at its first use.
+    /// Creates a slot; it is requested from CPython at its first use.
     pub const fn new() -> Self {
         Self { index: OnceLock::new(), _content: PhantomData }
     }
 
     fn index(&self, abi: &'static Abi) -> Option<isize> {
         *self.index.get_or_init(|| {
-            // SAFETY: the lock is held by whoever has a code object; `free` takes over what `set` stores.
+            // SAFETY: a caller with a code object holds the GIL; `free` takes ownership of what `set` stores.
             let index = unsafe { (abi.symbols.request_code_extra)(Self::free) };
             (index >= 0).then_some(index)
         })
     }
 
-    /// Drops what a slot holds; called by CPython with the code object's death.
+    /// Drops the content of a slot; called by CPython when the code object dies.
     unsafe extern "C" fn free(content: *mut c_void) {
         if !content.is_null() {
-            // SAFETY: what is in the slot came from `Arc::into_raw` of this type.
+            // SAFETY: the content of the slot came from `Arc::into_raw` of this type.
             drop(unsafe { Arc::from_raw(content.cast::<T>().cast_const()) });
         }
     }
 
-    /// What the code object holds.
+    /// Returns the content of the slot in a code object.
     pub fn get(&self, abi: &'static Abi, code: &Bound<'_, PyAny>) -> Option<Arc<T>> {
         let mut content = std::ptr::null_mut();
-        // SAFETY: the code object is alive; what it holds stays its own.
+        // SAFETY: the code object is alive and keeps ownership of the content.
         let status = unsafe { (abi.symbols.get_code_extra)(code.as_ptr(), self.index(abi)?, &raw mut content) };
         if status < 0 {
             drop(PyErr::take(code.py()));
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static> CodeSlot<T> {
         }
     }
 
-    /// Stores something. Where CPython has no room, nothing is stored.
+    /// Stores a value. If CPython has no room, nothing is stored.
     pub fn set(&self, abi: &'static Abi, code: &Bound<'_, PyAny>, content: Arc<T>) {
         let Some(index) = self.index(abi) else { return };
         let content = Arc::into_raw(content);

@@ -1,4 +1,4 @@
-//! A frame that waits to be evaluated, or is being evaluated.
+//! A frame that is waiting to be evaluated, or is being evaluated.
 
 use std::{
     cell::Cell,
@@ -15,36 +15,36 @@ use crate::{
     reference,
 };
 
-/// The unit that an object on the value stack stands for: see [`Frame::unit_object`].
+/// Returns the unit that an object on the value stack represents: see [`Frame::unit_object`].
 ///
 /// # Errors
-/// If it stands for none.
+/// If it does not represent a unit.
 pub fn unit_of(object: &Bound<'_, PyAny>) -> PyResult<i32> {
     reference::unit_of(object)
 }
 
-/// The iterator that goes on where a loop of CPython's own evaluation stands, which has no iterator but an index (3.15); None where what
-/// lies on the value stack, one above the other, is not such a loop.
+/// Returns an iterator that continues a loop of CPython's own evaluation, which uses an index instead of an iterator (3.15). The arguments
+/// are adjacent values on the value stack; `None` if they are not such a loop.
 ///
 /// # Errors
-/// When Python is out of memory.
+/// If Python is out of memory.
 pub fn loop_iterator<'py>(object: &Bound<'py, PyAny>, above: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     reference::loop_iterator(object, above)
 }
 
-/// Who owns a frame's memory.
+/// The owner of a frame's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The thread's stack of frames: a call.
+    /// The thread's frame stack: a call.
     Thread,
     /// A generator, coroutine or asynchronous generator.
     Generator,
 }
 
-/// What a frame came to. Only the methods that end a [`Frame`]'s evaluation make one.
+/// The result of a frame. Only the methods that end a [`Frame`]'s evaluation create one.
 #[must_use]
 pub struct Evaluated<'py> {
-    /// A new reference, or NULL with the exception set: what the hook returns.
+    /// The hook's return value: a new reference, or NULL with the exception set.
     pub(crate) raw: *mut ffi::PyObject,
     _py: PhantomData<Python<'py>>,
 }
@@ -54,33 +54,33 @@ impl Evaluated<'_> {
         Self { raw, _py: PhantomData }
     }
 
-    /// Whether the frame ended by an exception.
+    /// Returns true if the frame ended by an exception.
     pub fn is_error(&self) -> bool {
         self.raw.is_null()
     }
 }
 
-/// A `_PyInterpreterFrame` that CPython gave to the hook.
+/// A `_PyInterpreterFrame` that CPython passed to the hook.
 ///
-/// The frame is borrowed from CPython until one of the consuming methods ends its evaluation. While it lives, nobody else
-/// evaluates it, so its locals and its instruction pointer are ours to change.
+/// The frame is borrowed from CPython until one of the consuming methods ends its evaluation. While this value lives, no other code
+/// evaluates the frame, so its locals and its instruction pointer are ours to change.
 pub struct Frame<'py> {
     raw: NonNull<c_void>,
     thread: Thread<'py>,
     abi: &'static Abi,
-    /// Where the frame's instructions start.
+    /// The address of the frame's first instruction.
     instructions: NonNull<[u8; 2]>,
     locals_count: usize,
-    /// Tells the hook that the evaluation has ended.
+    /// Set to report to the hook that the evaluation has ended.
     ended: &'py Cell<bool>,
 }
 
 impl<'py> Frame<'py> {
     /// # Safety
-    /// `raw` is a frame that CPython handed to the hook of `thread`, not yet evaluated, and its version is `abi`'s.
+    /// `raw` must be a frame that CPython passed to the hook of `thread` and that is not yet evaluated, and its version must be `abi`'s.
     pub(crate) unsafe fn new(raw: NonNull<c_void>, thread: Thread<'py>, abi: &'static Abi, ended: &'py Cell<bool>) -> Self {
         let layout = abi.layout;
-        // SAFETY: a frame holds its code object, which outlives the frame's evaluation; offsets are those of its version.
+        // SAFETY: a frame holds its code object, which outlives the frame's evaluation; the offsets are those of its version.
         let (instructions, locals_count) = unsafe {
             let word = raw.byte_add(layout.frame.code).cast::<usize>().read();
             let code = NonNull::new_unchecked(layout.frame.references.address(word) as *mut c_void);
@@ -90,28 +90,28 @@ impl<'py> Frame<'py> {
         Self { raw, thread, abi, instructions, locals_count: locals_count as usize, ended }
     }
 
-    /// The thread that evaluates the frame.
+    /// Returns the thread that evaluates the frame.
     pub fn thread(&self) -> Thread<'py> {
         self.thread
     }
 
-    /// `_PyInterpreterFrame *`, for functions of CPython's that borrow it.
+    /// Returns the `_PyInterpreterFrame *`, for CPython functions that borrow it.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         self.raw.as_ptr()
     }
 
-    /// The token of the lock.
+    /// Returns the GIL token.
     pub fn py(&self) -> Python<'py> {
         self.thread.py()
     }
 
     fn field<T>(&self, offset: usize) -> NonNull<T> {
-        // SAFETY: offsets come from the layout table and lie within the frame.
+        // SAFETY: the offsets come from the layout table and are within the frame.
         unsafe { self.raw.byte_add(offset) }.cast()
     }
 
     fn object_at(&self, offset: usize) -> Option<Bound<'py, PyAny>> {
-        // SAFETY: the layout says that an object, or NULL, lies there; the frame keeps it alive, and we take a reference.
+        // SAFETY: the layout says that an object, or NULL, is there; the frame keeps it alive, and we take a reference.
         unsafe { Bound::from_borrowed_ptr_or_opt(self.py(), self.field::<*mut ffi::PyObject>(offset).read()) }
     }
 
@@ -119,65 +119,65 @@ impl<'py> Frame<'py> {
         self.abi.layout.frame.references
     }
 
-    /// As `object_at`, where references are as on the value stack.
+    /// Like `object_at`, for references in the format of the value stack.
     fn reference_at(&self, offset: usize) -> Option<Bound<'py, PyAny>> {
-        // SAFETY: the layout says that such a word lies there; the frame keeps the object alive.
+        // SAFETY: the layout says that such a word is there; the frame keeps the object alive.
         unsafe { self.references().get(self.py(), self.field::<usize>(offset).read()) }
     }
 
-    /// The code object. A new reference.
+    /// Returns the code object. A new reference.
     pub fn code(&self) -> Option<Bound<'py, PyAny>> {
         self.reference_at(self.abi.layout.frame.code)
     }
 
-    /// The address of the code object, without a reference.
+    /// Returns the address of the code object, without a reference.
     pub fn code_address(&self) -> *const c_void {
         // SAFETY: as in `object_at`; nothing is dereferenced.
         let word = unsafe { self.field::<usize>(self.abi.layout.frame.code).read() };
         self.references().address(word) as *const c_void
     }
 
-    /// The function. A new reference.
+    /// Returns the function. A new reference.
     pub fn function(&self) -> Option<Bound<'py, PyAny>> {
         self.reference_at(self.abi.layout.frame.function)
     }
 
-    /// The globals: a dict. A new reference.
+    /// Returns the globals: a dict. A new reference.
     pub fn globals(&self) -> Option<Bound<'py, PyAny>> {
         self.object_at(self.abi.layout.frame.globals)
     }
 
-    /// The builtins: a mapping. A new reference.
+    /// Returns the builtins: a mapping. A new reference.
     pub fn builtins(&self) -> Option<Bound<'py, PyAny>> {
         self.object_at(self.abi.layout.frame.builtins)
     }
 
-    /// The mapping of names of a module's or class's body. A new reference.
+    /// Returns the namespace of a module's or class's body. A new reference.
     pub fn namespace(&self) -> Option<Bound<'py, PyAny>> {
         self.object_at(self.abi.layout.frame.locals)
     }
 
-    /// The frame object, if one was made. A new reference.
+    /// Returns the frame object, if it has been created. A new reference.
     pub fn object(&self) -> Option<Bound<'py, PyAny>> {
         self.object_at(self.abi.layout.frame.object)
     }
 
-    /// Whether a frame object was made: then others may see, and on 3.13 change, the locals.
+    /// Returns true if a frame object has been created: other code may then read the locals, and on 3.13 change them.
     pub fn has_object(&self) -> bool {
         // SAFETY: as in `object_at`.
         !unsafe { self.field::<*mut ffi::PyObject>(self.abi.layout.frame.object).read() }.is_null()
     }
 
-    /// Who owns the frame.
+    /// Returns the owner of the frame.
     pub fn owner(&self) -> Owner {
-        // SAFETY: the layout says that a char lies there.
+        // SAFETY: the layout says that a char is there.
         match unsafe { self.field::<u8>(self.abi.layout.frame.owner).read() } {
             1 => Owner::Generator,
             _ => Owner::Thread,
         }
     }
 
-    /// How many local slots there are: arguments, variables, cells and free variables.
+    /// Returns the number of local slots: arguments, variables, cells and free variables.
     pub fn locals_count(&self) -> usize {
         self.locals_count
     }
@@ -191,16 +191,16 @@ impl<'py> Frame<'py> {
         self.slot(index)
     }
 
-    /// The local in a slot, if it is bound. A new reference.
+    /// Returns the local in a slot, if it is bound. A new reference.
     pub fn local(&self, index: usize) -> Option<Bound<'py, PyAny>> {
         // SAFETY: the slot is one of the frame's locals, which keep what they refer to alive.
         unsafe { self.references().get(self.py(), self.local_slot(index).read()) }
     }
 
-    /// Puts a local into its slot and hands out what was there, so that it is dropped after the slot has its new content.
+    /// Stores a local in its slot and returns the old value, so that it is dropped after the slot has its new content.
     pub fn replace_local(&self, index: usize, value: Option<Bound<'py, PyAny>>) -> Option<Bound<'py, PyAny>> {
         let new = self.references().give(value);
-        // SAFETY: as in `local`; the slot takes our reference over and we take the slot's.
+        // SAFETY: as in `local`; the slot takes ownership of our reference and we take the slot's.
         unsafe { self.references().take(self.py(), self.local_slot(index).replace(new)) }
     }
 
@@ -208,28 +208,28 @@ impl<'py> Frame<'py> {
         self.field(self.abi.layout.frame.instruction)
     }
 
-    /// The instruction pointer in units from the start; -1 before the start.
+    /// Returns the instruction pointer in units from the start; -1 before the start.
     fn offset(&self) -> isize {
         // SAFETY: the pointer points into the code's instructions, or one unit before them.
         unsafe { self.pointer().read().offset_from(self.instructions) }
     }
 
     fn set_offset(&self, offset: isize) {
-        // SAFETY: callers give units of this code, or one less; the frame's pointer is ours while it is evaluated.
+        // SAFETY: callers pass units of this code, or one less; the frame's pointer is ours while it is evaluated.
         unsafe { self.pointer().write(self.instructions.offset(offset)) };
     }
 
-    /// Says which unit is running: what tracebacks and `f_lasti` show.
+    /// Sets the running unit, as shown by tracebacks and `f_lasti`.
     pub fn set_unit(&self, unit: u32) {
         self.set_offset(unit as isize);
     }
 
-    /// The unit that `f_lasti` shows; -1 before the first.
+    /// Returns the unit that `f_lasti` shows; -1 before the first.
     pub fn unit(&self) -> i32 {
         self.offset() as i32
     }
 
-    /// The unit with which a frame that was not yet evaluated, or is suspended, goes on.
+    /// Returns the unit where a frame that is not yet evaluated, or is suspended, continues.
     pub fn next_unit(&self) -> u32 {
         match self.abi.layout.frame.instruction_is {
             InstructionPointer::Previous => (self.offset() + 1) as u32,
@@ -237,12 +237,12 @@ impl<'py> Frame<'py> {
         }
     }
 
-    /// The unit whose handlers see an exception thrown into a suspended frame.
+    /// Returns the unit that determines the handler of an exception thrown into a suspended frame.
     pub fn throwing_unit(&self) -> u32 {
         self.next_unit().saturating_sub(1)
     }
 
-    /// Says with which unit the frame goes on.
+    /// Sets the unit where the frame continues.
     pub fn set_next_unit(&self, unit: u32) {
         self.set_offset(match self.abi.layout.frame.instruction_is {
             InstructionPointer::Previous => unit as isize - 1,
@@ -250,24 +250,24 @@ impl<'py> Frame<'py> {
         });
     }
 
-    /// As before the first instruction.
+    /// Moves the frame back to before its first instruction.
     pub(crate) fn rewind(&self) {
         self.set_next_unit(0);
     }
 
-    /// Says how many slots hold locals and stack, and returns how many they were; none while the frame runs.
+    /// Sets the number of slots in use by locals and stack, and returns the old number; `None` while the frame runs.
     fn replace_stack_top(&self, slots: Option<usize>) -> Option<usize> {
         let offset = self.abi.layout.frame.stack_top;
         match self.references() {
             References::Plain => {
                 let new = slots.map_or(-1, |slots| slots as c_int);
-                // SAFETY: the layout says that the number of slots in use lies there; -1 is what CPython writes while a frame runs.
+                // SAFETY: the layout says that the number of slots in use is there; CPython writes -1 while a frame runs.
                 usize::try_from(unsafe { self.field::<c_int>(offset).replace(new) }).ok()
             }
             References::Tagged => {
-                // What CPython has there while a frame runs is where the stack was when it was looked at last: so locals are seen.
+                // While a frame runs, CPython leaves the last saved stack top there, so that the locals are visited.
                 let new = self.slot(slots.unwrap_or(self.locals_count)).as_ptr();
-                // SAFETY: the layout says that the address behind the last slot in use lies there, or NULL.
+                // SAFETY: the layout says that the address after the last slot in use is there, or NULL.
                 let former = unsafe { self.field::<*mut usize>(offset).replace(new) };
                 let bytes = (former as usize).checked_sub(self.slot(0).as_ptr() as usize);
                 bytes.map(|bytes| bytes / size_of::<usize>())
@@ -275,47 +275,47 @@ impl<'py> Frame<'py> {
         }
     }
 
-    /// Returns true if the value stack is where the table says, and empty.
+    /// Returns true if the value stack is where the table says, and is empty.
     pub(crate) fn has_empty_stack(&self) -> bool {
         let offset = self.abi.layout.frame.stack_top;
         match self.references() {
-            // SAFETY: such an int lies in every frame; what it is is what is found out.
+            // SAFETY: every frame has an int there; its meaning is what is being tested.
             References::Plain => (unsafe { self.field::<c_int>(offset).read() }) == self.locals_count as c_int,
             // SAFETY: as above, for a word.
             References::Tagged => (unsafe { self.field::<*mut usize>(offset).read() }) == self.slot(self.locals_count).as_ptr(),
         }
     }
 
-    /// Takes the value stack out of the frame, the lowest first. From then on the collector does not look at its slots.
+    /// Takes the value stack out of the frame, lowest value first. From then on the collector does not visit its slots.
     pub fn take_stack(&self) -> impl Iterator<Item = Option<Bound<'py, PyAny>>> + use<'_, 'py> {
         let top = self.replace_stack_top(None).unwrap_or(self.locals_count);
         let null = self.references().null();
-        // SAFETY: slots between the locals and the top hold references or NULL, which we take over.
+        // SAFETY: slots between the locals and the top hold references or NULL, of which we take ownership.
         (self.locals_count..top).map(move |index| unsafe { self.references().take(self.py(), self.slot(index).replace(null)) })
     }
 
     /// Puts a value stack into the frame.
     ///
-    /// The values must be no more than the code's stack size, which holds for a stack that its own bytecode built.
+    /// There must be no more values than the code's stack size; this is true for a stack built by its own bytecode.
     pub fn put_stack(&self, values: impl IntoIterator<Item = Option<Bound<'py, PyAny>>>) {
         let mut top = self.locals_count;
         for value in values {
-            // SAFETY: the frame has room for what its code pushes; the slots above the locals are empty while we hold the stack.
+            // SAFETY: the frame has room foreverything its code pushes; the slots above the locals are empty while we hold the stack.
             unsafe { self.slot(top).write(self.references().give(value)) };
             top += 1;
         }
         self.replace_stack_top(Some(top));
     }
 
-    /// The word that stands on the value stack for a unit that raised, below the exception.
+    /// Returns the object that represents the raising unit on the value stack, below the exception.
     ///
     /// # Errors
-    /// When Python is out of memory.
+    /// If Python is out of memory.
     pub fn unit_object(&self, unit: i32) -> PyResult<Bound<'py, PyAny>> {
         self.references().unit(self.py(), unit)
     }
 
-    /// Makes the frame the thread's current one, as it is in CPython's own evaluation, until the result is dropped.
+    /// Makes the frame the thread's current one until the result is dropped, as in CPython's own evaluation.
     pub fn link(&self) -> Linked<'py> {
         let layout = &self.abi.layout.frame;
         let current = self.thread.current_frame();
@@ -337,44 +337,44 @@ impl<'py> Frame<'py> {
         (self.raw, self.thread, self.abi)
     }
 
-    /// Lets CPython evaluate the frame from where it stands. `throw` says that an exception is set, to be raised there.
+    /// Lets CPython evaluate the frame from its current position. `throw`: an exception is set, to be raised there.
     pub fn evaluate(self, throw: bool) -> Evaluated<'py> {
         let (raw, thread, abi) = self.end();
-        // SAFETY: the frame is as CPython gave it to us, or as its own bytecode would have left it: stack and pointer are set.
+        // SAFETY: the frame is as CPython passed it to us, or as its own bytecode would have left it: stack and pointer are set.
         Evaluated::of(unsafe { (abi.symbols.eval_default)(thread.as_ptr(), raw.as_ptr(), c_int::from(throw)) })
     }
 
-    /// Lets CPython go on at a unit with this value stack. The frame must not be linked.
+    /// Lets CPython continue at a unit with this value stack. The frame must not be linked.
     pub fn resume_at(self, unit: u32, stack: impl IntoIterator<Item = Option<Bound<'py, PyAny>>>) -> Evaluated<'py> {
         self.put_stack(stack);
         self.set_next_unit(unit);
         self.evaluate(false)
     }
 
-    /// Leaves the frame with a value, where its code has no instruction that returns one. The frame must not be linked, and its value
-    /// stack must have been taken.
+    /// Leaves the frame with a return value, if its code does not have an instruction that returns one. The frame must not be linked, and
+    /// its value stack must have been taken.
     pub fn give(self, value: Bound<'py, PyAny>) -> Evaluated<'py> {
-        // What a frame that is left by an exception is cleared by clears it here; the exception is nobody's.
+        // Raising clears the frame; the exception itself is discarded.
         let ended = self.raise(pyo3::exceptions::PySystemError::new_err("a frame is left"), 0, false);
         drop(PyErr::take(value.py()));
         drop(ended);
         Evaluated::of(value.into_ptr())
     }
 
-    /// Leaves the frame by an exception that no handler of its own catches, raised at `unit`. The frame must not be linked,
-    /// and its value stack must have been taken. `entry` asks for a traceback entry.
+    /// Leaves the frame by an exception raised at `unit` that no handler of the frame catches. The frame must not be linked, and its value
+    /// stack must have been taken. `entry` requests a traceback entry.
     pub fn raise(self, error: PyErr, unit: u32, entry: bool) -> Evaluated<'py> {
         let py = self.py();
         match self.abi.layout.leaving {
             Leaving::Default if entry => {
-                // The default evaluator makes the entry, finds no handler at this unit, and clears the frame.
+                // The default evaluator creates the entry, finds no handler at this unit, and clears the frame.
                 self.put_stack([]);
                 self.set_unit(unit);
                 error.restore(py);
                 self.evaluate(true)
             }
             Leaving::Default => {
-                // No code is covered by a handler before its first instruction has run.
+                // No handler covers code before the first instruction has run.
                 self.put_stack([]);
                 self.set_unit(0);
                 error.restore(py);
@@ -401,7 +401,7 @@ impl<'py> Frame<'py> {
     }
 }
 
-/// Keeps a frame the thread's current one.
+/// Keeps a frame as the thread's current one.
 pub struct Linked<'py> {
     current: NonNull<*mut c_void>,
     below: *mut c_void,
@@ -410,8 +410,8 @@ pub struct Linked<'py> {
 
 impl Drop for Linked<'_> {
     fn drop(&mut self) {
-        // SAFETY: evaluations nest, so the thread's current frame is the linked one again, and the place it is named in is
-        // the same as when it was linked.
+        // SAFETY: evaluations nest, so the linked frame is the thread's current one again, and the pointer to it is at the same address as
+        // when it was linked.
         unsafe { self.current.write(self.below) };
     }
 }

@@ -1,4 +1,4 @@
-//! Functions: made, and looked into where asking an attribute would do more.
+//! Functions: their creation, and access to fields where reading the attribute would have side effects.
 
 use std::ffi::c_int;
 
@@ -10,28 +10,28 @@ use pyo3::{
 
 use crate::{Abi, abi::has_lock, kind, offsets};
 
-// Exported by every CPython that we support, though it is not in the stable ABI.
+// Exported by every supported CPython, though it is not in the stable ABI.
 unsafe extern "C" {
     /// Borrows; returns a new reference.
     fn PyInstanceMethod_New(function: *mut PyObject) -> *mut PyObject;
 }
 
-/// A function as it is being made.
+/// A function under construction.
 #[derive(Clone)]
 pub struct NewFunction<'py> {
     abi: &'static Abi,
     function: Bound<'py, PyAny>,
 }
 
-/// A function of a code object. Borrows both.
+/// Creates a function from a code object. Borrows both.
 pub fn new<'py>(abi: &'static Abi, code: &Bound<'py, PyAny>, globals: &Bound<'py, PyAny>) -> PyResult<NewFunction<'py>> {
-    // SAFETY: code and globals are alive; the function checks neither, and both come from a frame that runs; the result is a new reference.
+    // SAFETY: code and globals are alive. The function checks neither, but both come from a running frame. The result is a new reference.
     let function = unsafe { Bound::from_owned_ptr_or_err(code.py(), (abi.symbols.function_new)(code.as_ptr(), globals.as_ptr()))? };
     Ok(NewFunction { abi, function })
 }
 
 impl<'py> NewFunction<'py> {
-    /// Goes on with a function that was made before.
+    /// Continues with an existing function.
     pub fn from(abi: &'static Abi, function: Bound<'py, PyAny>) -> Self {
         Self { abi, function }
     }
@@ -62,13 +62,13 @@ impl<'py> NewFunction<'py> {
         self.set(self.abi.symbols.function_set_annotations, values)
     }
 
-    /// The function.
+    /// Returns the function.
     pub fn finish(self) -> Bound<'py, PyAny> {
         self.function
     }
 }
 
-/// The address of a Python function's code; None for what is not a Python function.
+/// Returns the address of a Python function's code; `None` for any other object.
 #[inline]
 pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
     if !kind::is_function(function) {
@@ -82,17 +82,17 @@ pub fn code_address(function: &Bound<'_, PyAny>) -> Option<usize> {
     Some(unsafe { function.as_ptr().byte_add(offsets::FUNCTION_CODE).cast::<usize>().read() })
 }
 
-/// A Python function's code; None for what is not a Python function. Asking for `__code__` would run audit hooks, which are Python,
-/// so that a signal handler could raise there.
+/// Returns a Python function's code; `None` for any other object. Reading `__code__` would run audit hooks, which are Python code, so that
+/// a signal handler could raise there.
 #[must_use]
 pub fn code<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let code = code_address(function)? as *mut PyObject;
-    // SAFETY: the function, which is alive, holds its code, which is never NULL.
+    // SAFETY: the function is alive and holds its code, which is never NULL.
     Some(unsafe { Bound::from_borrowed_ptr(function.py(), code) })
 }
 
-/// Returns true for a Python function whose annotations nobody has computed yet, from CPython 3.14 on: its `__annotate__` would do so, and
-/// may raise.
+/// Returns true for a Python function whose annotations have not been computed yet, from CPython 3.14 on: its `__annotate__` would compute
+/// them, and may raise.
 #[must_use]
 pub fn has_annotations_to_compute(function: &Bound<'_, PyAny>) -> bool {
     // SAFETY: all functions of these versions have their annotations there, or NULL.
@@ -101,20 +101,20 @@ pub fn has_annotations_to_compute(function: &Bound<'_, PyAny>) -> bool {
         && unsafe { function.as_ptr().byte_add(offsets::FUNCTION_ANNOTATIONS).cast::<usize>().read() } == 0
 }
 
-/// Returns true for a Python function whose annotations its `__annotate__` has computed, from CPython 3.14 on: to set one of them takes the
-/// other away.
+/// Returns true for a Python function whose annotations were computed by its `__annotate__`, from CPython 3.14 on: setting either of the
+/// two removes the other.
 ///
 /// # Errors
-/// If it has no `__annotate__`, which all functions of these versions have.
+/// If it does not have `__annotate__`, which all functions of these versions have.
 pub fn has_computed_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let known = crate::abi(function.py()).is_ok_and(|abi| abi.version() >= (3, 14)) && kind::is_function(function);
     Ok(known && !has_annotations_to_compute(function) && !function.getattr(pyo3::intern!(function.py(), "__annotate__"))?.is_none())
 }
 
-/// A C function that is bound to an instance where a class has it, as Python's functions are and C functions are not.
+/// Returns a C function that binds to an instance when a class has it as an attribute. Python functions do this; C functions do not.
 ///
 /// # Errors
-/// Without memory.
+/// If Python is out of memory.
 pub fn bindable<'py>(function: &Bound<'py, PyCFunction>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the function is alive, and is borrowed; the result is a new reference.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), PyInstanceMethod_New(function.as_ptr())) }

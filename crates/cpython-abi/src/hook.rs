@@ -1,7 +1,7 @@
 //! The frame evaluation hook (PEP 523): per interpreter, with a switch per thread.
 //!
-//! An installed hook costs every Python call of the interpreter 10 to 25 ns, because CPython stops inlining calls, so it is
-//! there only while a [`Hook`] lives. A thread that does not listen goes on to the former hook at once.
+//! An installed hook makes every Python call of the interpreter 10 to 25 ns slower, because CPython stops inlining calls. So it is
+//! installed only while a [`Hook`] lives. A thread that does not listen passes frames to the previous hook at once.
 
 use std::{
     cell::Cell,
@@ -18,32 +18,32 @@ use pyo3::{exceptions::PySystemError, ffi, prelude::*, sync::OnceLockExt};
 
 use crate::{Abi, Evaluated, Frame, Refusal, Thread, abi, probe::probe, stack, symbols::EvalFunction};
 
-/// Evaluates a frame, or lets CPython do it. `throw` says that an exception is set, to be raised where the frame stands.
+/// Evaluates a frame, or lets CPython do so. `throw`: an exception is set, to be raised at the frame's position.
 pub type Handler = for<'py> fn(frame: Frame<'py>, throw: bool) -> Evaluated<'py>;
 
 thread_local! {
-    /// Who gets this thread's frames.
+    /// The handler of this thread's frames.
     static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
-    /// The frame that this thread is handing on to the former hook.
+    /// The frame that this thread is passing on to the previous hook.
     static HANDED_ON: Cell<*mut c_void> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// What the hook needs, written before it is installed first.
+/// The data that the hook needs, written before its first installation.
 static INSTALLED: OnceLock<&'static Abi> = OnceLock::new();
 
-/// An [`EvalFunction`]: whom to hand frames on to; null is CPython itself.
+/// The previous hook (an [`EvalFunction`]), which frames are passed on to; null is CPython itself.
 static FORMER: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How many [`Hook`]s live.
+/// The number of live [`Hook`]s.
 static USERS: Mutex<usize> = Mutex::new(0);
 
-/// Hands a frame on to whoever was there before.
+/// Passes a frame on to the previous hook.
 ///
 /// # Safety
-/// The arguments are those that CPython gave to the hook.
+/// The arguments must be those that CPython passed to the hook.
 unsafe fn hand_on(abi: &'static Abi, thread: *mut ffi::PyThreadState, raw: *mut c_void, throw: c_int) -> *mut ffi::PyObject {
     let former = FORMER.load(Ordering::Relaxed);
-    // Two hooks that take turns at installing themselves have each other as the former one.
+    // If two hooks install themselves alternately, each has the other as the previous one.
     if former.is_null() || HANDED_ON.get() == raw {
         // SAFETY: the arguments are CPython's own.
         return unsafe { (abi.symbols.eval_default)(thread, raw, throw) };
@@ -55,14 +55,14 @@ unsafe fn hand_on(abi: &'static Abi, thread: *mut ffi::PyThreadState, raw: *mut 
     result
 }
 
-/// What CPython calls for each frame. It takes the stack of C, where bytecode that calls a function would not without a hook.
+/// The function that CPython calls for each frame. It uses the C stack, which a call from bytecode would not need without a hook.
 unsafe extern "C" fn hook(thread: *mut ffi::PyThreadState, raw: *mut c_void, throw: c_int) -> *mut ffi::PyObject {
     let Some(&abi) = INSTALLED.get() else { std::process::abort() };
     let (Some(frame), Some(state)) = (NonNull::new(raw), NonNull::new(thread)) else {
         // SAFETY: the arguments are CPython's own.
         return unsafe { hand_on(abi, thread, raw, throw) };
     };
-    // SAFETY: CPython evaluates frames with the lock held.
+    // SAFETY: CPython evaluates frames with the GIL held.
     let py = unsafe { Python::assume_attached() };
     let thread = Thread::of(state.cast(), abi, py);
     let evaluate = || match HANDLER.get() {
@@ -70,20 +70,20 @@ unsafe extern "C" fn hook(thread: *mut ffi::PyThreadState, raw: *mut c_void, thr
         // SAFETY: the arguments are CPython's own.
         None => unsafe { hand_on(abi, state.as_ptr(), raw, throw) },
     };
-    // Where C is as deep as it may be, CPython is to find the end of the stack.
+    // If C recursion is at its limit, CPython must detect the end of the stack.
     if thread.has_room(true) { stack::with_room(thread, evaluate) } else { evaluate() }
 }
 
-/// Gives a frame to this thread's handler.
+/// Passes a frame to this thread's handler.
 fn handle(handler: Handler, thread: Thread<'_>, abi: &'static Abi, frame: NonNull<c_void>, throw: c_int) -> *mut ffi::PyObject {
     let (py, raw) = (thread.py(), frame.as_ptr());
     let ended = Cell::new(false);
     if thread.is_in_tool() {
-        // Nobody's program has called it: an audit hook runs wherever C code does something that is audited.
+        // A tool's code is not part of the program: an audit hook runs wherever C code performs an audited operation.
         // SAFETY: the arguments are CPython's own.
         return unsafe { hand_on(abi, thread.as_ptr(), raw, throw) };
     }
-    // SAFETY: CPython hands the frame over for evaluation, and the hook was installed for this version.
+    // SAFETY: CPython passes the frame for evaluation, and the hook was installed for this version.
     let frame = unsafe { Frame::new(frame, thread, abi, &ended) };
     match catch_unwind(AssertUnwindSafe(|| handler(frame, throw != 0).raw)) {
         Ok(result) => result,
@@ -94,7 +94,7 @@ fn handle(handler: Handler, thread: Thread<'_>, abi: &'static Abi, frame: NonNul
                 error.restore(py);
                 return std::ptr::null_mut();
             }
-            // SAFETY: the handler let go of the frame without ending it, so it is still CPython's to leave.
+            // SAFETY: the handler dropped the frame without ending it, so it is still CPython's to leave.
             let frame = unsafe { Frame::new(NonNull::new_unchecked(raw), thread, abi, &ended) };
             frame.raise(error, 0, false).raw
         }
@@ -104,15 +104,15 @@ fn handle(handler: Handler, thread: Thread<'_>, abi: &'static Abi, frame: NonNul
 /// Keeps the hook installed in the interpreter.
 pub struct Hook(());
 
-/// Installs the hook, after its first installation has examined a sentinel call.
+/// Installs the hook. The first installation examines a sentinel call beforehand.
 pub fn install(py: Python<'_>) -> Result<Hook, Refusal> {
     static EXAMINED: OnceLock<Result<(), Refusal>> = OnceLock::new();
     let abi = abi(py)?;
-    // The sentinel's call may hand the lock to a thread that comes here too.
+    // The sentinel call may pass the GIL to a thread that gets here too.
     EXAMINED.get_or_init_py_attached(py, || probe(py, abi)).clone()?;
     let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
     INSTALLED.get_or_init(|| abi);
-    // SAFETY: the lock is held, and the interpreter is this thread's.
+    // SAFETY: the GIL is held, and the interpreter is this thread's.
     unsafe {
         let interpreter = ffi::PyInterpreterState_Get();
         let current = (abi.symbols.get_eval)(interpreter);
@@ -132,8 +132,8 @@ impl Drop for Hook {
             let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
             *users -= 1;
             let Some(&abi) = INSTALLED.get().filter(|_| *users == 0) else { return };
-            // SAFETY: the lock is held, and only functions of this type are stored. A hook that was installed over ours keeps
-            // it, as one that hands everything on.
+            // SAFETY: the GIL is held, and only functions of this type are stored. A hook that was installed over ours keeps ours, which
+            // then passes all frames on.
             unsafe {
                 let interpreter = ffi::PyInterpreterState_Get();
                 if std::ptr::fn_addr_eq((abi.symbols.get_eval)(interpreter), hook as EvalFunction) {
@@ -153,12 +153,12 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Starts to listen, or to look away.
+    /// Sets the handler; `None` stops listening.
     pub fn new(handler: Option<Handler>) -> Self {
         Self { former: HANDLER.replace(handler) }
     }
 
-    /// Who gets this thread's frames now.
+    /// Returns the current handler of this thread's frames.
     pub fn current() -> Option<Handler> {
         HANDLER.get()
     }

@@ -1,4 +1,4 @@
-//! Imports that ask nothing of the frame that is running.
+//! Imports that do not depend on the running frame.
 
 use std::ffi::CString;
 
@@ -13,29 +13,29 @@ use pyo3::{
 
 use crate::mapping::imported;
 
-/// A module, imported if need be.
+/// Returns a module, and imports it if necessary.
 ///
-/// pyo3's `import` calls the `__import__` among the builtins of the frame that is running: while the user's code is interpreted that is
-/// the user's, who may have put another one there, or none.
+/// pyo3's `import` calls the `__import__` in the builtins of the running frame. While the user's code is interpreted, these are the user's
+/// builtins, in which `__import__` may be replaced or missing.
 ///
 /// # Errors
-/// What Python raised: there is no such module, or running it has failed.
+/// Returns the exception raised by Python: the module does not exist, or running it failed.
 pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     let key = PyString::intern(py, name);
     let name = CString::new(name)?;
     let null = std::ptr::null_mut();
-    // SAFETY: the name is text that ends with a zero; globals, locals and names may be missing where the level is 0.
+    // SAFETY: the name is NUL-terminated text; globals, locals and names may be missing if the level is 0.
     let top = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyImport_ImportModuleLevel(name.as_ptr(), null, null, null, 0)) };
-    // What is given is the outermost package. Another thread that was at it has finished.
+    // The result is the outermost package. If another thread was importing the module, it has finished.
     drop(top?);
     let found = imported(py, &key)?.ok_or_else(|| PyImportError::new_err(format!("{key} is not among the imported modules")))?;
     Ok(found.cast_into::<PyModule>()?)
 }
 
-/// What a module has under a name, looked up the first time and kept.
+/// Returns an attribute of a module, looked up the first time and cached.
 ///
 /// # Errors
-/// When there is no such module, when it does not have the name, or when what it has is of another type.
+/// If the module does not exist, if it does not have the name, or if the value is of another type.
 pub fn import_once<'a, 'py, T: PyTypeCheck>(
     py: Python<'py>,
     kept: &'a PyOnceLock<Py<T>>,

@@ -1,6 +1,6 @@
-//! Values of attributes that lie in instances themselves, and that the dict of an instance shares as long as nothing has taken them apart.
+//! Attribute values stored inline in instances. An instance's dict shares them until something separates them.
 //!
-//! The names are those of a table of the class, in which names are only ever added; the n-th value is that of the n-th name.
+//! The names are those of a table of the class, which only ever grows; the n-th value is that of the n-th name.
 
 use pyo3::{
     ffi,
@@ -10,31 +10,31 @@ use pyo3::{
 
 use crate::{Abi, offsets, types};
 
-/// `Py_TPFLAGS_INLINE_VALUES`: values lie in the instances.
+/// `Py_TPFLAGS_INLINE_VALUES`: the values are stored in the instances.
 pub(crate) const INLINE_VALUES: std::ffi::c_ulong = 1 << 2;
 
-/// The values that an instance and its dict share. Nothing keeps either alive.
+/// The values that an instance and its dict share. This keeps neither alive.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedValues {
     /// `PyDictValues`
     values: usize,
-    /// The first value.
+    /// The address of the first value.
     first: *const u64,
-    /// For how many values there is room.
+    /// The capacity in values.
     room: usize,
     /// `PyDictKeysObject`: the table of names.
     keys: *const usize,
 }
 
 impl SharedValues {
-    /// The values that an instance shares with a dict. None where they share none, or such a thing does not exist.
+    /// Returns the values that an instance shares with a dict. `None` if they share none, or if this version does not have inline values.
     pub fn of(abi: &'static Abi, instance: &Bound<'_, PyAny>, dict: &Bound<'_, PyDict>) -> Option<Self> {
         let layout = abi.layout.inline_values?;
         let class = instance.get_type();
         if types::flags(&class) & INLINE_VALUES == 0 {
             return None;
         }
-        // SAFETY: the class is alive and has its size there; the dict is alive and has its values and its table of names there.
+        // SAFETY: the class is alive and has its size there; the dict is alive and has its values and its name table there.
         let (size, shared, keys) = unsafe {
             let field = |at: usize| dict.as_ptr().byte_add(at).cast::<usize>().read();
             let size = class.as_ptr().byte_add(offsets::TYPE_BASIC_SIZE).cast::<usize>().read();
@@ -44,44 +44,45 @@ impl SharedValues {
         if shared != values {
             return None;
         }
-        // SAFETY: the dict says that the instance has values there, and they begin with a byte that says for how many there is room.
+        // SAFETY: the dict says that the instance has values there; these begin with a byte that is their capacity.
         let room = unsafe { (values as *const u8).read() };
         Some(Self { values, first: (values + layout.first) as *const u64, room: usize::from(room), keys })
     }
 
-    /// Their address, which the dict holds at [`offsets::DICT_VALUES`] as long as it shares them.
+    /// Returns the address of the values, which the dict has at [`offsets::DICT_VALUES`] as long as it shares them.
     pub fn address(&self) -> usize {
         self.values
     }
 
-    /// Returns true if a dict shares them now: so the instance that they lie in is alive, since one that dies takes them apart.
+    /// Returns true if a dict currently shares the values. Then the instance that contains them is alive, since a dying instance separates
+    /// them.
     pub fn are_of(&self, dict: &Bound<'_, PyDict>) -> bool {
         // SAFETY: the dict is alive and has the address of its values there.
         unsafe { dict.as_ptr().byte_add(offsets::DICT_VALUES).cast::<usize>().read() == self.values }
     }
 
-    /// The address of the number of names in the class's table. As long as that is the same, no name has come.
+    /// Returns the address of the number of names in the class's table. While that number is unchanged, no name has been added.
     pub fn names(&self) -> *const u64 {
         self.keys.wrapping_byte_add(offsets::KEYS_ENTRIES).cast()
     }
 
-    /// The addresses of all values that have a name.
+    /// Returns the addresses of all values that have a name.
     ///
     /// # Safety
-    /// The dict still shares the values.
+    /// The dict must still share the values.
     pub unsafe fn places(&self) -> impl Iterator<Item = *const u64> {
-        // SAFETY: as the caller promises, the table is alive, as the class is.
+        // SAFETY: as the caller promises, the table is alive, like the class.
         let count = usize::try_from(unsafe { self.names().read() }).unwrap_or(0).min(self.room);
         let first = self.first;
         (0..count).map(move |at| first.wrapping_add(at))
     }
 
-    /// The address of the value under a name; None where the class has no such name.
+    /// Returns the address of the value with a name; `None` if the class does not have the name.
     ///
     /// # Safety
     /// As for [`Self::places`].
     pub unsafe fn place(&self, name: &Bound<'_, PyString>) -> Option<*const u64> {
-        // SAFETY: as the caller promises, the table is alive. Its entries follow its index, and are pairs of a name and nothing.
+        // SAFETY: as the caller promises, the table is alive. Its entries follow its index, and are pairs of a name and an unused word.
         let entries = unsafe {
             let index_bytes = 1_usize << self.keys.cast::<u8>().add(offsets::KEYS_LOG2_INDEX_BYTES).read();
             self.keys.byte_add(offsets::KEYS_INDEX + index_bytes).cast::<[*mut ffi::PyObject; 2]>()

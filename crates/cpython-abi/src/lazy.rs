@@ -1,4 +1,5 @@
-//! Lazy imports (PEP 810, CPython 3.15): a namespace may hold a placeholder, which the first load of its name imports and replaces.
+//! Lazy imports (PEP 810, CPython 3.15): a namespace may hold a placeholder. The first load of its name performs the import and replaces
+//! the placeholder.
 
 use std::ffi::{c_int, c_void};
 
@@ -26,7 +27,7 @@ type ImportName = unsafe extern "C" fn(
 /// `_PyEval_LazyImportFrom(tstate, frame, placeholder, name)`: borrows all; returns a new reference.
 type ImportFrom = unsafe extern "C" fn(*mut PyThreadState, *mut c_void, *mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// CPython's exported functions for it.
+/// CPython's exported functions for lazy imports.
 pub(crate) struct Lazy {
     /// `PyLazyImport_Type`, which is never dereferenced.
     class: usize,
@@ -36,7 +37,7 @@ pub(crate) struct Lazy {
 }
 
 impl Lazy {
-    /// Looks the symbols up.
+    /// Looks up the symbols.
     pub fn load() -> Result<Self, Refusal> {
         let class = address("PyLazyImport_Type")? as usize;
         let (reify, import_name) = (address("_PyLazyImport_Reify")?, address("_PyEval_LazyImportName")?);
@@ -53,7 +54,7 @@ impl Lazy {
     }
 }
 
-/// The functions, where this version has lazy imports.
+/// Returns the functions, if this version has lazy imports.
 fn functions(py: Python<'_>) -> Option<&'static Lazy> {
     abi(py).ok()?.lazy.as_ref()
 }
@@ -63,20 +64,20 @@ pub fn is_possible(py: Python<'_>) -> bool {
     functions(py).is_some()
 }
 
-/// Returns true for the placeholder of an import that has not been made yet.
+/// Returns true for the placeholder of an import that has not been performed yet.
 pub fn is_placeholder(object: &Bound<'_, PyAny>) -> bool {
     functions(object.py()).is_some_and(|lazy| object.get_type_ptr() == lazy.class as *mut PyTypeObject)
 }
 
-/// Returns what was found under a name of a namespace, after importing it if it is a placeholder; the namespace then holds the imported
-/// object. This may run any Python code.
+/// Returns a value found in a namespace, after performing the import if it is a placeholder; the namespace then holds the imported object.
+/// This may run any Python code.
 ///
 /// # Errors
-/// The error that the import raised.
+/// Returns the exception raised by the import.
 pub fn resolved<'py>(found: Bound<'py, PyAny>, name: &Bound<'py, PyString>, namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = found.py();
     let Some(lazy) = functions(py).filter(|_| is_placeholder(&found)) else { return Ok(found) };
-    // SAFETY: the lock is held, so there is a thread state; all objects are alive, and what is returned is a new reference.
+    // SAFETY: the GIL is held, so there is a thread state; all objects are alive, and the result is a new reference.
     unsafe {
         let thread = ffi::PyThreadState_Get();
         Bound::from_owned_ptr_or_err(py, (lazy.reify)(thread, found.as_ptr(), name.as_ptr(), namespace.as_ptr()))
@@ -87,17 +88,17 @@ pub fn resolved<'py>(found: Bound<'py, PyAny>, name: &Bound<'py, PyString>, name
 pub struct Statement<'a, 'py> {
     /// The module's name.
     pub name: &'a Bound<'py, PyString>,
-    /// The names after `import` in `from module import …`, a tuple; else None.
+    /// The names after `import` in `from module import …`, as a tuple; otherwise None.
     pub fromlist: &'a Bound<'py, PyAny>,
     /// The number of leading dots: an int.
     pub level: &'a Bound<'py, PyAny>,
 }
 
-/// `import name` where it may be lazy: the statement says so (`lazy`), or the process is set up to import that way. None where this
-/// version has no lazy imports.
+/// `import name` where it may be lazy: because of the statement (`lazy`), or because of the process's settings. `None` if this version does
+/// not have lazy imports.
 ///
 /// # Errors
-/// The error that the import raised.
+/// Returns the exception raised by the import.
 pub fn import_name<'py>(frame: &Frame<'py>, statement: &Statement<'_, 'py>, lazy: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = frame.py();
     let (Some(functions), Some(builtins), Some(globals)) = (functions(py), frame.builtins(), frame.globals()) else { return Ok(None) };
@@ -113,10 +114,10 @@ pub fn import_name<'py>(frame: &Frame<'py>, statement: &Statement<'_, 'py>, lazy
     imported.map(Some)
 }
 
-/// `from placeholder import name`: a placeholder for what the module will have under the name. None of a module that is there.
+/// `from placeholder import name`: returns a placeholder for that attribute of the module. `None` if the module is already loaded.
 ///
 /// # Errors
-/// What CPython raised.
+/// Returns the exception raised by CPython.
 pub fn import_from<'py>(
     frame: &Frame<'py>,
     module: &Bound<'py, PyAny>,
@@ -124,7 +125,7 @@ pub fn import_from<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = frame.py();
     let Some(functions) = functions(py).filter(|_| is_placeholder(module)) else { return Ok(None) };
-    // SAFETY: as in `resolved`; the frame is alive and is the one that runs.
+    // SAFETY: as in `resolved`; the frame is alive and is the running one.
     let imported = unsafe {
         let thread = ffi::PyThreadState_Get();
         Bound::from_owned_ptr_or_err(py, (functions.import_from)(thread, frame.as_ptr(), module.as_ptr(), name.as_ptr()))

@@ -1,11 +1,12 @@
-//! What CPython does not promise: interpreter frames, the frame evaluation hook (PEP 523), thread state, code extras,
+//! Access to CPython internals without a stable ABI: interpreter frames, the frame evaluation hook (PEP 523), thread state, code extras,
 //! version tags of types and dicts.
 //!
-//! One `abi3` module serves all supported versions, so offsets and symbols are data: a [`layout`] table per version, and
-//! symbols looked up at run time. An unknown version, a free-threaded build, or a build whose frames do not look as the
-//! table says (a sentinel call is examined before the first use) is a [`Refusal`]; plain Python goes on.
+//! One `abi3` module serves all supported versions, so offsets and symbols are data: a [`layout`] table per version, and symbols looked up
+//! at run time. An unknown version, a free-threaded build, or a build whose frames do not match the table (a sentinel call is examined
+//! before the first use) results in a [`Refusal`]; plain Python continues.
 //!
-//! All unsafe code about CPython that is not pyo3's is in this crate. Each function that crosses the boundary says who owns what.
+//! All unsafe code about CPython that is not pyo3's is in this crate. Each function that crosses the boundary documents its ownership
+//! rules.
 
 mod abi;
 mod births;
@@ -56,7 +57,8 @@ pub use storage::{Attributes, InstanceStorage, Words};
 pub use table::Table;
 pub use thread::Thread;
 
-/// In a process that was forked while another thread captured a call: it has none of the threads that would end what they have begun.
+/// Cleans up in a process that was forked while another thread was capturing a call: that thread, which would finish its work, does not
+/// exist here.
 pub fn forked(py: pyo3::Python<'_>) {
     collector::forked(py);
     strangers::forked(py);

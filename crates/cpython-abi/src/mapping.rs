@@ -1,4 +1,4 @@
-//! Dicts and sets beyond what pyo3 has of them.
+//! Operations on dicts and sets that pyo3 lacks.
 
 use std::{
     ffi::c_int,
@@ -27,11 +27,11 @@ fn checked(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status < 0 { Err(PyErr::fetch(py)) } else { Ok(()) }
 }
 
-/// `{**dict, **update}` in place; returns a key that is there already, at which it has stopped. Borrows both. Until 3.14 a `KeyError` that
-/// the mapping itself raises looks like such a key, in CPython as well.
+/// `{**dict, **update}` in place. Stops at a key that already exists and returns it. Borrows both. Up to 3.14, a `KeyError` raised by the
+/// mapping itself is mistaken for such a key, as in CPython.
 ///
 /// # Errors
-/// The error that the mapping raised.
+/// Returns the exception raised by the mapping.
 pub fn merge_unique<'py>(abi: &'static Abi, dict: &Bound<'py, PyDict>, update: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = dict.py();
     match abi.merge {
@@ -48,7 +48,7 @@ pub fn merge_unique<'py>(abi: &'static Abi, dict: &Bound<'py, PyDict>, update: &
         }
         Merge::Uniq(merge) => {
             let mut key = std::ptr::null_mut();
-            // SAFETY: as above; what is stored is a new reference, or nothing is.
+            // SAFETY: as above; the function stores a new reference, or nothing.
             let status = unsafe { merge(dict.as_ptr(), update.as_ptr(), &raw mut key) };
             // SAFETY: it is ours, or NULL.
             match unsafe { Bound::from_owned_ptr_or_opt(py, key) } {
@@ -71,36 +71,36 @@ pub fn update_set<'py>(abi: &'static Abi, set: &Bound<'py, PySet>, iterable: &Bo
     checked(set.py(), unsafe { (abi.symbols.set_update)(set.as_ptr(), iterable.as_ptr()) })
 }
 
-/// Whether an object is a view of a dict's keys.
+/// Returns true if an object is a view of a dict's keys.
 pub fn is_keys(object: &Bound<'_, PyAny>) -> bool {
     kind::is_keys_view(object) || kind::is_ordered_keys_view(object)
 }
 
-/// Whether an object is a view of a dict's values.
+/// Returns true if an object is a view of a dict's values.
 pub fn is_values(object: &Bound<'_, PyAny>) -> bool {
     kind::is_values_view(object) || kind::is_ordered_values_view(object)
 }
 
-/// Whether an object is a view of a dict's items.
+/// Returns true if an object is a view of a dict's items.
 pub fn is_items(object: &Bound<'_, PyAny>) -> bool {
     kind::is_items_view(object) || kind::is_ordered_items_view(object)
 }
 
 /// Returns true for a `frozendict`, which CPython has from 3.15 on.
 pub fn is_frozen(object: &Bound<'_, PyAny>) -> bool {
-    // `PyFrozenDict_Type`, which is never dereferenced; 0 where there is none.
+    // `PyFrozenDict_Type`, which is never dereferenced; 0 if it does not exist.
     static CLASS: OnceLock<usize> = OnceLock::new();
     let class = *CLASS.get_or_init(|| symbols::address("PyFrozenDict_Type").map_or(0, |class| class as usize));
     class != 0 && object.get_type_ptr() as usize == class
 }
 
-/// Returns true if an object answers as the dict that [`viewed`] gives, and cannot be changed itself.
+/// Returns true if an object behaves like the dict that [`viewed`] returns, and cannot be changed itself.
 pub fn shows_items(object: &Bound<'_, PyAny>) -> bool {
     kind::is_mapping_proxy(object) || is_frozen(object)
 }
 
-/// The dict that a view of a dict, or a `types.MappingProxyType`, shows, and a copy of a `frozendict` as a dict; None for another object, and
-/// without memory for a copy.
+/// Returns the dict shown by a dict view or a `types.MappingProxyType`, or a copy of a `frozendict` as a dict. `None` for other objects,
+/// and if memory for a copy runs out.
 pub fn viewed<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     if is_frozen(object) {
         let copy = PyDict::new(object.py());
@@ -110,29 +110,29 @@ pub fn viewed<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     if !is_view || !has_lock() {
         return None;
     }
-    // SAFETY: the object is alive and of one of the classes that have this as their only field, which is an object or, before it is
-    // set and after the collector has cleared it, NULL.
+    // SAFETY: the object is alive and of one of the classes that have this as their only field. The field is an object, or NULL before it
+    // is set and after the collector has cleared it.
     unsafe { Bound::from_borrowed_ptr_or_opt(object.py(), object.as_ptr().byte_add(offsets::VIEWED).cast::<*mut ffi::PyObject>().read()) }
 }
 
-/// A module, if somebody has imported it. Unlike an import, this asks nothing of the frame that is running.
+/// Returns a module if it is already imported. Unlike an import, this does not depend on the running frame.
 ///
 /// # Errors
-/// When Python is out of memory.
+/// If Python is out of memory.
 pub fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     modules(py).get_item(name)
 }
 
 /// `sys.modules`
 pub fn modules(py: Python<'_>) -> Bound<'_, PyDict> {
-    // SAFETY: borrows the interpreter's own dict, which it always has.
+    // SAFETY: borrows the interpreter's own dict, which always exists.
     unsafe { Bound::from_borrowed_ptr(py, ffi::PyImport_GetModuleDict()).cast_into_unchecked() }
 }
 
-/// Whether a dict iterates over its keys and values in the order in which `dict` keeps them: an `OrderedDict` has an order of its own.
+/// Returns true if a dict iterates over its keys and values in the order in which `dict` stores them: an `OrderedDict` has its own order.
 ///
 /// # Errors
-/// What Python raised.
+/// Returns the exception raised by Python.
 pub fn iterates_as_dict(dict: &Bound<'_, PyDict>) -> PyResult<bool> {
     if dict.is_exact_instance_of::<PyDict>() {
         return Ok(true);
@@ -152,28 +152,29 @@ pub fn iterates_as_dict(dict: &Bound<'_, PyDict>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// A number that changes whenever the dict does, where the version has one, and the dict does not share the inline values of an instance.
+/// Returns a number that changes whenever the dict does, if this version of CPython has it and the dict does not share the inline values of
+/// an instance.
 #[inline]
 pub fn dict_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<u64> {
     let offset = abi.layout.dict_version?;
     if let Some(inline) = abi.layout.inline_values {
-        // SAFETY: all dicts have the address of their values there, if they have them apart from their table, and the dict is alive.
+        // SAFETY: the dict is alive. All dicts have the address of their values there, if these are stored apart from their table.
         let values = unsafe { dict.as_ptr().byte_add(offsets::DICT_VALUES).cast::<*const u8>().read() };
-        // SAFETY: the layout says that values have this byte; they are the dict's, or those of an instance that is alive, since one that
-        // dies takes them apart.
+        // SAFETY: the layout says that values have this byte. They are the dict's, or those of a live instance, since a dying instance
+        // separates them.
         if !values.is_null() && unsafe { values.add(inline.embedded).read() } != 0 {
             return None;
         }
     }
-    // SAFETY: the layout says that a 64-bit number lies there, and the dict is alive.
+    // SAFETY: the layout says that a 64-bit number is there, and the dict is alive.
     Some(unsafe { dict.as_ptr().byte_add(offset).cast::<u64>().read() })
 }
 
-/// The state of one dict, to be compared with what it is later: the few compares that stand for looking something up again.
+/// The state of one dict, for comparison with its later state: a few comparisons replace a repeated look-up.
 ///
-/// The latest dict is kept alive for good, so this is for what lives as long as the process anyway: a module's names.
+/// The latest dict is kept alive forever, so this is for dicts that live as long as the process anyway: a module's namespace.
 pub struct Unchanged {
-    /// A version, or words of the dict's table and the value under the name. The first is NULL while nothing is remembered.
+    /// A version, or words of the dict's table and the value of the name. The first is NULL while no state is remembered.
     words: [(AtomicPtr<u64>, AtomicU64); 3],
     /// The dict that is kept alive.
     dict: AtomicUsize,
@@ -186,13 +187,13 @@ impl Default for Unchanged {
 }
 
 impl Unchanged {
-    /// Nothing is remembered.
+    /// Creates an empty state.
     #[must_use]
     pub const fn new() -> Self {
         Self { words: [const { (AtomicPtr::new(std::ptr::null_mut()), AtomicU64::new(0)) }; 3], dict: AtomicUsize::new(0) }
     }
 
-    /// Remembers how a dict is now, as far as one name goes.
+    /// Remembers the current state of a dict, as far as one name is concerned.
     pub fn remember(&self, abi: &'static Abi, dict: &Bound<'_, PyDict>, name: &Bound<'_, PyString>) {
         let words: Vec<(*const u64, u64)> = match (abi.layout.dict_version.zip(dict_version(abi, dict)), Table::of(abi, dict)) {
             (Some((offset, version)), _) => vec![(dict.as_ptr().wrapping_byte_add(offset).cast_const().cast(), version)],
@@ -204,7 +205,7 @@ impl Unchanged {
             _ => return,
         };
         if self.dict.swap(dict.as_ptr() as usize, Ordering::Relaxed) != dict.as_ptr() as usize {
-            // Never given back: see the type's documentation.
+            // Never released: see the type's documentation.
             std::mem::forget(dict.clone());
         }
         for (at, (place, found)) in self.words.iter().enumerate() {
@@ -214,13 +215,13 @@ impl Unchanged {
         }
     }
 
-    /// Whether the remembered dict is as it was. False where nothing is remembered.
+    /// Returns true if the remembered dict is unchanged; false if no dict is remembered.
     #[inline]
     pub fn holds(&self, _py: Python<'_>) -> bool {
         self.words.iter().all(|(place, found)| {
             let place = place.load(Ordering::Relaxed);
-            // SAFETY: `remember` keeps the dict alive, and its table is as long as the words before this one hold; the lock is held, so
-            // nobody writes any of them now.
+            // SAFETY: `remember` keeps the dict alive, and its table lives as long as the words before this one are unchanged. The GIL is
+            // held, so nothing writes to any of them now.
             !place.is_null() && unsafe { place.read() } == found.load(Ordering::Relaxed)
         })
     }

@@ -35,7 +35,7 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// All of them, in order.
+    /// All operations, in order.
     pub const ALL: [Self; 13] = [
         Self::Add,
         Self::And,
@@ -52,7 +52,7 @@ impl BinaryOp {
         Self::Xor,
     ];
 
-    /// How it is written.
+    /// Returns the operator's symbol.
     pub const fn symbol(self) -> &'static str {
         ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^"][self as usize]
     }
@@ -70,7 +70,7 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
-    /// How it is written.
+    /// Returns the operator's symbol.
     pub const fn symbol(self) -> &'static str {
         ["-", "+", "~"][self as usize]
     }
@@ -80,7 +80,7 @@ impl UnaryOp {
 pub fn binary<'py>(op: BinaryOp, in_place: bool, lhs: &Bound<'py, PyAny>, rhs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = lhs.py();
     let (a, b) = (lhs.as_ptr(), rhs.as_ptr());
-    // SAFETY: both operands are alive and the lock is held; each function returns a new reference, or NULL with an exception.
+    // SAFETY: both operands are alive and the GIL is held; each function returns a new reference, or NULL with an exception.
     unsafe {
         let none = ffi::Py_None();
         let result = match (op, in_place) {

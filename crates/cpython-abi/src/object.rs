@@ -1,4 +1,4 @@
-//! Operations on objects that pyo3 has no safe form of.
+//! Operations on objects for which pyo3 does not have a safe form.
 
 use pyo3::{
     ffi,
@@ -6,26 +6,26 @@ use pyo3::{
     types::{PyDict, PyString},
 };
 
-/// The `__dict__` of an object, past anything that its class has under that name. Borrows the object; returns a new reference.
+/// Returns the `__dict__` of an object, bypassing any attribute of its class with that name. Borrows the object; returns a new reference.
 ///
 /// # Errors
-/// When it has none.
+/// If the object does not have a dict.
 pub fn attributes_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: the object is alive; the result is a new reference.
     let dict = unsafe { Bound::from_owned_ptr_or_err(object.py(), ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut()))? };
     Ok(dict.cast_into::<PyDict>()?)
 }
 
-/// How many references to an object there are, the given one included.
+/// Returns the number of references to an object, including the given one.
 pub fn references(object: &Bound<'_, PyAny>) -> isize {
-    // SAFETY: the object is alive, and the lock is held.
+    // SAFETY: the object is alive, and the GIL is held.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }
 
 /// `object.__setattr__(object, name, value)`, or `object.__delattr__(object, name)` without a value. Borrows all.
 ///
 /// # Errors
-/// What Python raised.
+/// Returns the exception raised by Python.
 pub fn set_generic_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let value = value.map_or(std::ptr::null_mut(), Bound::as_ptr);
     // SAFETY: all are alive, or the value is NULL; nothing is stolen.
@@ -33,7 +33,7 @@ pub fn set_generic_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyStrin
     if failed { Err(PyErr::fetch(object.py())) } else { Ok(()) }
 }
 
-/// `format(value, spec)`; no spec is the empty one. Borrows both; returns a new reference.
+/// `format(value, spec)`; without a spec, the empty one is used. Borrows both; returns a new reference.
 pub fn format<'py>(value: &Bound<'py, PyAny>, spec: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let spec = spec.map_or(std::ptr::null_mut(), Bound::as_ptr);
     // SAFETY: both are alive, or the spec is NULL; the result is a new reference.
@@ -46,7 +46,7 @@ pub fn ascii<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(value.py(), ffi::PyObject_ASCII(value.as_ptr())) }
 }
 
-/// `slice(start, stop, step)`; no step is `None`. Borrows all; returns a new reference.
+/// `slice(start, stop, step)`; a missing step is `None`. Borrows all; returns a new reference.
 pub fn slice<'py>(start: &Bound<'py, PyAny>, stop: &Bound<'py, PyAny>, step: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let step = step.map_or(std::ptr::null_mut(), Bound::as_ptr);
     // SAFETY: all are alive, or the step is NULL; the result is a new reference.
@@ -72,20 +72,20 @@ pub fn join<'py>(py: Python<'py>, parts: &Bound<'py, PyAny>) -> PyResult<Bound<'
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_Join(empty.as_ptr(), parts.as_ptr())) }
 }
 
-/// Whether an object is a sequence, as far as its class can tell. Borrows it.
+/// Returns true if an object is a sequence, judging by its class. Borrows it.
 pub fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive.
     unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
 }
 
-/// Whether an object is an iterator. Borrows it.
+/// Returns true if an object is an iterator. Borrows it.
 pub fn is_iterator(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive.
     unsafe { ffi::PyIter_Check(object.as_ptr()) != 0 }
 }
 
-/// The file of a module, for error messages. Borrows the module; returns a new reference.
+/// Returns the file of a module, for error messages. Borrows the module; returns a new reference.
 pub fn module_file<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the object is alive; anything but a module is an error.
+    // SAFETY: the object is alive; any object other than a module is an error.
     unsafe { Bound::from_owned_ptr_or_err(module.py(), ffi::PyModule_GetFilenameObject(module.as_ptr())) }
 }

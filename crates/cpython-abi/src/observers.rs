@@ -1,14 +1,15 @@
-//! Who sees what a thread runs: trace and profile functions, tools of `sys.monitoring`. They are shown what the program does, not what
+//! Observers of a thread's execution: trace and profile functions, tools of `sys.monitoring`. They must see what the program does, not what
 //! a capture does in its place; and their own code is not part of the program.
 
 use pyo3::{intern, prelude::*};
 
 use crate::{Thread, exception, function::code};
 
-/// How many tools there may be; the two that CPython has besides are its trace and profile functions.
+/// The number of tool ids available to tools; CPython's own two serve its trace and profile functions.
 const TOOLS: u8 = 6;
 
-/// Who would see a function run now, or why nobody but CPython may run it; `None` where a capture shows itself to nobody.
+/// Returns the observer that would see a function run now, or the reason why only CPython may run it; `None` if a capture would be
+/// invisible.
 pub fn observer(thread: Thread<'_>, function: &Bound<'_, PyAny>) -> Option<&'static str> {
     if thread.is_in_tool() {
         return Some("called by a trace function or an audit hook");
@@ -20,7 +21,7 @@ pub fn observer(thread: Thread<'_>, function: &Bound<'_, PyAny>) -> Option<&'sta
     monitored.then_some("a tool of sys.monitoring has events set")
 }
 
-/// Whether a tool of `sys.monitoring`, which CPython has from 3.12 on, has events set: for all code, or for this function's.
+/// Returns true if a tool of `sys.monitoring` (from CPython 3.12 on) has events set for all code, or for this function's code.
 fn is_monitored(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();
     let Some(monitoring) = crate::import(py, "sys")?.getattr_opt(intern!(py, "monitoring"))? else { return Ok(false) };

@@ -1,5 +1,5 @@
-//! Where things lie in objects, in bytes: what is the same in all supported versions. The rest is in the tables of `layout`. None of it
-//! holds without the global interpreter lock: who has no [`crate::Abi`] asks whether there is one.
+//! Byte offsets of fields that are the same in all supported versions. The others are in the tables of `layout`. None of them are valid
+//! without the global interpreter lock: code without a [`crate::Abi`] must check for it.
 
 /// `PyFunctionObject.func_globals`
 pub const FUNCTION_GLOBALS: usize = 16;
@@ -37,29 +37,29 @@ pub const TYPE_DICT_OFFSET: usize = 288;
 pub const MEMBER: usize = 40;
 /// See [`MEMBER`].
 pub const MEMBER_OFFSET: usize = 16;
-/// The word in front of objects that holds a managed instance dict.
+/// The word before an object that holds its managed instance dict.
 pub const MANAGED_DICT: isize = -24;
-/// The word in front of that: values of attributes while there is no dict (3.11).
+/// The word before that one: attribute values while there is no dict (3.11).
 pub const MANAGED_VALUES: isize = -32;
 /// `PyDictObject.ma_used`: the number of items.
 pub const DICT_ITEMS: usize = 16;
 /// `PyDictObject.ma_keys`
 pub const DICT_KEYS: usize = 32;
-/// `PyDictObject.ma_values`: the values of a dict that shares its table of names with others; else NULL.
+/// `PyDictObject.ma_values`: the values of a dict that shares its name table with others; otherwise NULL.
 pub const DICT_VALUES: usize = 40;
 /// `PyTypeObject.tp_basicsize`
 pub const TYPE_BASIC_SIZE: usize = 32;
 /// `PyDictKeysObject.dk_log2_index_bytes`: a byte.
 pub const KEYS_LOG2_INDEX_BYTES: usize = 9;
-/// The word of `PyDictKeysObject.dk_log2_size`, with other sizes, the kind, and, where tables have one, the version.
+/// The word that contains `PyDictKeysObject.dk_log2_size`, other sizes, the kind, and the version of tables that have one.
 pub const KEYS_SIZES: usize = 8;
-/// `PyDictKeysObject.dk_version`: 32 bits, 0 where there is none. Not so in 3.11.
+/// `PyDictKeysObject.dk_version`: 32 bits, 0 if the table does not have a version. Different in 3.11.
 pub const KEYS_VERSION: usize = 12;
 /// `PyDictKeysObject.dk_kind`: a byte; 1 and 2 are tables of exact strings only.
 pub const KEYS_KIND: usize = 10;
 /// `PyDictKeysObject.dk_nentries`
 pub const KEYS_ENTRIES: usize = 24;
-/// `PyDictKeysObject.dk_indices`: the index, which the entries follow.
+/// `PyDictKeysObject.dk_indices`: the index, followed by the entries.
 pub const KEYS_INDEX: usize = 32;
 /// `PySetObject.fill`
 pub const SET_FILL: usize = 16;

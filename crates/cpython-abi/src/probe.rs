@@ -1,4 +1,4 @@
-//! Examines a sentinel call: does a frame of the running interpreter look as its table says?
+//! Examines a sentinel call: checks that a frame of the running interpreter matches its table.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,7 +20,7 @@ use crate::{
     types, unit_of,
 };
 
-/// What the sentinel call is about.
+/// The facts about the sentinel call.
 struct Sentinel<'a, 'py> {
     function: &'a Bound<'py, PyAny>,
     args: [&'a Bound<'py, PyAny>; 2],
@@ -28,31 +28,32 @@ struct Sentinel<'a, 'py> {
 }
 
 thread_local! {
-    /// The sentinel whose call is being made, while it is.
+    /// The sentinel, while its call is in progress.
     static SENTINEL: RefCell<Option<*const c_void>> = const { RefCell::new(None) };
 }
 
-/// The hook during the examination: looks at the sentinel's frame, then has CPython evaluate it as any other.
+/// The hook during the examination: examines the sentinel's frame, then lets CPython evaluate it like any other.
 unsafe extern "C" fn examine(thread: *mut ffi::PyThreadState, raw: *mut c_void, throw: c_int) -> *mut ffi::PyObject {
-    // SAFETY: CPython evaluates frames with the lock held.
+    // SAFETY: CPython evaluates frames with the GIL held.
     let py = unsafe { Python::assume_attached() };
     let (Some(frame), Some(state), Ok(abi)) = (NonNull::new(raw), NonNull::new(thread), abi(py)) else { std::process::abort() };
     let Some(sentinel) = SENTINEL.with_borrow_mut(Option::take) else {
-        // Another thread's, or one below the sentinel's.
+        // A frame of another thread, or one below the sentinel's.
+        //
         // SAFETY: the arguments are CPython's own.
         return unsafe { (abi.symbols.eval_default)(thread, raw, throw) };
     };
-    // SAFETY: `probe` keeps the sentinel alive during the call, and takes the hook away when it returns.
+    // SAFETY: `probe` keeps the sentinel alive during the call, and removes the hook when it returns.
     let sentinel = unsafe { &*sentinel.cast::<Sentinel<'_, '_>>() };
     let ended = Cell::new(false);
     let thread = Thread::of(state.cast(), abi, py);
-    // SAFETY: the frame is CPython's; whether it looks as the table says is what is being found out.
+    // SAFETY: the frame is CPython's; whether it matches the table is what is being tested.
     let frame = unsafe { Frame::new(frame, thread, abi, &ended) };
     sentinel.found.set(Some(examine_frame(&frame, sentinel)));
     frame.evaluate(throw != 0).raw
 }
 
-/// Whether two objects are the same, by address.
+/// Returns true if two objects are the same, by address.
 fn same(found: Option<&Bound<'_, PyAny>>, expected: &Bound<'_, PyAny>) -> bool {
     found.is_some_and(|found| found.as_ptr() == expected.as_ptr())
 }
@@ -91,10 +92,10 @@ fn examine_frame(frame: &Frame<'_>, sentinel: &Sentinel<'_, '_>) -> Result<(), R
     examine_handled(thread)
 }
 
-/// What says that a tool's code runs is where the table says.
+/// Checks that the marker for a running tool is where the table says.
 fn examine_tracing(thread: Thread<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let before = thread.tracing();
-    // SAFETY: the thread state is this thread's, and what is entered is left at once.
+    // SAFETY: the thread state is this thread's, and tracing is left at once after entering.
     let within = unsafe {
         (abi.symbols.enter_tracing)(thread.as_ptr());
         let within = thread.tracing();
@@ -109,7 +110,7 @@ fn is_watched(py: Python<'_>) -> PyResult<bool> {
     Ok(!sys.call_method0("gettrace")?.is_none() || !sys.call_method0("getprofile")?.is_none())
 }
 
-/// A linked frame is the one that CPython shows; an unlinked one is not.
+/// Checks that a linked frame is the one that CPython reports, and an unlinked one is not.
 fn examine_link(frame: &Frame<'_>, code: &Bound<'_, PyAny>) -> Result<(), Refusal> {
     let shown = || {
         // SAFETY: the result is borrowed from the thread, or NULL.
@@ -128,27 +129,27 @@ fn examine_link(frame: &Frame<'_>, code: &Bound<'_, PyAny>) -> Result<(), Refusa
     };
     check(is_ours && frame.object().is_some_and(|object| same(ours.as_ref(), &object)), "current frame")?;
     check(shown().map(|shown| shown.as_ptr()) == before, "current frame after unlinking")?;
-    // A unit, an immortal object and NULL come back as what they were.
+    // A unit and NULL must come back unchanged.
     let unit = asked(frame.unit_object(7))?;
     frame.put_stack([Some(unit), None]);
     let [unit, null] = frame.take_stack().collect::<Vec<_>>().try_into().map_err(|_| Refusal::Layout("stack"))?;
     check(null.is_none() && unit.is_some_and(|unit| unit_of(&unit).is_ok_and(|unit| unit == 7)), "value stack")?;
-    // As it was before.
+    // Restores the original state.
     frame.put_stack([]);
     frame.rewind();
     check(frame.next_unit() == 0, "instruction pointer after unlinking")
 }
 
-/// The exception being handled is where the table says.
+/// Checks that the exception being handled is where the table says.
 fn examine_handled(thread: Thread<'_>) -> Result<(), Refusal> {
     let exception = value_of(thread.py(), pyo3::exceptions::PyRuntimeError::new_err("sentinel"));
-    // SAFETY: the first returns a new reference or NULL, the second takes a reference of its own.
+    // SAFETY: the first returns a new reference or NULL; the second takes its own reference.
     let (former, seen) = unsafe {
         let former = ffi::PyErr_GetHandledException();
         ffi::PyErr_SetHandledException(exception.as_ptr());
         (former, thread.handled_address() == exception.as_ptr())
     };
-    // SAFETY: what was handled is handled again; NULL and `None` both stand for nothing.
+    // SAFETY: this restores the exception being handled; NULL and `None` both mean none.
     unsafe {
         ffi::PyErr_SetHandledException(former);
         ffi::Py_XDECREF(former);
@@ -161,7 +162,7 @@ extern "C" fn nothing(_: *mut c_void) -> c_int {
     0
 }
 
-/// Finds out whether the eval breaker is where the table says. Only the main thread can tell.
+/// Checks that the eval breaker is where the table says. Only the main thread can determine this.
 fn examine_eval_breaker(py: Python<'_>, thread: Thread<'_>) -> PyResult<()> {
     let threading = crate::import(py, "threading")?;
     if !threading.call_method0("current_thread")?.is(threading.call_method0("main_thread")?) {
@@ -169,7 +170,7 @@ fn examine_eval_breaker(py: Python<'_>, thread: Thread<'_>) -> PyResult<()> {
     }
     py.check_signals()?;
     let before = thread.eval_breaker();
-    // SAFETY: the function does nothing, and all pending calls are made before it could go away.
+    // SAFETY: the function does nothing, and all pending calls are made before it could be unloaded.
     let raised = unsafe {
         let added = ffi::Py_AddPendingCall(Some(nothing), std::ptr::null_mut()) == 0;
         let raised = thread.eval_breaker();
@@ -178,14 +179,14 @@ fn examine_eval_breaker(py: Python<'_>, thread: Thread<'_>) -> PyResult<()> {
         }
         added && raised != 0
     };
-    // Other threads may ask for the lock at any time; then it is examined again with the next installation.
+    // Other threads may request the GIL at any time; in that case, the next installation examines this again.
     if before == 0 {
         EVAL_BREAKER.store(if raised { 1 } else { 2 }, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// `tp_name` and `tp_version_tag` are where the table says.
+/// Checks that `tp_name` and `tp_version_tag` are where the table says.
 fn examine_types(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     check(types::name_of(&py.get_type::<PyDict>()) == "dict", "name of a type")?;
     let namespace = PyDict::new(py);
@@ -199,7 +200,7 @@ fn examine_types(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     check(before != 0 && types::version_tag(abi, class) != before, "version tag of a type")
 }
 
-/// Versions of dicts and inline values are where the table says, and are what they are taken for.
+/// Checks that dict versions and inline values are where the table says, and that they behave as expected.
 fn examine_dicts(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let dict = PyDict::new(py);
     let before = mapping::dict_version(abi, &dict);
@@ -220,10 +221,10 @@ fn examine_dicts(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let new = PyList::empty(py);
     asked(instance.setattr(&second, &new))?;
     check(mapping::dict_version(abi, dict).is_none(), "version of a dict that shares values")?;
-    // SAFETY: the dict shares the values of the instance: nothing has come between.
+    // SAFETY: the dict shares the values of the instance: nothing happened in between.
     let (names, place) = unsafe { (shared.names().read(), shared.place(&second).map(|place| place.read())) };
     check(names == 2 && place == Some(new.as_ptr() as u64), "inline values")?;
-    // As soon as they do not share them any more, the dict says so.
+    // As soon as they no longer share the values, the dict must reflect that.
     asked(instance.setattr("__dict__", PyDict::new(py)))?;
     check(SharedValues::of(abi, &instance, dict).is_none(), "inline values of a dict that was taken away")?;
     if abi.layout.dict_version.is_none() {
@@ -235,7 +236,7 @@ fn examine_dicts(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     check(before.is_some() && mapping::dict_version(abi, dict) != before, "version of a dict with values of its own")
 }
 
-/// Tables of dicts without versions are where the table says, and are what they are taken for.
+/// Checks that tables of dicts without versions are where the table says, and that they behave as expected.
 fn examine_tables(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     if abi.layout.dict_version.is_some() {
         return Ok(());
@@ -245,10 +246,10 @@ fn examine_tables(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let values = [PyList::empty(py), PyList::empty(py)];
     asked(dict.set_item(&first, &values[0]))?;
     asked(dict.set_item(&second, &values[0]))?;
-    // Where somebody watches, a table has no version, and nothing rests on it.
+    // If an observer is active, a table does not have a version, and nothing relies on it.
     let Some(table) = Table::of(abi, &dict) else { return Ok(()) };
     let holds = |(place, found): &(*const u64, u64)| {
-        // SAFETY: the words are those of the dict, which is alive, and of its table, as long as that is the same.
+        // SAFETY: the words are those of the dict, which is alive, and of its table, as long as the dict keeps it.
         unsafe { place.read() == *found }
     };
     let words = table.words();
@@ -268,7 +269,7 @@ pub(crate) fn probe(py: Python<'_>, abi: &'static Abi) -> Result<(), Refusal> {
     let found = Cell::new(None);
     let sentinel = Sentinel { function: &function, args: [&args[0], &args[1]], found: &found };
     SENTINEL.set(Some((&raw const sentinel).cast()));
-    // SAFETY: the lock is held; between the two calls this thread makes exactly one Python call, whose frame is the sentinel's.
+    // SAFETY: the GIL is held; between the two calls this thread makes exactly one Python call, whose frame is the sentinel's.
     let (interpreter, former) = unsafe {
         let interpreter = ffi::PyInterpreterState_Get();
         (interpreter, (abi.symbols.get_eval)(interpreter))

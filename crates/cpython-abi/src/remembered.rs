@@ -1,8 +1,8 @@
-//! What `functools.lru_cache` remembers, looked up without calling anything.
+//! The values cached by `functools.lru_cache`, looked up without calling anything.
 //!
-//! The cache is a field of the C object that only the garbage collector is told of: `lru_cache_tp_traverse` of
-//! `Modules/_functoolsmodule.c` visits the class, for each link of a bounded cache its key, result and class, and then the cache,
-//! the function, the mark that stands before keywords, two classes and the `__dict__`.
+//! The cache is a field of the C object that only the garbage collector can see. `lru_cache_tp_traverse` in `Modules/_functoolsmodule.c`
+//! visits the class; for each link of a bounded cache its key, result and class; and then the cache, the function, the marker that precedes
+//! keywords, two classes and the `__dict__`.
 
 use pyo3::{
     intern,
@@ -12,17 +12,17 @@ use pyo3::{
 
 /// The fields of a cached function.
 struct Fields<'py> {
-    /// All that is visited.
+    /// All visited objects.
     visited: Bound<'py, PyList>,
-    /// Where the cache is among them.
+    /// The index of the cache among them.
     at: usize,
     cache: Bound<'py, PyDict>,
-    /// What stands before keywords in a key.
+    /// The marker that precedes keywords in a key.
     mark: Bound<'py, PyAny>,
 }
 
 impl<'py> Fields<'py> {
-    /// None if the object is not laid out as expected.
+    /// Returns `None` if the object is not laid out as expected.
     fn of(cached: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         let py = cached.py();
         let visited = crate::import(py, "gc")?.call_method1(intern!(py, "get_referents"), (cached,))?.cast_into::<PyList>()?;
@@ -36,7 +36,7 @@ impl<'py> Fields<'py> {
         Ok(cache.ok().map(|cache| Self { visited, at: at - 2, cache, mark }))
     }
 
-    /// The value of the cache under the key that a call has (`lru_cache_make_key`), whether or not types are told apart.
+    /// Looks up the cached value for the key of a call (`lru_cache_make_key`), for both values of `typed`.
     fn find(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = args.py();
         let mut parts: Vec<_> = args.iter().collect();
@@ -61,19 +61,19 @@ impl<'py> Fields<'py> {
     }
 }
 
-/// Whether a cached function will answer a call from what it remembers. The arguments' `__hash__` and `__eq__` run: they must be C's.
+/// Returns true if a cached function will answer a call from its cache. The arguments' `__hash__` and `__eq__` run: they must be C code.
 ///
 /// # Errors
-/// When an argument cannot be hashed.
+/// If an argument cannot be hashed.
 pub fn remembers<'py>(cached: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<bool> {
     let Some(fields) = Fields::of(cached)? else { return Ok(false) };
     Ok(fields.find(args, kwargs)?.is_some())
 }
 
-/// What a cached function remembers of a call, which is not counted as a hit. None if it remembers nothing.
+/// Returns the cached result of a call, without counting a hit. `None` if there is no cached result.
 ///
 /// # Errors
-/// When an argument cannot be hashed.
+/// If an argument cannot be hashed.
 pub fn remembered<'py>(
     cached: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
@@ -81,7 +81,7 @@ pub fn remembered<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(fields) = Fields::of(cached)? else { return Ok(None) };
     let Some(found) = fields.find(args, kwargs)? else { return Ok(None) };
-    // A bounded cache holds links, which show nothing: the result stands behind the link's key among what was visited.
+    // A bounded cache holds links, which are opaque: the result follows the link's key among the visited objects.
     let is_link = fields.at > 2 && fields.visited.get_item(3)?.is(found.get_type());
     if !is_link {
         return Ok(Some(found));

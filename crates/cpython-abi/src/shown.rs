@@ -1,4 +1,4 @@
-//! Objects as texts for people, made without running Python code: nobody has called the user's `__repr__`.
+//! Readable texts of objects, created without running Python code: the program has not called its `__repr__`.
 
 use std::ffi::{c_int, c_ulong};
 
@@ -10,33 +10,34 @@ use pyo3::{
 
 use crate::{exception, kind, types};
 
-/// `Py_TPFLAGS_HAVE_GC`: instances may refer to other objects, whose `repr` theirs calls.
+/// `Py_TPFLAGS_HAVE_GC`: instances may refer to other objects, whose `repr` theirs may call.
 const HAVE_GC: c_ulong = 1 << 14;
 
-/// As deep as tuples and lists are shown.
+/// The maximum depth to which tuples and lists are shown.
 const DEEPEST: usize = 3;
 
-/// As many items of a tuple or list are shown.
+/// The maximum number of items shown of a tuple or list.
 const LONGEST: usize = 16;
 
-/// What `repr` says where that is C code which asks no other object; else the class and the address, as `<Class object at 0x…>`.
+/// Returns the text of `repr` if that is C code that does not call other objects; otherwise the class and the address, as `<Class object at
+/// 0x…>`.
 pub fn shown(object: &Bound<'_, PyAny>) -> String {
     within(object, DEEPEST)
 }
 
-/// What `repr` says, as the object's class writes it. `PyObject_Repr` itself first runs the handlers of signals that wait: what
-/// they raise is nobody's answer to what is asked here.
+/// Returns the text of `repr`, as written by the object's class. `PyObject_Repr` would first run pending signal handlers, whose exceptions
+/// would be mistaken for the result of this query.
 ///
 /// # Errors
-/// What the class raises.
+/// Returns the exception raised by the class.
 pub fn repr<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     written(object, ffi::Py_tp_repr)
 }
 
-/// What `str` says; otherwise as [`repr`].
+/// Returns the text of `str`; otherwise as [`repr`].
 ///
 /// # Errors
-/// What the class raises.
+/// Returns the exception raised by the class.
 pub fn str<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     match object.cast_exact::<PyString>() {
         Ok(text) => Ok(text.clone()),
@@ -44,26 +45,26 @@ pub fn str<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     }
 }
 
-/// The hexadecimal text of an integer that may be too long for `sys.set_int_max_str_digits`, a setting that may change. None for other
-/// objects.
+/// Returns the hexadecimal text of an integer that may be too long for `sys.set_int_max_str_digits`, a setting that may change. `None` for
+/// other objects.
 ///
 /// # Errors
-/// What Python raises while it writes (out of memory).
+/// Returns the exception raised by Python while it formats the number (out of memory).
 pub fn long_int<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyString>>> {
     if !object.is_exact_instance_of::<PyInt>() || object.extract::<i64>().is_ok() {
         return Ok(None);
     }
     let text: Bound<'py, PyString> = object.call_method1("__format__", ("#x",))?.cast_into()?;
-    // 640 decimal digits are never refused (`sys.int_info.str_digits_check_threshold`), and 512 of four bits each are fewer.
+    // 640 decimal digits are never refused (`sys.int_info.str_digits_check_threshold`), and 512 hexadecimal digits are fewer.
     Ok((text.len()? > "-0x".len() + 512).then_some(text))
 }
 
 fn written<'py>(object: &Bound<'py, PyAny>, number: c_int) -> PyResult<Bound<'py, PyString>> {
     let slot = types::slot(&object.get_type(), number);
-    // SAFETY: both slots hold a function of this type or nothing, which an `Option` of one stands for.
+    // SAFETY: both slots hold a function of this type or NULL, which matches an `Option` of such a function.
     let write = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::reprfunc>>(slot) };
     let Some(write) = write else { return object.repr() };
-    // SAFETY: the object is of the class whose slot this is; the function gives a new reference, or NULL with an exception set.
+    // SAFETY: the object is of the class whose slot this is; the function returns a new reference, or NULL with an exception set.
     let text = unsafe { Bound::from_owned_ptr_or_err(object.py(), write(object.as_ptr())) }?;
     Ok(text.cast_into()?)
 }
@@ -75,7 +76,7 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
         Err(_) => format!("<{} object at {:p}>", types::name(object), object.as_ptr()),
     };
     if let Ok(module) = object.cast_exact::<PyModule>() {
-        // Its own `repr` is Python code of `importlib`.
+        // The `repr` of a module is Python code of `importlib`.
         let text = |name: &str| module.dict().get_item(name).ok()??.extract::<String>().ok();
         let place = text("__file__").map_or_else(String::new, |file| format!(" from '{file}'"));
         return text("__name__").map_or_else(unknown, |name| format!("<module '{name}'{place}>"));
@@ -98,7 +99,7 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
     if let Some(text) = exception::answer(object.py(), long_int(object)).flatten() {
         return text.to_string_lossy().into_owned();
     }
-    // Such as torch.Size([2, 3]).
+    // For example, torch.Size([2, 3]).
     let inherited = || match (object.cast::<PyTuple>(), object.cast::<PyList>()) {
         (Ok(tuple), _) => Some(tuple.iter().collect()),
         (_, Ok(list)) => Some(list.iter().collect()),
@@ -128,7 +129,7 @@ fn within(object: &Bound<'_, PyAny>, depth: usize) -> String {
     text.map_or_else(unknown, |text| text.to_string_lossy().into_owned())
 }
 
-/// The name and the value of a member of an enumeration, whose `repr` is Python code.
+/// Returns the name and the value of a member of an enumeration, whose `repr` is Python code.
 fn member<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
     let class = object.get_type();
     let enumerations = crate::import(object.py(), "enum")?.getattr("EnumMeta")?;

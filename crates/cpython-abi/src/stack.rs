@@ -1,7 +1,7 @@
-//! The stack of C: deep recursion of Python goes on on stacks of its own.
+//! The C stack: deep recursion of Python continues on separate stacks.
 //!
-//! From 3.14 on a thread tells by addresses how deep C may go, so it is told of each stack: it would take another one for used up, or for
-//! one without an end.
+//! From 3.14 on, a thread limits C recursion by addresses, so it is notified about each new stack. Otherwise it would consider another
+//! stack exhausted, or unlimited.
 
 use std::{cell::Cell, ffi::c_int};
 
@@ -9,29 +9,29 @@ use pyo3::{ffi, prelude::*};
 
 use crate::{Abi, Refusal, Thread, symbols};
 
-/// Below this much of a stack, what runs next runs on a new one.
+/// If less than this is left of a stack, the next call runs on a new one.
 const RED_ZONE: usize = 256 * 1024;
 
-/// The same for a compilation, in which torch's Python and C++ call each other.
+/// The same for a compilation, in which torch's Python and C++ code call each other.
 const RED_ZONE_OF_COMPILERS: usize = 4 * 1024 * 1024;
 
 /// The size of a new stack.
 const SIZE: usize = 8 * 1024 * 1024;
 
-/// `PyUnstable_ThreadState_SetStackProtection`: the lowest address, and the size. -1 with an exception set.
+/// `PyUnstable_ThreadState_SetStackProtection`: takes the lowest address and the size. -1 with an exception set.
 type Set = unsafe extern "C" fn(*mut ffi::PyThreadState, *mut std::ffi::c_void, usize) -> c_int;
-/// `PyUnstable_ThreadState_ResetStackProtection`: the stack is the one that the system gave the thread.
+/// `PyUnstable_ThreadState_ResetStackProtection`: resets the bounds to those of the thread's system stack.
 type Reset = unsafe extern "C" fn(*mut ffi::PyThreadState);
 
 /// The functions of CPython that set the bounds of a thread's stack.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct StackBounds {
     set: Set,
     reset: Reset,
 }
 
-impl Told {
-    /// Looks the functions up, which 3.14.0 has not.
+impl StackBounds {
+    /// Looks up the functions, which 3.14.0 lacks.
     pub fn find() -> Result<Self, Refusal> {
         let set = symbols::address("PyUnstable_ThreadState_SetStackProtection")?;
         let reset = symbols::address("PyUnstable_ThreadState_ResetStackProtection")?;
@@ -45,44 +45,44 @@ impl Told {
     }
 }
 
-/// The depth to which calls from C may nest on new stacks: about that of CPython on a stack of the usual size.
+/// The maximum nesting of calls from C on new stacks: about that of CPython on a stack of the usual size.
 const DEEPEST: isize = 10_000;
 
 thread_local! {
-    /// The current depth of such calls.
+    /// The current nesting of such calls.
     static CALLS_OF_C: Cell<isize> = const { Cell::new(0) };
-    /// The stack that this thread was told of, which is one of ours: its lowest address, and its size.
+    /// The lowest address and the size of the stack that the thread was notified about, if it is one of ours.
     static CURRENT: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
-/// Returns true if there is room for a call of Python here, or on a stack that the thread can be told of.
+/// Returns true if there is room for a Python call here, or on a new stack that the thread can be notified about.
 pub(crate) fn has_room(abi: &'static Abi) -> bool {
     !abi.layout.knows_stack || abi.told_of_stack.is_some() || stacker::remaining_stack().is_none_or(|left| left >= RED_ZONE)
 }
 
-/// Counts calls of Python by C that begin, or end.
+/// Counts Python calls from C that begin or end.
 pub(crate) fn count_calls_of_c(change: isize) {
     CALLS_OF_C.set(CALLS_OF_C.get() + change);
 }
 
-/// Returns true if these are nested as deep as they may be: without a new stack CPython finds the end of this one.
+/// Returns true if such calls have reached their maximum nesting: without a new stack, CPython detects the end of this one.
 pub(crate) fn is_deep() -> bool {
     CALLS_OF_C.get() >= DEEPEST
 }
 
-/// Runs a closure, on a new stack where little is left of this one.
+/// Runs a closure, on a new stack if little is left of this one.
 pub fn with_room<R>(thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
     with_room_of(RED_ZONE, thread, closure)
 }
 
-/// Runs a closure by which CPython evaluates a frame that bytecode has called: bytecode needs no stack of C for that, and does not count
-/// as a call of C.
+/// Runs a closure by which CPython evaluates a frame that was called by bytecode: such a call needs no C stack, and does not count as a
+/// call from C.
 pub fn in_place_of_bytecode<R>(thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
     let _uncounted = thread.uncounted();
     with_room(thread, closure)
 }
 
-/// Runs a closure that compiles, on a new stack where this one could turn out too small.
+/// Runs a closure that compiles, on a new stack if this one could turn out too small.
 pub fn with_room_to_compile<R>(thread: Thread<'_>, closure: impl FnOnce() -> R) -> R {
     with_room_of(RED_ZONE_OF_COMPILERS, thread, closure)
 }
@@ -99,15 +99,15 @@ fn with_room_of<R>(needed: usize, thread: Thread<'_>, closure: impl FnOnce() -> 
     })
 }
 
-/// Has a thread know the stack that it runs on, until it is dropped.
+/// Sets a thread's stack bounds to those of its current stack, until dropped.
 struct Here<'py> {
     thread: Thread<'py>,
-    told: Told,
+    told: StackBounds,
     outer: Option<(usize, usize)>,
 }
 
 impl<'py> Here<'py> {
-    fn tell(thread: Thread<'py>, told: Told) -> Self {
+    fn tell(thread: Thread<'py>, told: StackBounds) -> Self {
         let top = &raw const thread as usize;
         let left = stacker::remaining_stack().unwrap_or(SIZE);
         // The part of the stack above this address is in use.
@@ -119,14 +119,14 @@ impl<'py> Here<'py> {
     fn set(&self, stack: Option<(usize, usize)>) {
         CURRENT.set(stack);
         let Some((lowest, size)) = stack else {
-            // SAFETY: the thread is this one, and goes back to the stack that the system gave it.
+            // SAFETY: the thread is this one, and returns to its system stack.
             unsafe { (self.told.reset)(self.thread.as_ptr()) };
             return;
         };
-        // SAFETY: the thread is this one, and runs on the stack with these bounds, or goes back to it.
+        // SAFETY: the thread is this one, and runs on the stack with these bounds, or returns to it.
         let status = unsafe { (self.told.set)(self.thread.as_ptr(), lowest as *mut std::ffi::c_void, size) };
         if status < 0 {
-            // Bounds of a stack that is too small, which ours is not. The thread goes on as before.
+            // Only a stack that is too small is refused, which ours is not. The thread continues as before.
             drop(PyErr::take(self.thread.py()));
         }
     }

@@ -1,4 +1,4 @@
-//! Where the instances of a class store attributes, read without making a dict or running Python code.
+//! The storage of instance attributes, read without creating a dict or running Python code.
 
 use pyo3::{
     ffi,
@@ -13,35 +13,35 @@ use crate::{
     offsets, types,
 };
 
-/// What an instance stores attributes in.
+/// The kind of attribute storage of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attributes {
-    /// Nothing.
+    /// The instance stores no attributes.
     None,
-    /// Something whose keys are strings: looking for one runs no Python code.
+    /// All keys are strings: a look-up runs no Python code.
     Named,
-    /// Anything; a key may have an `__eq__` of its own.
+    /// Unknown: a key may have its own `__eq__`.
     Unknown,
 }
 
-/// Where the instances of one class keep attributes; none: CPython is asked.
+/// The attribute storage of one class's instances; `None` means to use CPython's own look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InstanceStorage(Option<Storage>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Storage {
     managed: ManagedStorage,
-    /// Values in the instances, and where: behind what the class says is their size.
+    /// The layout and offset of values in the instances: they follow the size given by the class.
     inline: Option<(InlineValues, isize)>,
 }
 
-/// Words of an object, by their places in bytes from the object, and what is in them.
+/// Words of an object: the byte offset from the object, and the content, of each.
 pub type Words = [(isize, usize); 2];
 
-/// A word of an object.
+/// Reads a word of an object.
 ///
 /// # Safety
-/// The object's class says that it is there: words in front of it where that manages the dicts of its instances.
+/// The object's class must have the word: words before the object exist if the class manages the dicts of its instances.
 #[inline]
 unsafe fn word(object: &Bound<'_, PyAny>, offset: isize) -> usize {
     // SAFETY: as the caller promises; the object is alive.
@@ -49,7 +49,7 @@ unsafe fn word(object: &Bound<'_, PyAny>, offset: isize) -> usize {
 }
 
 impl InstanceStorage {
-    /// Where instances of a class keep attributes.
+    /// Returns the attribute storage of a class's instances.
     pub fn of(class: &Bound<'_, PyType>) -> Self {
         let Some(layout) = known_layout(class.py()).ok().filter(|_| types::has_managed_dict(class)) else { return Self(None) };
         let has_values = types::flags(class) & INLINE_VALUES != 0;
@@ -61,10 +61,10 @@ impl InstanceStorage {
         Self(Some(Storage { managed: layout.managed_storage, inline }))
     }
 
-    /// If an instance has nothing to store attributes in: the words that say so.
+    /// Returns the words that show that an instance has no attributes stored; `None` if it may have some.
     ///
     /// # Safety
-    /// The object is an instance of the class; so for the following.
+    /// The object must be an instance of the class.
     #[inline]
     pub unsafe fn without_attributes(self, object: &Bound<'_, PyAny>) -> Option<Words> {
         let Storage { managed, inline } = self.0?;
@@ -88,10 +88,10 @@ impl InstanceStorage {
         empty.then_some(words)
     }
 
-    /// What an instance stores attributes in.
+    /// Returns the kind of attribute storage of an instance.
     ///
     /// # Safety
-    /// The object is an instance of the class.
+    /// The object must be an instance of the class.
     #[inline]
     pub unsafe fn attributes(self, object: &Bound<'_, PyAny>) -> Attributes {
         let Some(Storage { managed, inline }) = self.0 else { return Attributes::Unknown };
@@ -110,7 +110,8 @@ impl InstanceStorage {
             return if nothing { Attributes::None } else { Attributes::Named };
         }
         let dict = first as *const usize;
-        // SAFETY: the word is the instance's dict, alive as the instance is, and the offsets hold for dicts of all supported versions.
+        // SAFETY: the word is the instance's dict, which is alive like the instance, and the offsets are valid for dicts of all supported
+        // versions.
         let (items, kind) = unsafe {
             let keys = dict.byte_add(offsets::DICT_KEYS).read() as *const u8;
             (dict.byte_add(offsets::DICT_ITEMS).read(), keys.add(offsets::KEYS_KIND).read())
@@ -122,13 +123,13 @@ impl InstanceStorage {
         }
     }
 
-    /// Whether an instance stores nothing under an interned name. Makes no dict where there is none.
+    /// Returns true if an instance stores no attribute with an interned name. Does not create a dict.
     ///
     /// # Safety
-    /// The object is an instance of the class.
+    /// The object must be an instance of the class.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns the exception raised by Python.
     #[inline]
     pub unsafe fn lacks(self, object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
         let Some(Storage { managed, inline }) = self.0 else { return Ok(!object.hasattr(name)?) };
@@ -149,7 +150,7 @@ impl InstanceStorage {
             (ManagedStorage::Dict | ManagedStorage::Tagged { .. }, _) => (first, 0, 0),
         };
         if dict != 0 {
-            // SAFETY: the word is the instance's dict, alive as the instance is.
+            // SAFETY: the word is the instance's dict, which is alive like the instance.
             let dict = unsafe { Bound::from_borrowed_ptr(object.py(), dict as *mut ffi::PyObject) };
             let dict = dict.cast::<PyDict>()?;
             return Ok(dict.is_empty() || !dict.contains(name)?);
@@ -157,8 +158,8 @@ impl InstanceStorage {
         if values == 0 {
             return Ok(true);
         }
-        // SAFETY: `ht_cached_keys` is the address of a `PyDictKeysObject`, whose entries are pairs of a name and nothing; the n-th name
-        // is that of the n-th value.
+        // SAFETY: `ht_cached_keys` is the address of a `PyDictKeysObject`, whose entries are pairs of a name and an unused word; the n-th
+        // name is that of the n-th value.
         unsafe {
             let keys = object.get_type_ptr().byte_add(keys).cast::<*const usize>().read();
             if keys.is_null() {

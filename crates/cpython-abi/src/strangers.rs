@@ -1,11 +1,11 @@
-//! Which objects other threads make meanwhile.
+//! Detects objects created by other threads.
 //!
-//! The collector's lists are the process's: they do not tell who has made an object. CPython's allocator of objects runs in the thread that
-//! makes one. So while somebody asks, a function of ours stands in front of it, as `tracemalloc`'s does, and notes where the memory of
-//! other threads lies until that is free again.
+//! The collector's lists belong to the process: they do not record which thread created an object. CPython's object allocator runs in the
+//! thread that creates one. So while a watch is active, a function of ours is placed in front of the allocator, as `tracemalloc`'s is, and
+//! records the memory of other threads until it is freed.
 //!
-//! What CPython keeps for the next object of a type – lists, tuples, dicts, floats – changes hands without its allocator. So this tells of
-//! instances of classes, of generators and of all else that may have a finalizer, and not of those.
+//! CPython's free lists – of lists, tuples, dicts, floats – bypass the allocator. So this detects instances of classes, generators and all
+//! other objects that may have a finalizer, but not those.
 
 use std::{
     collections::BTreeMap,
@@ -32,37 +32,37 @@ struct Allocator {
     free: unsafe extern "C" fn(*mut c_void, *mut c_void),
 }
 
-/// `PYMEM_DOMAIN_OBJ`: whoever calls its functions holds the lock.
+/// `PYMEM_DOMAIN_OBJ`: callers of its functions hold the GIL.
 const OBJECTS: c_int = 2;
 
-// Exported by every CPython that we support.
+// Exported by every supported CPython.
 unsafe extern "C" {
     /// Writes the allocator of a domain.
     fn PyMem_GetAllocator(domain: c_int, allocator: *mut Allocator);
-    /// Copies what it is given.
+    /// Copies the allocator.
     fn PyMem_SetAllocator(domain: c_int, allocator: *mut Allocator);
 }
 
-/// Memory that a thread has asked for.
+/// Memory allocated by a thread.
 struct Block {
     size: usize,
     thread: usize,
 }
 
-/// Whose threads ask, once for each [`Strangers`].
+/// The watching threads, once for each [`Strangers`].
 static ASKING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-/// The one thread that asks; 0 where none does, or more than one.
+/// The only watching thread; 0 if there is none, or more than one.
 static ONLY: AtomicUsize = AtomicUsize::new(0);
-/// What is noted while somebody asks, by address.
+/// The blocks recorded while a watch is active, by address.
 static BLOCKS: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
-/// Whether there is something in [`BLOCKS`].
+/// True if [`BLOCKS`] is not empty.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// The thread that runs, which has the lock: the address of what CPython keeps of it. A thread-local variable of ours would be looked up
-/// by a call at each allocation.
+/// Returns the running thread, which holds the GIL: the address of its thread state. A thread-local variable of ours would need a call at
+/// each allocation.
 #[inline]
 fn this_thread() -> usize {
-    // SAFETY: all that is here runs with the lock held.
+    // SAFETY: everything here runs with the GIL held.
     unsafe { ffi::PyThreadState_Get().addr() }
 }
 
@@ -70,7 +70,7 @@ fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes who asks. Returns true if somebody still does.
+/// Changes the watching threads. Returns true if any remain.
 fn asking(change: impl FnOnce(&mut Vec<usize>)) -> bool {
     let mut asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     change(&mut asking);
@@ -79,14 +79,14 @@ fn asking(change: impl FnOnce(&mut Vec<usize>)) -> bool {
     first.is_some()
 }
 
-/// Somebody of this thread who asks for the objects of other threads, until it is dropped.
+/// Watches for objects created by threads other than this one, until it is dropped.
 pub(crate) struct Strangers {
     thread: usize,
     _bound: PhantomData<*const ()>,
 }
 
 impl Strangers {
-    /// From now on.
+    /// Starts watching.
     pub fn watch(_: Python<'_>) -> Self {
         let thread = this_thread();
         asking(|asking| asking.push(thread));
@@ -94,8 +94,7 @@ impl Strangers {
         Self { thread, _bound: PhantomData }
     }
 
-    /// Returns true if another thread has made the object at an address; None where somebody has put another allocator in the place
-    /// of ours.
+    /// Returns true if another thread created the object at an address; `None` if our allocator has been replaced by another.
     pub fn made(&self, address: usize) -> Option<bool> {
         if !is_ours(&current()) {
             return None;
@@ -103,7 +102,7 @@ impl Strangers {
         if !ANY.load(Relaxed) {
             return Some(false);
         }
-        // In front of an object there may be what CPython keeps for it.
+        // The object may be preceded by CPython's own data in the same block.
         let blocks = blocks();
         let nearest = blocks.range(..=address).next_back();
         Some(nearest.is_some_and(|(start, block)| address < start + block.size && block.thread != self.thread))
@@ -125,7 +124,7 @@ impl Drop for Strangers {
     }
 }
 
-/// Nobody of another thread asks any more, in a process that was forked: it has none of those threads.
+/// Ends the watches of other threads in a forked process: those threads do not exist there.
 pub(crate) fn forked(py: Python<'_>) {
     let thread = this_thread();
     if !asking(|asking| asking.retain(|&other| other == thread)) {
@@ -133,7 +132,7 @@ pub(crate) fn forked(py: Python<'_>) {
     }
 }
 
-/// The allocator of objects.
+/// Returns the object allocator.
 fn current() -> Allocator {
     let mut found = MaybeUninit::uninit();
     // SAFETY: it is written whole.
@@ -147,9 +146,9 @@ fn is_ours(allocator: &Allocator) -> bool {
     ptr::fn_addr_eq(allocator.malloc, malloc as unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void)
 }
 
-/// Puts our functions in front of those that are there. Somebody else's in front of ours stay there, and may have ours for ever.
+/// Places our functions in front of the current ones. Foreign functions in front of ours stay there, and may keep ours forever.
 fn stand_in_front() {
-    /// What ours have been put in front of: never freed, and hardly ever another one.
+    /// The allocators that ours have been placed in front of: never freed, and rarely more than one.
     static BEHIND: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let now = current();
     if is_ours(&now) {
@@ -157,7 +156,7 @@ fn stand_in_front() {
     }
     let mut known = BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
     let same = |address: &&usize| {
-        // SAFETY: all that are known live for ever.
+        // SAFETY: all known allocators live forever.
         let other = unsafe { &*ptr::with_exposed_provenance::<Allocator>(**address) };
         other.context == now.context && ptr::fn_addr_eq(other.malloc, now.malloc) && ptr::fn_addr_eq(other.free, now.free)
     };
@@ -167,22 +166,22 @@ fn stand_in_front() {
         address
     });
     let mut ours = Allocator { context: ptr::with_exposed_provenance_mut(behind), malloc, calloc, realloc, free };
-    // SAFETY: the lock is held; ours hand everything on to those that have been there, so memory goes back to where it is from.
+    // SAFETY: the GIL is held; our functions forward everything to the previous ones, so memory is returned to its origin.
     unsafe { PyMem_SetAllocator(OBJECTS, &raw mut ours) };
 }
 
-/// Takes our functions away, if they stand in front.
+/// Removes our functions, if they are in front.
 fn step_aside(_: Python<'_>) {
     let now = current();
     if is_ours(&now) {
-        // SAFETY: the context of ours is an allocator that lives for ever, and the lock is held.
+        // SAFETY: the context of our functions is an allocator that lives forever, and the GIL is held.
         unsafe { PyMem_SetAllocator(OBJECTS, now.context.cast()) };
     }
     blocks().clear();
     ANY.store(false, Relaxed);
 }
 
-/// Notes memory that nobody who asks has asked for.
+/// Records memory unless the only watching thread allocated it.
 #[inline]
 fn note(memory: *mut c_void, size: usize) {
     let thread = this_thread();
@@ -206,18 +205,18 @@ fn forget(memory: *mut c_void) {
     }
 }
 
-/// What ours stand in front of.
+/// Returns the allocator behind ours.
 ///
 /// # Safety
-/// The context is that of ours.
+/// The context must be that of our functions.
 #[inline]
 unsafe fn behind(context: *mut c_void) -> &'static Allocator {
-    // SAFETY: by the condition above, it is an allocator that lives for ever.
+    // SAFETY: by the condition above, it is an allocator that lives forever.
     unsafe { &*context.cast::<Allocator>() }
 }
 
 unsafe extern "C" fn malloc(context: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: CPython calls this with our context, and the lock held.
+    // SAFETY: CPython calls this with our context, and the GIL held.
     let memory = unsafe {
         let Allocator { context, malloc, .. } = *behind(context);
         malloc(context, size)

@@ -1,9 +1,9 @@
-//! The table of a dict, by whose words it is known what the dict holds: where dicts have no versions.
+//! The table of a dict, whose words reveal if the dict's content has changed: for CPython versions without dict versions.
 //!
-//! The table of a dict with strings for keys has a version, which CPython gives out when it specialises a global's load, which no other
-//! state of a table's keys ever has, and which any change of the keys takes away: so an unchanged version says which keys there are and where
-//! their values lie. Instances of a class share a table of names instead, in which names are only ever added. Of other tables, such as those of
-//! subclasses and with numbers for keys, the keys themselves are compared, which somebody has to keep alive.
+//! The table of a dict with string keys has a version, which CPython assigns when it specialises the load of a global. No other state of a
+//! table's keys ever has the same version, and any change of the keys removes it. So an unchanged version determines the keys and the
+//! locations of their values. Instances of a class share a name table instead, which only ever grows. For other tables, such as those of
+//! subclasses and those with number keys, the keys themselves are compared; the caller has to keep these alive.
 
 use pyo3::{
     exceptions::{PyNameError, PySystemError},
@@ -14,42 +14,42 @@ use pyo3::{
 
 use crate::{Abi, Listening, Thread, exception, function, observer, offsets};
 
-/// `DICT_KEYS_GENERAL`: keys are anything, with their hashes, and values lie beside them.
+/// `DICT_KEYS_GENERAL`: keys are any objects, with their hashes; values are next to them.
 const GENERAL: u8 = 0;
-/// `DICT_KEYS_UNICODE`: keys are strings, and values lie beside them.
+/// `DICT_KEYS_UNICODE`: keys are strings; values are next to them.
 const STRINGS: u8 = 1;
-/// `DICT_KEYS_SPLIT`: keys are names of a class, and values lie elsewhere.
+/// `DICT_KEYS_SPLIT`: keys are names of a class; values are stored elsewhere.
 const SPLIT: u8 = 2;
 
-/// The table of a dict as it is now. Nothing keeps it alive.
+/// The current table of a dict. This does not keep it alive.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     dict: usize,
     /// `PyDictKeysObject`
     keys: usize,
-    /// `PyDictValues`; 0 where values lie beside the keys.
+    /// `PyDictValues`; 0 if values are next to the keys.
     values: usize,
-    /// Where values begin behind that.
+    /// The offset of the first value in it.
     first: usize,
     kind: u8,
     /// True if the keys themselves are compared.
     by_keys: bool,
 }
 
-/// The greatest number of keys that are compared.
+/// The maximum number of keys to compare.
 const MOST_KEYS: usize = 64;
 
-/// A word.
+/// Reads a word.
 ///
 /// # Safety
-/// It lies in live memory.
+/// The address must be in live memory.
 unsafe fn read(address: usize) -> u64 {
     // SAFETY: as the caller promises.
     unsafe { (address as *const u64).read() }
 }
 
 impl Table {
-    /// The table of a dict; None where words cannot tell what is in it.
+    /// Returns the table of a dict; `None` if no words determine its content.
     pub fn of(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> Option<Self> {
         if abi.layout.dict_version.is_some() {
             return None;
@@ -58,7 +58,7 @@ impl Table {
         if found.kind == SPLIT || (found.kind == STRINGS && found.version() != 0) {
             return Some(found);
         }
-        // The globals of a subclass are not specialised.
+        // Loads from globals of a dict subclass are not specialised.
         if found.kind == STRINGS && dict.is_exact_instance_of::<PyDict>() && exception::answer(dict.py(), give_version(abi, dict)).is_some()
         {
             let found = Self::read(abi, dict).filter(|found| found.kind == STRINGS && found.version() != 0);
@@ -71,13 +71,13 @@ impl Table {
         (found.entries().count() <= MOST_KEYS && found.keys(dict.py()).iter().all(plain)).then_some(found)
     }
 
-    /// The keys; deleted entries have none.
+    /// Returns the keys; deleted entries have none.
     fn keys<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         // SAFETY: the table, which is alive, keeps its keys alive; deleted ones are NULL.
         self.entries().filter_map(|(key, _, _)| unsafe { Bound::from_borrowed_ptr_or_opt(py, key as *mut ffi::PyObject) }).collect()
     }
 
-    /// The exact strings and ints that the caller keeps alive as long as it compares the words.
+    /// Returns the exact strings and ints that the caller must keep alive as long as it compares the words.
     pub fn kept<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         if self.by_keys { self.keys(py) } else { Vec::new() }
     }
@@ -97,16 +97,16 @@ impl Table {
         sound.then_some(Self { dict: address, keys, values, first, kind, by_keys: false })
     }
 
-    /// `dk_version`; 0 where there is none.
+    /// `dk_version`; 0 if there is none.
     fn version(&self) -> u32 {
         // SAFETY: the table is alive, and has its version there.
         unsafe { ((self.keys + offsets::KEYS_VERSION) as *const u32).read() }
     }
 
-    /// Words that hold as long as the keys are the same, and where values lie; those of the dict first.
+    /// Returns words that are unchanged as long as the keys and the locations of the values are; those of the dict come first.
     pub fn words(&self) -> Vec<(*const u64, u64)> {
-        // Of a table of its own the sizes, the kind and the version. Names of a class are compared by their number, where that matters; a
-        // dict that has once left those never has values again that lie elsewhere.
+        // A table used by one dict is identified by its sizes, kind and version. For the names of a class, callers compare their number
+        // where it matters; a dict that has once left a shared table never has values elsewhere again.
         let own = self.kind != SPLIT;
         let mut places =
             vec![self.dict + offsets::DICT_KEYS, if own { self.keys + offsets::KEYS_SIZES } else { self.dict + offsets::DICT_VALUES }];
@@ -118,22 +118,22 @@ impl Table {
         places.into_iter().map(|place| (place as *const u64, unsafe { read(place) })).collect()
     }
 
-    /// The address of the number of names, of a table in which names may be added.
+    /// Returns the address of the number of names, for a table to which names may be added.
     pub fn names(&self) -> Option<*const u64> {
         (self.kind == SPLIT).then_some((self.keys + offsets::KEYS_ENTRIES) as *const u64)
     }
 
-    /// The number of the dict's items, which its words say where values lie beside the keys.
+    /// Returns the address of the number of the dict's items. If values are next to the keys, the words already determine it.
     pub fn items(&self) -> *const u64 {
         (self.dict + offsets::DICT_ITEMS) as *const u64
     }
 
-    /// Returns true if the values lie beside the keys, in the order in which the dict has them.
+    /// Returns true if the values are next to the keys, in the order of the dict.
     pub fn is_ordered(&self) -> bool {
         self.kind != SPLIT
     }
 
-    /// The key, its address, and that of the value, of each entry; without a key where one was deleted.
+    /// Returns the key, its address, and the address of the value, of each entry; the key of a deleted entry is 0.
     fn entries(&self) -> impl Iterator<Item = (usize, usize, *const u64)> + use<> {
         let Self { keys, values, first, kind, .. } = *self;
         // SAFETY: the table is alive; its entries follow its index, and are pairs of a string and a value, or three words.
@@ -149,19 +149,20 @@ impl Table {
         })
     }
 
-    /// The key at a position of the dict's order, and the address of its value. None beyond the end, and where the order lies elsewhere.
+    /// Returns the key at a position in the dict's order, and the address of its value. `None` beyond the end, and if the order is stored
+    /// elsewhere.
     pub fn entry<'py>(&self, py: Python<'py>, position: usize) -> Option<(Bound<'py, PyAny>, *const u64)> {
         let (key, _, place) = self.entries().filter(|(key, ..)| self.is_ordered() && *key != 0).nth(position)?;
         // SAFETY: the table, which is alive, keeps its keys alive.
         Some((unsafe { Bound::from_borrowed_ptr_or_opt(py, key as *mut ffi::PyObject) }?, place))
     }
 
-    /// The addresses of all values.
+    /// Returns the addresses of all values.
     pub fn places(&self) -> Vec<*const u64> {
         self.entries().filter(|(key, ..)| *key != 0).map(|(_, _, place)| place).collect()
     }
 
-    /// The address of the value under a key, an exact string or int; None where there is no such key.
+    /// Returns the address of the value of a key, an exact string or int; `None` if the key does not exist.
     pub fn place(&self, key: &Bound<'_, PyAny>) -> Option<*const u64> {
         let wanted = key.as_ptr() as usize;
         let same = |(known, _, place)| (known == wanted).then_some(place);
@@ -174,12 +175,12 @@ impl Table {
     }
 }
 
-/// Has CPython give the table of a dict a version, by a function that loads a global, with the dict as its globals.
+/// Makes CPython assign a version to the table of a dict, by running a function that loads a global, with the dict as its globals.
 fn give_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> PyResult<()> {
-    /// The number of calls after which the load of a new function is specialised, and some more.
+    /// The number of calls after which a load in a new function is specialised, with a margin.
     const CALLS: usize = 8;
     let _away = Listening::new(None);
-    // The code is a new one, since one whose load was specialised before takes its time to be so again.
+    // The code is new, since a load that was specialised before takes longer to be specialised again.
     let loads = dict.py().eval(c"lambda: len", None, None)?;
     let code = function::code(&loads).ok_or_else(|| PySystemError::new_err("a function without code"))?;
     let made = function::new(abi, &code, dict)?.finish();
@@ -188,7 +189,7 @@ fn give_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> PyResult<()> {
     }
     for _ in 0..CALLS {
         match made.call0() {
-            // The dict may have builtins of its own, without this one.
+            // The dict may have its own builtins, without this name.
             Err(error) if error.is_instance_of::<PyNameError>(dict.py()) => return Err(PySystemError::new_err("no name to load")),
             result => drop(result?),
         }

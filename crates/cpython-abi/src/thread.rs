@@ -1,4 +1,4 @@
-//! The thread state: the frame that runs, recursion, the exception being handled, and what interrupts a loop.
+//! The thread state: the running frame, recursion, the exception being handled, and the interruption of loops.
 
 use std::{
     ffi::{c_int, c_void},
@@ -16,7 +16,7 @@ use crate::{
     stack,
 };
 
-/// The state of the running thread. Held with the lock, so no other thread changes it but for the eval breaker.
+/// The state of the running thread. Held with the GIL, so no other thread changes it, except the eval breaker.
 #[derive(Clone, Copy)]
 pub struct Thread<'py> {
     raw: NonNull<c_void>,
@@ -25,17 +25,17 @@ pub struct Thread<'py> {
     _not_send: PhantomData<*mut ()>,
 }
 
-/// How many calls `Thread::with_room` allows for. CPython's own limits leave far more of the C stack than these take.
+/// The number of additional calls that `Thread::with_room` allows. CPython's own limits leave far more of the C stack than these take.
 const ROOM: c_int = 50;
 
-/// Whether the eval breaker is where the table says: 0 not examined, 1 yes, 2 no.
+/// Records if the eval breaker is where the table says: 0 not examined, 1 yes, 2 no.
 pub(crate) static EVAL_BREAKER: AtomicU8 = AtomicU8::new(0);
 
 impl<'py> Thread<'py> {
-    /// The running thread's state.
+    /// Returns the running thread's state.
     pub fn current(py: Python<'py>) -> Result<Self, Refusal> {
         let abi = abi(py)?;
-        // SAFETY: the lock is held, so there is a thread state.
+        // SAFETY: the GIL is held, so there is a thread state.
         let raw = unsafe { ffi::PyThreadState_Get() };
         let raw = NonNull::new(raw.cast()).ok_or(Refusal::Layout("no thread state"))?;
         Ok(Self { raw, abi, py, _not_send: PhantomData })
@@ -53,17 +53,17 @@ impl<'py> Thread<'py> {
         self.raw.as_ptr().cast()
     }
 
-    /// The token of the lock.
+    /// Returns the GIL token.
     pub fn py(self) -> Python<'py> {
         self.py
     }
 
     fn field<T>(self, offset: usize) -> NonNull<T> {
-        // SAFETY: offsets come from the layout table and lie within the thread state.
+        // SAFETY: the offsets come from the layout table and are within the thread state.
         unsafe { self.raw.byte_add(offset) }.cast()
     }
 
-    /// Where the thread names its current frame.
+    /// Returns the address of the thread's pointer to its current frame.
     pub(crate) fn current_frame(self) -> NonNull<*mut c_void> {
         match self.abi.layout.thread.current_frame {
             CurrentFrame::CFrame { cframe, frame } => {
@@ -74,7 +74,7 @@ impl<'py> Thread<'py> {
         }
     }
 
-    /// Whether a trace or profile function watches this thread.
+    /// Returns true if a trace or profile function watches this thread.
     pub fn is_watched(self) -> bool {
         let layout = &self.abi.layout.thread;
         // SAFETY: the fields are function pointers, or NULL.
@@ -82,46 +82,47 @@ impl<'py> Thread<'py> {
         functions.iter().any(|function| !function.is_null())
     }
 
-    /// Whether the code of a tool runs: a trace function, a callback of `sys.monitoring`, an audit hook. It is not part of the program
-    /// that runs, and CPython shows it to no other tool either.
+    /// Returns true if a tool's code is running: a trace function, a callback of `sys.monitoring`, an audit hook. It is not part of the
+    /// running program, and CPython does not show it to other tools either.
     pub fn is_in_tool(self) -> bool {
         self.tracing() != 0
     }
 
     pub(crate) fn tracing(self) -> i32 {
-        // SAFETY: the layout says that an int lies there.
+        // SAFETY: the layout says that an int is there.
         unsafe { self.field::<c_int>(self.abi.layout.thread.tracing).read() }
     }
 
-    /// How many more Python frames may be entered before a `RecursionError`.
+    /// Returns the number of Python frames that may still be entered before a `RecursionError`.
     pub fn recursion_remaining(self) -> i32 {
-        // SAFETY: the layout says that an int lies there.
+        // SAFETY: the layout says that an int is there.
         unsafe { self.field::<c_int>(self.abi.layout.thread.recursion_remaining).read() }
     }
 
     fn count(self, offset: usize, change: c_int) {
         let counter = self.field::<c_int>(offset);
-        // SAFETY: the layout says that an int lies there; only this thread counts in its state.
+        // SAFETY: the layout says that an int is there; only this thread counts in its state.
         unsafe { counter.write(counter.read() + change) };
     }
 
-    /// Whether a Python frame may be entered; if not, CPython's own evaluation raises the `RecursionError`. `from_c` says that
-    /// the frame is not called by bytecode, so that it counts as a call of C too.
+    /// Returns true if a Python frame may be entered. If false, CPython's own evaluation raises the `RecursionError`. `from_c`: the frame
+    /// is not called by bytecode, so it counts as a call from C too.
     pub fn may_enter(self, from_c: bool) -> bool {
         let c_remaining = |c: CRecursion| {
-            // SAFETY: the layout says that an int lies there.
+            // SAFETY: the layout says that an int is there.
             unsafe { self.field::<c_int>(c.remaining).read() }
         };
         let c_may = !from_c || self.abi.layout.thread.c_recursion.is_none_or(|c| c_remaining(c) > c.units);
         c_may && self.recursion_remaining() > 0
     }
 
-    /// Returns true if there is room for a Python frame: where the thread knows its stack, C may not go as deep as there are new stacks.
+    /// Returns true if there is room for a Python frame. If the thread knows its stack, calls from C are limited even though new stacks
+    /// could always be added.
     pub fn has_room(self, from_c: bool) -> bool {
         stack::has_room(self.abi) && !(from_c && self.abi.layout.knows_stack && stack::is_deep())
     }
 
-    /// Counts a Python frame as entered.
+    /// Counts entering a Python frame.
     pub fn enter(self, from_c: bool) {
         if from_c {
             stack::count_calls_of_c(1);
@@ -132,7 +133,7 @@ impl<'py> Thread<'py> {
         }
     }
 
-    /// Counts a Python frame as left.
+    /// Counts leaving a Python frame.
     pub fn leave(self, from_c: bool) {
         if from_c {
             stack::count_calls_of_c(-1);
@@ -143,15 +144,15 @@ impl<'py> Thread<'py> {
         }
     }
 
-    /// Makes up for the frame that is evaluated next, which CPython takes for one that C calls.
+    /// Compensates for the frame that is evaluated next, which CPython counts as called from C.
     pub(crate) fn uncounted(self) -> Uncounted<'py> {
         let uncounted = Uncounted(self);
         uncounted.change(1);
         uncounted
     }
 
-    /// Runs a closure with room for a few calls more, for questions of ours about a `RecursionError` where it is raised. They may
-    /// not call code of the user's, which might come here again and again.
+    /// Runs a closure with room for a few more calls, for our own queries about a `RecursionError` where it is raised. They must not call
+    /// the user's code, which might recurse here endlessly.
     pub fn with_room<R>(self, closure: impl FnOnce() -> R) -> R {
         struct Room<'py>(Thread<'py>);
         impl Room<'_> {
@@ -174,7 +175,7 @@ impl<'py> Thread<'py> {
     }
 
     pub(crate) fn recursion_limit(self) -> i32 {
-        // SAFETY: the layout says that an int lies there.
+        // SAFETY: the layout says that an int is there.
         unsafe { self.field::<c_int>(self.abi.layout.thread.recursion_limit).read() }
     }
 
@@ -188,20 +189,20 @@ impl<'py> Thread<'py> {
         unsafe { self.handled().read() }
     }
 
-    /// The exception that this generator, or this thread outside generators, is handling. A new reference; it may be `None`.
+    /// Returns the exception that this generator, or this thread outside generators, is handling. A new reference; it may be `None`.
     pub fn handled_exception(self) -> Option<Bound<'py, PyAny>> {
         // SAFETY: the item owns a reference, or holds NULL.
         unsafe { Bound::from_borrowed_ptr_or_opt(self.py, self.handled().read()) }
     }
 
-    /// Sets it and hands out what was there.
+    /// Sets the exception being handled and returns the old one.
     pub fn replace_handled_exception(self, exception: Option<Bound<'py, PyAny>>) -> Option<Bound<'py, PyAny>> {
         let new = exception.map_or(std::ptr::null_mut(), Bound::into_ptr);
-        // SAFETY: the item takes our reference over and we take the item's.
+        // SAFETY: the item takes ownership of our reference and we take the item's.
         unsafe { Bound::from_owned_ptr_or_opt(self.py, self.handled().replace(new)) }
     }
 
-    /// The innermost exception that anybody in this thread is handling: what `raise` raises again. A new reference.
+    /// Returns the innermost exception being handled in this thread: the one that a bare `raise` re-raises. A new reference.
     pub fn topmost_handled_exception(self) -> Option<Bound<'py, PyAny>> {
         // SAFETY: returns a new reference, or NULL without an exception.
         unsafe { Bound::from_owned_ptr_or_opt(self.py, ffi::PyErr_GetHandledException()) }.filter(|exception| !exception.is_none())
@@ -220,13 +221,13 @@ impl<'py> Thread<'py> {
         PyErr::fetch(self.py)
     }
 
-    /// The word that is not 0 while something waits.
+    /// Returns the word that is nonzero while work is pending.
     pub(crate) fn eval_breaker(self) -> usize {
         let layout = &self.abi.layout.thread;
         match layout.eval_breaker {
             EvalBreaker::Interpreter(offset) => {
-                // SAFETY: the state's interpreter is alive, and the layout says that an int lies there. Others write it
-                // without the lock, as they do under CPython's own relaxed reads; a volatile read is not torn.
+                // SAFETY: the state's interpreter is alive, and the layout says that an int is there. Other threads write it without the
+                // GIL, as they do under CPython's own relaxed reads; a volatile read is not torn.
                 let value =
                     unsafe { self.field::<NonNull<c_void>>(layout.interpreter).read().byte_add(offset).cast::<c_int>().read_volatile() };
                 value as usize
@@ -239,13 +240,14 @@ impl<'py> Thread<'py> {
         }
     }
 
-    /// Whether something waits: signals, pending calls, the collector, other threads. `None` where it is not known where to look.
+    /// Returns true if work is pending: signals, pending calls, the collector, other threads. `None` if the location of the flag is
+    /// unknown.
     pub fn is_interrupted(self) -> Option<bool> {
         (EVAL_BREAKER.load(Ordering::Relaxed) == 1).then(|| self.eval_breaker() != 0)
     }
 
-    /// Does what waits, as a backward jump does: signal handlers run in the current frame; pending calls, asynchronous
-    /// exceptions and a request for the lock are left to the start of `idle`, a function that does nothing.
+    /// Handles pending work, as a backward jump does: signal handlers run in the current frame; pending calls, asynchronous exceptions and
+    /// requests for the GIL are handled at the start of `idle`, a function that does nothing.
     pub fn checkpoint(self, idle: &Bound<'py, PyAny>) -> PyResult<()> {
         self.py.check_signals()?;
         if self.is_interrupted() != Some(false) {
@@ -255,7 +257,7 @@ impl<'py> Thread<'py> {
     }
 }
 
-/// What an evaluation takes of the depth of C, given back for the time of one.
+/// Gives back the C recursion depth of one evaluation for its duration.
 pub(crate) struct Uncounted<'py>(Thread<'py>);
 
 impl Uncounted<'_> {
@@ -272,7 +274,7 @@ impl Drop for Uncounted<'_> {
     }
 }
 
-/// The class of an exception instance; `PyErr`s hold normalised exceptions.
+/// Returns the exception instance of an error; `PyErr`s hold normalised exceptions.
 pub(crate) fn value_of(py: Python<'_>, error: PyErr) -> Bound<'_, PyBaseException> {
     error.into_value(py).into_bound(py)
 }

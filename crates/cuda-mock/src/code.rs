@@ -1,18 +1,18 @@
-//! PTX as data: what the parser makes and the interpreter runs.
+//! PTX as data: the output of the parser, which the interpreter runs.
 #![expect(missing_docs, reason = "the names are those of the PTX manual")]
 
-/// The type that an instruction names.
+/// The type of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ty {
     /// A predicate.
     Pred,
-    /// Bits, in bytes. Where arithmetic is done on them they are floats of the instruction's other type.
+    /// Bits, with the size in bytes. Arithmetic on them treats them as floats of the instruction's other type.
     Bits(u8),
-    /// Signed, in bytes.
+    /// Signed, with the size in bytes.
     Signed(u8),
-    /// Unsigned, in bytes.
+    /// Unsigned, with the size in bytes.
     Unsigned(u8),
-    /// Halves and their pairs, single and double.
+    /// Halves and pairs of halves, single and double.
     F16,
     F16x2,
     Bf16,
@@ -22,7 +22,7 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::Pred => 1,
@@ -33,12 +33,12 @@ impl Ty {
         }
     }
 
-    /// Whether it is a floating-point number.
+    /// Returns true if it is a floating-point number.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
-    /// The type of this name, without its dot.
+    /// The type with this name, without its dot.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "pred" => Self::Pred,
@@ -61,7 +61,7 @@ impl Ty {
     }
 }
 
-/// How a result is rounded; the `i` forms give whole numbers.
+/// The rounding of a result; the `i` forms round to integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     Nearest,
@@ -80,26 +80,26 @@ pub enum Special {
     Lane,
 }
 
-/// What an instruction works on.
+/// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     Register(u32),
     Number(u64),
     Special(Special),
-    /// The address of a variable of this index.
+    /// The address of the variable with this index.
     Variable(usize),
     Several(Vec<Operand>),
-    /// What lies that number of bytes after it.
+    /// The memory at that many bytes after the operand.
     At(Box<Operand>, i64),
-    /// A parameter of this index.
+    /// The parameter with this index.
     Parameter(usize),
-    /// The instruction of this index.
+    /// The instruction with this index.
     Label(usize),
-    /// `_`: what is written is dropped.
+    /// `_`: discards the written value.
     Nothing,
 }
 
-/// What is compared, and whether a NaN makes it true.
+/// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     Eq,
@@ -108,9 +108,9 @@ pub enum Compare {
     Le,
     Gt,
     Ge,
-    /// Neither is a NaN.
+    /// Neither operand is a NaN.
     Ordered,
-    /// One of them is.
+    /// At least one operand is a NaN.
     Unordered,
 }
 
@@ -121,13 +121,13 @@ pub enum Binary {
     Sub,
     Mul,
     MulHigh,
-    /// Twice as wide as its operands.
+    /// The result is twice as wide as the operands.
     MulWide,
     Div,
     Rem,
     Min,
     Max,
-    /// A NaN wins.
+    /// Propagates NaN.
     MinNan,
     MaxNan,
     And,
@@ -157,7 +157,7 @@ pub enum Unary {
     Reverse,
 }
 
-/// Which lane another lane's value is taken from.
+/// The lane from which a lane takes its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     Xor,
@@ -166,7 +166,7 @@ pub enum Shuffle {
     Index,
 }
 
-/// What one instruction does, to values of the instruction's type.
+/// The operation of one instruction, on values of the instruction's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Load,
@@ -174,7 +174,7 @@ pub enum Op {
     Move,
     Binary(Binary),
     Unary(Unary),
-    /// A product, whole or one of its halves, to which the third operand is added; with a carry in and out.
+    /// A product, whole or one of its halves, plus the third operand; with a carry in and out.
     MulAdd {
         part: Binary,
         carry_in: bool,
@@ -191,14 +191,14 @@ pub enum Op {
         or_nan: bool,
     },
     Select,
-    /// From a type; whether to a whole number, and whether into 0 to 1.
+    /// Converts from a type; optionally to an integer, and optionally saturating to 0 to 1.
     Convert {
         from: Ty,
         whole: bool,
         saturate: bool,
     },
     Permute,
-    /// Two words side by side are shifted, and one of them is kept.
+    /// Shifts two adjacent words and keeps one of them.
     Funnel {
         left: bool,
         clamp: bool,
@@ -218,16 +218,16 @@ pub enum Op {
 /// One instruction.
 #[derive(Clone, Debug)]
 pub struct Instruction {
-    /// The predicate that must be set, or must not where the flag is true.
+    /// The predicate that must be set, or unset if the flag is true.
     pub guard: Option<(u32, bool)>,
     pub op: Op,
     pub ty: Ty,
     pub round: Round,
-    /// Numbers too small for full precision are zero.
+    /// Subnormal numbers are flushed to zero.
     pub flush: bool,
-    /// Destinations first, as written.
+    /// The operands, destinations first, as written.
     pub operands: Vec<Operand>,
-    /// For messages.
+    /// The text, for messages.
     pub text: String,
 }
 
@@ -238,18 +238,18 @@ pub struct Variable {
     pub space: Space,
     pub align: usize,
     pub bytes: usize,
-    /// What it holds at first.
+    /// Its initial contents.
     pub contents: Vec<u8>,
 }
 
-/// Who shares a variable.
+/// The threads that share a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// All threads.
     Module,
-    /// A block.
+    /// The threads of a block.
     Block,
-    /// Nobody.
+    /// One thread only.
     Thread,
 }
 
@@ -257,9 +257,9 @@ pub enum Space {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: String,
-    /// How many parameters it has, each of eight bytes.
+    /// The number of parameters, each of eight bytes.
     pub parameters: usize,
-    /// The largest block it may be launched with.
+    /// The largest block with which it may be launched.
     pub threads: Option<[usize; 3]>,
     pub registers: usize,
     pub variables: Vec<Variable>,

@@ -1,7 +1,7 @@
 //! The driver's C functions. Contracts are those of `cuda.h`; handles are numbers.
 //!
 //! # Safety
-//! All of them: pointers are what `cuda.h` says, and what a launched kernel is given is memory.
+//! For all of them: pointers must be as `cuda.h` requires, and addresses passed to a launched kernel must be valid memory.
 #![expect(clippy::missing_safety_doc, reason = "it is the same for all, and stands above")]
 #![expect(missing_docs, reason = "the names are CUDA's, and its manual says what they do")]
 
@@ -24,10 +24,10 @@ const INVALID_PTX: c_int = 218;
 const UNSUPPORTED_PTX: c_int = 222;
 const NOT_FOUND: c_int = 500;
 const LAUNCH_FAILED: c_int = 719;
-/// The newest PTX that is taken, and the one device's context.
+/// The newest supported PTX version, and the context of the only device.
 const PTX: u32 = 90;
 const CONTEXT: usize = 0xC0;
-/// Names and sentences of the statuses that tests meet.
+/// Names and descriptions of the statuses that occur in tests.
 const STATUSES: &[(c_int, &CStr, &CStr)] = &[
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
@@ -50,7 +50,7 @@ fn current() -> usize {
     CONTEXTS.with_borrow(|contexts| contexts.last().copied().unwrap_or(0))
 }
 
-/// Returns early where the environment wants a call to fail.
+/// Returns early if the environment requests that a call fail.
 macro_rules! may_fail {
     ($name:literal) => {
         if let Some(status) = state().fails($name) {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn cuInit(flags: c_uint) -> c_int {
 /// See the module.
 unsafe fn describe(status: c_int, text: *mut *const c_char, which: fn(&(c_int, &'static CStr, &'static CStr)) -> &'static CStr) -> c_int {
     let found = STATUSES.iter().find(|(number, _, _)| *number == status);
-    // SAFETY: the caller lends a place for a pointer.
+    // SAFETY: the caller provides memory for a pointer.
     unsafe { text.write(found.map_or(std::ptr::null(), |entry| which(entry).as_ptr())) };
     if found.is_some() { SUCCESS } else { INVALID_VALUE }
 }
@@ -161,12 +161,12 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> c_int {
     if current() == CONTEXT { SUCCESS } else { INVALID_CONTEXT }
 }
 
-/// Writes what is wrong into the buffer that the options name.
+/// Writes an error message into the buffer that the options name.
 ///
 /// # Safety
 /// See the module.
 unsafe fn explain(message: &str, count: c_uint, options: *const c_int, values: *mut *mut c_void) {
-    // SAFETY: as many options and values as are counted; the buffer has the room that its size says.
+    // SAFETY: there are as many options and values as are counted; the buffer has the stated size.
     unsafe {
         let value = |option: c_int| (0..count as usize).find(|&i| options.add(i).read() == option).map(|i| values.add(i).read());
         if let (Some(buffer), Some(room)) = (value(5), value(6)) {
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     if shared > known.shared || !extra.is_null() || grid.contains(&0) {
         return INVALID_VALUE;
     }
-    // SAFETY: as the caller promises, there is a pointer to eight bytes for each parameter.
+    // SAFETY: the caller promises a pointer to eight bytes for each parameter.
     let values: Vec<u64> = (0..known.entry.parameters).map(|i| unsafe { parameters.add(i).read().cast::<u64>().read() }).collect();
     log(&format!("launch {} grid={grid:?} block={block:?} shared={shared} stream={stream:?}", known.entry.name));
     match run::launch(&known.entry, grid, block, &values) {

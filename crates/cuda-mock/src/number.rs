@@ -1,9 +1,9 @@
-//! Floating-point numbers as the hardware has them: halves, directed rounding, subnormals that are zero.
+//! Floating-point numbers as in hardware: halves, directed rounding, flushing of subnormals.
 #![expect(clippy::float_cmp, reason = "roundings are exact")]
 
 use crate::code::{Round, Ty};
 
-/// The number that bits of a type are.
+/// The number represented by bits of a type.
 pub fn float(ty: Ty, bits: u64) -> f64 {
     match ty {
         Ty::F16 => half(bits as u16),
@@ -23,7 +23,7 @@ pub fn bits(ty: Ty, value: f64, round: Round) -> u64 {
     }
 }
 
-/// Rounds to a whole number.
+/// Rounds to an integer.
 pub fn whole(value: f64, round: Round) -> f64 {
     match round {
         Round::Nearest => value.round_ties_even(),
@@ -46,7 +46,7 @@ pub fn single(value: f64, round: Round) -> f32 {
     }
 }
 
-/// Zero in place of a number too small for full precision.
+/// Flushes a subnormal number to zero.
 pub fn flushed(value: f32) -> f32 {
     if value.is_subnormal() { 0.0_f32.copysign(value) } else { value }
 }
@@ -71,7 +71,7 @@ fn to_half(value: f64) -> u16 {
     if magnitude >= 65520.0 {
         return sign | 0x7C00;
     }
-    // In units of the last place: below 2^-14 these no longer shrink.
+    // In units of the last place, which do not shrink further below 2^-14.
     let exponent = magnitude.log2().floor().max(-14.0);
     let exponent = if magnitude < exponent.exp2() { (exponent - 1.0).max(-14.0) } else { exponent };
     let units = (magnitude / (exponent - 10.0).exp2()).round_ties_even() as u16;
@@ -84,7 +84,7 @@ fn to_brain(value: f64) -> u16 {
     if value.is_nan() {
         return (bits >> 16) as u16 | 0x40;
     }
-    // Rounding twice would be wrong at halfway points of the second that the first has made.
+    // Rounding twice would be wrong if the first rounding results in a halfway point of the second.
     let inexact = f64::from(f32::from_bits(bits)) != value;
     let halfway = bits & 0xFFFF == 0x8000;
     let above = f64::from(f32::from_bits(bits)).abs() > value.abs();

@@ -1,13 +1,13 @@
-//! Reads PTX as LLVM writes it: one statement after the other, each known or refused.
+//! Parses PTX as LLVM writes it, one statement after the other; unknown statements are errors.
 
 use std::collections::HashMap;
 
 use crate::code::{Binary, Compare, Entry, Instruction, Module, Op, Operand, Round, Shuffle, Space, Special, Ty, Unary, Variable};
 
-/// What is wrong with a text.
+/// A result, or the error in a text.
 pub type Refused<T> = Result<T, String>;
 
-/// Reads a module.
+/// Parses a module.
 pub fn module(text: &str) -> Refused<Module> {
     let text: String = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     let number = |directive: &str, prefix: &str| -> Refused<u32> {
@@ -68,7 +68,7 @@ fn variable(statement: &str) -> Refused<Variable> {
     Ok(Variable { name: name.to_owned(), space, align, bytes: count * width, contents: bytes })
 }
 
-/// What names stand for in an entry.
+/// The meanings of names in an entry.
 struct Names {
     registers: HashMap<String, u32>,
     parameters: HashMap<String, usize>,
@@ -89,13 +89,13 @@ fn entry(head: &str, body: &str, globals: &[Variable]) -> Refused<Entry> {
     let mut labels = HashMap::new();
     let mut named: Vec<String> = Vec::new();
     for statement in body.split(';') {
-        // Braces around statements bound the names of registers, which are never the same otherwise.
+        // Braces around statements are scopes of register names, but names are unique anyway.
         let mut statement = inside(statement);
         while let Some((label, rest)) = statement.split_once(':').filter(|(label, _)| is_label(label)) {
             labels.insert(label.to_owned(), statements.len());
             statement = inside(rest);
         }
-        // A register by a name of its own.
+        // A register with a name of its own.
         let declared = statement.strip_prefix(".reg").and_then(|rest| rest.split_whitespace().last());
         named.extend(declared.filter(|name| !name.starts_with('%')).map(str::to_owned));
         match statement {
@@ -149,7 +149,7 @@ impl Names {
         if let Some(special) = special(text) {
             return Ok(Operand::Special(special));
         }
-        // `%r1|%p1`: the second says whether there was such a lane, which nothing asks for here.
+        // `%r1|%p1`: the second tells if there was such a lane, which no code here uses.
         if let Some((first, second)) = text.split_once('|') {
             self.register(second);
             return self.operand(first);
@@ -195,7 +195,7 @@ fn immediate(text: &str) -> Option<u64> {
     text.parse::<i64>().map(|number| number as u64).or_else(|_| text.parse()).ok()
 }
 
-/// At commas outside of braces and brackets.
+/// Splits at commas outside of braces and brackets.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, character) in text.char_indices() {
@@ -249,7 +249,7 @@ fn instruction(statement: &str, names: &mut Names) -> Refused<Instruction> {
     })
 }
 
-/// What an instruction's name says, but for its rounding.
+/// Decodes an instruction's name, except its rounding.
 fn decode(parts: &[&str]) -> Option<(Op, Ty)> {
     let has = |part: &str| parts.contains(&part);
     let types: Vec<Ty> = parts[1..].iter().filter_map(|part| Ty::named(part)).collect();
@@ -336,12 +336,12 @@ fn decode(parts: &[&str]) -> Option<(Op, Ty)> {
             };
             (parts[..3] == wanted && parts[4..6] == ["row", "col"]).then_some((Op::Product { depth }, element))
         }
-        // To tf32 is rounding to ten bits, ties away from zero.
+        // Converting to tf32 rounds to ten bits, ties away from zero.
         _ => None,
     }
 }
 
-/// What is compared, and whether a NaN makes it true.
+/// The comparison, and true if a NaN makes it true.
 fn compare(name: &str) -> Option<(Compare, bool)> {
     Some(match name {
         "eq" => (Compare::Eq, false),

@@ -1,4 +1,4 @@
-//! Runs a kernel: one block after the other, the threads of a warp as far as they get without each other.
+//! Runs a kernel block by block; the threads of a warp each run until they need each other.
 
 use crate::{
     code::{Entry, Instruction, Op, Operand, Shuffle, Space, Ty},
@@ -8,11 +8,11 @@ use crate::{
 
 const WARP: usize = 32;
 
-/// Where a thread has stopped.
+/// The place where a thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// At an instruction that the whole warp runs together.
+    /// At an instruction that the whole warp executes together.
     Warp,
     /// At a barrier of the block.
     Barrier,
@@ -28,7 +28,7 @@ impl Memory {
     fn new(bytes: usize, contents: &[u8]) -> Self {
         let mut memory = Self { words: vec![[0; 8]; bytes.max(1).div_ceil(64) + 1] };
         let start = memory.start();
-        // SAFETY: there is room for as many bytes as the variable has, of which its contents are a part.
+        // SAFETY: there is room for as many bytes as the variable has, and its contents are not longer.
         unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), start as *mut u8, contents.len().min(bytes)) };
         memory
     }
@@ -38,7 +38,7 @@ impl Memory {
     }
 }
 
-/// A block of threads that is being run.
+/// A block of threads that is running.
 struct Block<'a> {
     entry: &'a Entry,
     around: Around<'a>,
@@ -48,7 +48,7 @@ struct Block<'a> {
     variables: Vec<Vec<usize>>,
 }
 
-/// Runs a kernel; an error says what a thread did wrong.
+/// Runs a kernel; an error describes the fault of a thread.
 pub fn launch(entry: &Entry, grid: [usize; 3], block: [usize; 3], parameters: &[u64]) -> Result<(), String> {
     let count = block.iter().product::<usize>();
     let fits = entry.threads.is_none_or(|most| count <= most.iter().product());
@@ -175,7 +175,7 @@ impl Block<'_> {
                 let (from, there) = match how {
                     Shuffle::Xor => (own ^ distance, own ^ distance <= most),
                     Shuffle::Down => (own + distance, own + distance <= most),
-                    // Here the limit is the least lane.
+                    // For this mode the limit is the lowest lane.
                     Shuffle::Up => (own.wrapping_sub(distance), own >= distance && own - distance >= most),
                     Shuffle::Index => (least | (distance & !segment), (least | (distance & !segment)) <= most),
                 };

@@ -1,4 +1,4 @@
-//! What the driver remembers: its modules, how often each call was made, the log; and what the environment asks of it.
+//! The driver's state (modules, counts of calls, the log), and its settings from the environment.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,24 +12,24 @@ use crate::code::{Entry, Module};
 /// A function.
 #[derive(Clone)]
 pub struct Function {
-    /// Of the module.
+    /// The handle of its module.
     pub module: usize,
     /// Its code.
     pub entry: Arc<Entry>,
-    /// Dynamic shared memory that it may be launched with.
+    /// The dynamic shared memory with which it may be launched.
     pub shared: u32,
 }
 
-/// The state of the one driver in the process.
+/// The state of the process's only driver.
 #[derive(Default)]
 pub struct State {
     /// Loaded modules, by handle.
     pub modules: BTreeMap<usize, Arc<Module>>,
-    /// Functions that were asked for, by handle.
+    /// Functions that were looked up, by handle.
     pub functions: BTreeMap<usize, Function>,
     calls: HashMap<&'static str, u32>,
     handles: usize,
-    /// How often the primary context is retained.
+    /// The reference count of the primary context.
     pub retained: u32,
 }
 
@@ -40,13 +40,13 @@ pub fn state() -> MutexGuard<'static, State> {
 }
 
 impl State {
-    /// A number that was not a handle before, and is not an address.
+    /// A new handle, which is not an address.
     pub fn handle(&mut self) -> usize {
         self.handles += 1;
         self.handles * 16
     }
 
-    /// Counts a call; the status that the environment wants it to return, if it does.
+    /// Counts a call; returns the status with which the environment requests it to fail, if so.
     pub fn fails(&mut self, call: &'static str) -> Option<i32> {
         let made = self.calls.entry(call).or_default();
         let number = *made;
@@ -66,7 +66,7 @@ pub fn number(variable: &str, usual: i32) -> i32 {
 /// Writes a line to the log, if there is one.
 pub fn log(line: &str) {
     let Some(path) = env::var_os("DYNAMLIR_CUDA_MOCK_LOG") else { return };
-    // A log that cannot be written is one that the test does not find.
+    // If the log cannot be written, the test that reads it fails.
     if let Ok(mut file) = fs::OpenOptions::new().create(true).append(true).open(path) {
         let _ = writeln!(file, "{line}");
     }

@@ -1,4 +1,4 @@
-//! One instruction on one thread.
+//! Executes one instruction on one thread.
 #![expect(clippy::float_cmp, reason = "what is compared is compared as the hardware does it")]
 #![expect(clippy::cast_precision_loss, reason = "conversions round, as the hardware's do")]
 
@@ -7,44 +7,44 @@ use crate::{
     number::{bits, float, flushed, single, whole},
 };
 
-/// A thread: its registers, and where it stands.
+/// A thread: its registers and its position.
 pub struct Thread {
-    /// By number; a predicate is 0 or not.
+    /// The registers, by number; a predicate is zero or nonzero.
     pub registers: Vec<u64>,
-    /// What the latest sum with a carry left.
+    /// The carry of the latest sum with carry out.
     pub carry: bool,
-    /// The next instruction.
+    /// The index of the next instruction.
     pub at: usize,
-    /// Its place in the block.
+    /// Its index in the block.
     pub id: [usize; 3],
-    /// Its place among all threads of the block.
+    /// Its number among all threads of the block.
     pub linear: usize,
 }
 
-/// What is the same for all threads of a block.
+/// The values that are the same for all threads of a block.
 pub struct Around<'a> {
-    /// Which block it is.
+    /// The index of the block.
     pub block: [usize; 3],
-    /// How many there are.
+    /// The number of blocks.
     pub blocks: [usize; 3],
-    /// How many threads it has.
+    /// The number of threads in the block.
     pub threads: [usize; 3],
     /// The launch's parameters.
     pub parameters: &'a [u64],
 }
 
-/// What comes after an instruction.
+/// The continuation after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The one after it.
+    /// The next instruction.
     Next,
-    /// The instruction of this number.
+    /// The instruction with this index.
     Jump(usize),
-    /// None.
+    /// The end of the thread.
     Done,
 }
 
-/// Runs an instruction that needs no other thread; `variables` are the addresses of variables as this thread sees them.
+/// Executes an instruction that does not need other threads; `variables` are the addresses of variables as this thread sees them.
 pub fn step(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>, variables: &[usize]) -> Result<Then, String> {
     let operands = &instruction.operands;
     let ty = instruction.ty;
@@ -87,8 +87,8 @@ pub fn step(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>,
             let [a, b, c] = [1, 2, 3].map(|index| float(ty, value(thread, index)));
             let result = match ty {
                 Ty::F64 => a.mul_add(b, c).to_bits(),
-                // A product of two singles is exact in double; the sum is rounded once more by that, which shows at halfway
-                // points only.
+                // Computed in single precision: in double, the product of two singles is exact but the sum would be rounded twice, which
+                // matters only at halfway points.
                 Ty::F32 if instruction.round == Round::Nearest => (a as f32).mul_add(b as f32, c as f32).to_bits().into(),
                 _ => bits(ty, a.mul_add(b, c), instruction.round),
             };
@@ -169,7 +169,7 @@ pub fn read(thread: &Thread, around: &Around<'_>, variables: &[usize], operand: 
     }
 }
 
-/// A sum that takes the thread's carry in, and leaves one.
+/// A sum that takes the thread's carry as input and sets it.
 fn carried(thread: &mut Thread, ty: Ty, (left, right): (u64, u64), carry_in: bool, carry_out: bool) -> u64 {
     let sum = u128::from(masked(ty, left)) + u128::from(masked(ty, right)) + u128::from(carry_in && thread.carry);
     if carry_out {
@@ -178,14 +178,14 @@ fn carried(thread: &mut Thread, ty: Ty, (left, right): (u64, u64), carry_in: boo
     masked(ty, sum as u64)
 }
 
-/// Puts a value into a register.
+/// Writes a value to a register.
 pub fn write(thread: &mut Thread, operand: &Operand, value: u64) {
     if let Operand::Register(index) = *operand {
         thread.registers[index as usize] = value;
     }
 }
 
-/// The bits that a type has.
+/// Keeps only the bits that a type has.
 fn masked(ty: Ty, value: u64) -> u64 {
     match ty.bytes() {
         8 => value,
@@ -193,13 +193,13 @@ fn masked(ty: Ty, value: u64) -> u64 {
     }
 }
 
-/// With the sign of its type.
+/// Sign-extends a value of a type.
 fn signed(ty: Ty, value: u64) -> i64 {
     let unused = 64 - 8 * ty.bytes();
     ((value << unused) as i64) >> unused
 }
 
-/// Where an operand in brackets points to, and the parts of the other operand.
+/// The address of an operand in brackets, and the parts of the other operand.
 fn place<'a>(
     thread: &Thread,
     instruction: &'a Instruction,
@@ -222,7 +222,7 @@ fn place<'a>(
 }
 
 fn load(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>, variables: &[usize]) -> Result<(), String> {
-    // A parameter is not memory here.
+    // A parameter is not in memory here.
     if let Operand::At(base, 0) = &instruction.operands[1]
         && let Operand::Parameter(index) = **base
     {
@@ -233,7 +233,7 @@ fn load(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>, var
     let bytes = instruction.ty.bytes();
     for (index, part) in parts.iter().enumerate() {
         let mut word = [0; 8];
-        // SAFETY: whoever launches promises that what a kernel reads is memory, as to a real driver.
+        // SAFETY: the caller of a launch promises that a kernel reads valid memory, as for a real driver.
         unsafe { std::ptr::copy_nonoverlapping((start + index * bytes) as *const u8, word.as_mut_ptr(), bytes) };
         let value = u64::from_le_bytes(word);
         write(thread, part, if matches!(instruction.ty, Ty::Signed(_)) { signed(instruction.ty, value) as u64 } else { value });
@@ -246,13 +246,13 @@ fn store(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>, va
     let bytes = instruction.ty.bytes();
     for (index, part) in parts.iter().enumerate() {
         let word = read(thread, around, variables, part).to_le_bytes();
-        // SAFETY: as for loads, of what a kernel writes.
+        // SAFETY: as for loads, for the memory that a kernel writes.
         unsafe { std::ptr::copy_nonoverlapping(word.as_ptr(), (start + index * bytes) as *mut u8, bytes) };
     }
     Ok(())
 }
 
-/// Moves, and takes registers apart or together.
+/// Moves values, and unpacks or packs registers.
 fn move_bits(thread: &mut Thread, instruction: &Instruction, around: &Around<'_>, variables: &[usize]) {
     let [to, from] = &instruction.operands[..] else { return };
     let width = |parts: &[Operand]| 8 * instruction.ty.bytes() / parts.len();
@@ -296,7 +296,7 @@ fn two(binary: Binary, instruction: &Instruction, left: u64, right: u64) -> u64 
         Binary::MulWide => return a.wrapping_mul(b),
         Binary::MulHigh if is_signed => ((i128::from(i) * i128::from(j)) >> width) as u64,
         Binary::MulHigh => ((u128::from(a) * u128::from(b)) >> width) as u64,
-        // What the hardware gives for a division by zero is not specified.
+        // The hardware's result of a division by zero is unspecified.
         Binary::Div if is_signed => i.checked_div(j).unwrap_or(-1) as u64,
         Binary::Div => a.checked_div(b).unwrap_or(u64::MAX),
         Binary::Rem if is_signed => i.checked_rem(j).unwrap_or(i) as u64,
@@ -308,7 +308,7 @@ fn two(binary: Binary, instruction: &Instruction, left: u64, right: u64) -> u64 
         Binary::And => a & b,
         Binary::Or => a | b,
         Binary::Xor => a ^ b,
-        // A count is of 32 bits, and one that is too large shifts everything out.
+        // A shift count has 32 bits; one that is too large shifts everything out.
         Binary::ShiftLeft => match right & 0xFFFF_FFFF {
             count if count >= width => 0,
             count => a << count,
@@ -345,7 +345,7 @@ fn real(binary: Binary, instruction: &Instruction, left: u64, right: u64) -> u64
         Binary::Min | Binary::Max if b.is_nan() => a,
         Binary::Min | Binary::MinNan => lesser(a, b),
         Binary::Max | Binary::MaxNan => greater(a, b),
-        // The sign is that of the first.
+        // The sign is taken from the first operand.
         Binary::CopySign => b.copysign(a),
         _ => f64::NAN,
     };
@@ -410,7 +410,7 @@ fn convert(instruction: &Instruction, from: Ty, (to_whole, saturate): (bool, boo
     let (to, round) = (instruction.ty, instruction.round);
     if !from.is_float() && !to.is_float() {
         let wide = if matches!(from, Ty::Signed(_)) { signed(from, value) as u64 } else { masked(from, value) };
-        // A register may be wider than the type; it is filled as the type says.
+        // A register may be wider than the type; it is extended according to the type.
         return if matches!(to, Ty::Signed(_)) { signed(to, wide) as u64 } else { masked(to, wide) };
     }
     if !from.is_float() {
@@ -425,7 +425,7 @@ fn convert(instruction: &Instruction, from: Ty, (to_whole, saturate): (bool, boo
     let real = if instruction.flush { f64::from(flushed(real as f32)) } else { real };
     let real = if to_whole { whole(real, round) } else { real };
     match to {
-        // Out of range is the nearest there is, and a NaN is zero.
+        // Values out of range saturate, and a NaN becomes zero.
         Ty::Signed(1) => (real as i8) as u64,
         Ty::Signed(2) => (real as i16) as u64,
         Ty::Signed(4) => u64::from((real as i32) as u32),

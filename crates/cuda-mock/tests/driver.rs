@@ -1,4 +1,4 @@
-//! `dynamlir-cuda` on the mock driver: what is loaded, launched and unloaded, and what errors say.
+//! Tests `dynamlir-cuda` on the mock driver: loading, launching, unloading, and error messages.
 //!
 //! Each test that needs an environment of its own runs itself again in a process that has it.
 
@@ -6,7 +6,7 @@ use std::{env, ffi::c_void, path::PathBuf, process::Command, sync::Arc};
 
 use dynamlir_cuda::{Argument, Context, Driver, Error, Kernel, Launch, Module, Stream};
 
-/// The mock, beside the test programs.
+/// The mock, which lies next to the test programs.
 fn library() -> PathBuf {
     let mut folder = env::current_exe().expect("a program").parent().expect("a folder").to_owned();
     if folder.ends_with("deps") {
@@ -15,7 +15,7 @@ fn library() -> PathBuf {
     folder.join("libdynamlir_cuda_mock.so")
 }
 
-/// Runs a test by its name with an environment; None in the process that has it, where the test is to go on.
+/// Runs a test by its name in a process with this environment; returns `None` inside that process, where the test must proceed.
 fn again(test: &str, environment: &[(&str, &str)]) -> Option<()> {
     if env::var_os("DYNAMLIR_CUDA_MOCK_AGAIN").is_some() {
         return None;
@@ -27,7 +27,7 @@ fn again(test: &str, environment: &[(&str, &str)]) -> Option<()> {
     Some(())
 }
 
-/// y[i] = x[i] + x[i ^ 1] of one warp, the neighbour's by a shuffle.
+/// y[i] = x[i] + x[i ^ 1] within one warp; the neighbour's value is obtained by a shuffle.
 const PTX: &str = r"
 .version 7.1
 .target sm_80
@@ -110,7 +110,7 @@ fn bad_code_is_told_with_what_the_assembler_says() {
 
 #[test]
 fn a_kernel_whose_lanes_part_before_a_shuffle_is_found_out() {
-    // Lane 0 goes around the shuffle.
+    // Lane 0 skips the shuffle.
     let parting = PTX
         .replace("\tshfl", "\tsetp.eq.b32 \t%p1, %r1, 0;\n\t@%p1 bra \t$L__BB0_1;\n\tshfl")
         .replace("\tadd.rn.f32", "$L__BB0_1:\n\tadd.rn.f32");

@@ -1,7 +1,7 @@
 //! A device's primary context: the one that torch and every other user of the CUDA runtime work in.
 //!
-//! torch makes it current on a thread when the thread first does something on the device. A thread that only launches
-//! kernels of ours may not have done so, so that a context is [entered](Context::enter) around what needs it.
+//! torch makes it current on a thread when the thread first uses the device. A thread that only launches our kernels may not have done so;
+//! therefore code that needs the context [enters](Context::enter) it.
 
 use std::{ffi::c_int, marker::PhantomData, ptr::null_mut, sync::Arc};
 
@@ -18,16 +18,16 @@ pub struct Context {
     handle: Handle,
 }
 
-// SAFETY: the driver's functions may be called from any thread, and handles are numbers to everybody else.
+// SAFETY: the driver's functions may be called from any thread, and only the driver dereferences handles.
 unsafe impl Send for Context {}
-// SAFETY: as above; nothing changes after it is made.
+// SAFETY: as above; nothing changes after creation.
 unsafe impl Sync for Context {}
 
-/// The context is current on this thread while it lives.
+/// While this lives, the context is current on this thread.
 pub struct Entered<'a> {
     pub(crate) context: &'a Context,
     pushed: bool,
-    /// Not Send: the stack of contexts is a thread's.
+    /// Not Send: each thread has its own stack of contexts.
     _thread: PhantomData<*const ()>,
 }
 
@@ -37,7 +37,7 @@ impl Context {
         let (mut device, mut handle) = (0, null_mut());
         // SAFETY: one number is written.
         driver.check("cuDeviceGet", unsafe { (driver.f.device)(&raw mut device, ordinal) })?;
-        // SAFETY: the device exists; the context is new and released when this is dropped.
+        // SAFETY: the device exists; the reference is new and released when this is dropped.
         driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.f.retain)(&raw mut handle, device) })?;
         Ok(Arc::new(Self { driver: Arc::clone(driver), ordinal, device, handle }))
     }
@@ -47,7 +47,7 @@ impl Context {
         self.ordinal
     }
 
-    /// What code for the device is made for: `sm_90`.
+    /// The chip to compile code for: `sm_90`.
     pub fn chip(&self) -> Result<String, Error> {
         let attribute = |attribute| {
             let mut value = 0;
@@ -58,7 +58,7 @@ impl Context {
         Ok(format!("sm_{}{}", attribute(COMPUTE_CAPABILITY_MAJOR)?, attribute(COMPUTE_CAPABILITY_MINOR)?))
     }
 
-    /// Makes it current on this thread, unless it is.
+    /// Makes it current on this thread, unless it already is.
     pub fn enter(&self) -> Result<Entered<'_>, Error> {
         let f = &self.driver.f;
         let mut current = null_mut();
@@ -66,7 +66,7 @@ impl Context {
         self.driver.check("cuCtxGetCurrent", unsafe { (f.current)(&raw mut current) })?;
         let pushed = current != self.handle;
         if pushed {
-            // SAFETY: the context is retained, and popped again.
+            // SAFETY: the context is retained, and popped later.
             self.driver.check("cuCtxPushCurrent", unsafe { (f.push)(self.handle) })?;
         }
         Ok(Entered { context: self, pushed, _thread: PhantomData })
@@ -75,13 +75,13 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once by this; a failure (the driver has shut down, say) has nobody to tell.
+        // SAFETY: this has retained it once; a failure (for example, the driver has shut down) cannot be reported.
         let _ = unsafe { (self.driver.f.release)(self.device) };
     }
 }
 
 impl Entered<'_> {
-    /// Waits until the device has done all that it was asked to in this context.
+    /// Waits until the device has finished all work submitted in this context.
     pub fn synchronize(&self) -> Result<(), Error> {
         let driver = &self.context.driver;
         // SAFETY: the context is current.
@@ -93,7 +93,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if self.pushed {
             let mut popped = null_mut();
-            // SAFETY: this was pushed on this thread, and what was pushed after it is popped already.
+            // SAFETY: this was pushed on this thread, and everything pushed after it has been popped.
             let _ = unsafe { (self.context.driver.f.pop)(&raw mut popped) };
         }
     }

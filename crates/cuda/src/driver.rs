@@ -1,4 +1,4 @@
-//! The driver's library, loaded once, and what its errors are called.
+//! The driver's library, loaded once, and the names of its errors.
 
 use std::{
     env,
@@ -14,20 +14,20 @@ use crate::{
     api::{Functions, Status},
 };
 
-/// Where the driver lies.
+/// The name of the driver's library.
 const LIBRARY: &str = "libcuda.so.1";
-/// The oldest driver whose functions are those of `api`, as the driver numbers versions.
+/// The oldest driver version whose functions are those of `api`, in the driver's numbering.
 const OLDEST: i32 = 12000;
 
-/// The driver's functions, started.
+/// The functions of an initialized driver.
 pub struct Driver {
     pub(crate) f: Functions,
-    /// Keeps the functions where they are; last, so that it goes last.
+    /// Keeps the functions loaded; the last field, so that it is dropped last.
     _library: Library,
 }
 
 impl Driver {
-    /// The driver of this process: `libcuda.so.1`, or what `DYNAMLIR_CUDA_LIBRARY` names. A failure is not remembered.
+    /// The driver of this process: `libcuda.so.1`, or the library that `DYNAMLIR_CUDA_LIBRARY` names. A failure is not cached.
     pub fn get() -> Result<Arc<Self>, Error> {
         static LOADED: Mutex<Option<(OsString, Arc<Driver>)>> = Mutex::new(None);
         let wanted = env::var_os("DYNAMLIR_CUDA_LIBRARY").unwrap_or_else(|| LIBRARY.into());
@@ -42,13 +42,13 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Loads a library and starts the driver in it.
+    /// Loads a library and initializes the driver in it.
     pub fn load(path: impl AsRef<std::ffi::OsStr>) -> Result<Arc<Self>, Error> {
         let missing = |error: libloading::Error| Error::NoDriver(error.to_string());
-        // SAFETY: what the library does when it is loaded is the driver's own start, which any CUDA program lets happen.
+        // SAFETY: loading the library runs only the driver's own initialization, as in any CUDA program.
         let library = unsafe { Library::new(path.as_ref()) }.map_err(missing)?;
         let driver = Self { f: Functions::of(&library).map_err(missing)?, _library: library };
-        // SAFETY: 0 is the only value that the driver takes.
+        // SAFETY: 0 is the only value that the driver accepts.
         driver.check("cuInit", unsafe { (driver.f.init)(0) })?;
         let mut version = 0;
         // SAFETY: one number is written.
@@ -60,7 +60,7 @@ impl Driver {
         Ok(Arc::new(driver))
     }
 
-    /// Success, or an error with the driver's words for the status.
+    /// Returns success, or an error with the driver's text for the status.
     pub(crate) fn check(&self, call: &'static str, code: Status) -> Result<(), Error> {
         if code == 0 {
             return Ok(());
@@ -69,7 +69,7 @@ impl Driver {
         Err(Error::Call { call, code, name, text })
     }
 
-    /// The driver's name of a status, and its sentence on it.
+    /// The driver's name and description of a status.
     pub(crate) fn words(&self, code: Status) -> (String, String) {
         let name = text(self.f.error_name, code).unwrap_or_else(|| "an unknown error".into());
         (name, text(self.f.error_string, code).unwrap_or_default())
@@ -78,9 +78,9 @@ impl Driver {
 
 fn text(ask: unsafe extern "C" fn(Status, *mut *const c_char) -> Status, code: Status) -> Option<String> {
     let mut text = null();
-    // SAFETY: the pointer is written, to a string of the driver's own, or left null for a number it does not know.
+    // SAFETY: the pointer is set to a string that the driver owns, or left null for an unknown number.
     let known = unsafe { ask(code, &raw mut text) } == 0 && !text.is_null();
-    // SAFETY: as the driver has said, a terminated string that stays.
+    // SAFETY: the driver has returned success, so it is a terminated string that lives on.
     known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong between PTX and its run on a device, in words that say what to do.
+//! Errors between PTX and its run on a device, with advice on what to do.
 
 /// A failure of the CUDA driver, or the lack of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -6,30 +6,30 @@ pub enum Error {
     /// There is no CUDA driver, or it lacks a function.
     #[error("no CUDA driver: {0}")]
     NoDriver(String),
-    /// The driver refused a call.
+    /// A call of the driver failed.
     #[error("{call} failed: {name} ({code}){}{}", explained(.text), advice(*.code))]
     Call {
         /// The driver's function.
         call: &'static str,
-        /// The driver's number.
+        /// The driver's status.
         code: i32,
-        /// The driver's name of it.
+        /// The driver's name of the status.
         name: String,
-        /// The driver's sentence on it; may be empty.
+        /// The driver's description; may be empty.
         text: String,
     },
-    /// The driver's assembler refused code.
+    /// The driver's assembler rejected code.
     #[error("{call} refused the code of {kernels}: {name} ({code}){}{}", explained(.log), advice(*.code))]
     Code {
         /// The driver's function.
         call: &'static str,
         /// The kernels in it, comma separated.
         kernels: String,
-        /// The driver's number.
+        /// The driver's status.
         code: i32,
-        /// The driver's name of it.
+        /// The driver's name of the status.
         name: String,
-        /// What the assembler said, else the driver.
+        /// The assembler's log, or else the driver's description.
         log: String,
     },
     /// A kernel could not be launched.
@@ -40,14 +40,14 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// Memory does not lie as the code of a kernel counts on.
+    /// Memory is not aligned as the code of a kernel requires.
     #[error("argument {argument} of kernel {kernel} is not aligned to {alignment} bytes")]
     Misaligned {
         /// The kernel.
         kernel: String,
         /// Its argument.
         argument: usize,
-        /// What the address should be a multiple of.
+        /// The required alignment of its address.
         alignment: i64,
     },
 }
@@ -57,14 +57,14 @@ fn explained(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// What somebody who meets the error can do about it, where that is not plain from its name.
+/// Advice for users who see the error, if its name does not make it obvious.
 fn advice(code: i32) -> &'static str {
     match code {
         3 => ". The process was forked after CUDA was started: start it with the spawn method",
         100 => ". CUDA_VISIBLE_DEVICES may hide the devices",
         222 => ". The driver is older than the code: update it, or name an older chip in DYNAMLIR_CUDA_CHIP",
         209 | 223 => ". The code is for another chip: DYNAMLIR_CUDA_CHIP should name this device's",
-        // Whatever is called next fails in the same way.
+        // Every later call fails in the same way.
         700 | 710 | 714..=719 => ". The device's context is lost: the process must be started anew",
         _ => "",
     }

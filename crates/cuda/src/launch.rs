@@ -1,34 +1,34 @@
-//! How a kernel is launched: what a runtime must know besides the code.
+//! The launch parameters of a kernel: the information that a runtime needs besides the code.
 
 use crate::Error;
 
-/// What must hold of one argument. All arguments are addresses in device memory, passed in the kernel's own order.
+/// The requirements on one argument. All arguments are addresses in device memory, passed in the kernel's own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// What the address must be a multiple of, in bytes. The code moves several elements at once by it: where an address is
-    /// not aligned, the kernel must not be launched.
+    /// The required alignment of the address in bytes. The code relies on it to move several elements at once: if an address is not
+    /// aligned, the kernel must not be launched.
     pub alignment: i64,
-    /// Whether the kernel writes there.
+    /// True if the kernel writes there.
     pub written: bool,
 }
 
-/// A launch, as numbers.
+/// The parameters of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The entry's name.
     pub name: String,
-    /// Blocks, in x, y and z.
+    /// The number of blocks in x, y and z.
     pub grid: [i64; 3],
-    /// Threads of a block, in x, y and z.
+    /// The number of threads of a block in x, y and z.
     pub block: [i64; 3],
-    /// Bytes of shared memory to ask for at launch, beside what the code itself declares.
+    /// Bytes of shared memory to request at launch, in addition to those declared in the code.
     pub shared_bytes: i64,
     /// The arguments in order.
     pub arguments: Vec<Argument>,
 }
 
 impl Launch {
-    /// Holds addresses against what the code counts on.
+    /// Checks addresses against the alignment that the code requires.
     pub fn accepts(&self, addresses: &[u64]) -> Result<(), Error> {
         if addresses.len() != self.arguments.len() {
             let why = format!("it takes {} arguments, not {}", self.arguments.len(), addresses.len());
@@ -48,7 +48,7 @@ impl Launch {
         Err(Error::Misaligned { kernel: self.name.clone(), argument: index, alignment: argument.alignment })
     }
 
-    /// The sizes as the driver takes them: none is 0, and none is more than a driver's number holds.
+    /// The sizes in the form that the driver takes: none may be 0, and each must fit its type.
     pub(crate) fn sizes(&self) -> Result<([u32; 3], [u32; 3], u32), Error> {
         let size = |size: i64| u32::try_from(size).ok().filter(|&size| size > 0);
         let three = |sizes: [i64; 3]| Some([size(sizes[0])?, size(sizes[1])?, size(sizes[2])?]);

@@ -1,20 +1,20 @@
-//! The CUDA driver, found when the program runs.
+//! The CUDA driver, loaded at run time.
 //!
-//! `libcuda.so.1` comes with a machine's driver, never with a program, and most machines have none: [`Driver::get`] is an
-//! error there, with the loader's reason. `DYNAMLIR_CUDA_LIBRARY` names another library with the same functions; the tests
-//! have one that runs PTX on the CPU.
+//! `libcuda.so.1` is part of a machine's driver, never of a program, and most machines do not have it: there, [`Driver::get`] returns an
+//! error with the loader's reason. `DYNAMLIR_CUDA_LIBRARY` names another library with the same functions; the tests use one that runs PTX
+//! on the CPU.
 //!
-//! - [`api`]: the driver's functions as C has them, and nothing else: the signatures are those of `cuda.h` 12 and later,
-//! - [`driver`]: the library, what its errors mean,
+//! - [`api`]: the driver's C functions and nothing else: the signatures are those of `cuda.h` 12 and later,
+//! - [`driver`]: the library, and the meaning of its errors,
 //! - [`context`]: a device's primary context, which is the one that torch works in,
 //! - [`module`]: assembled PTX and the entries in it,
-//! - [`launch`]: what must be known of an entry besides its code.
+//! - [`launch`]: the information about an entry besides its code.
 //!
 //! # Ownership
 //!
-//! A kernel keeps its module loaded, a module its context retained, a context its library mapped. Whoever drops the last
-//! kernel of a module unloads it, which waits for no launch: the memory that a launch works on, and the kernel, are kept by
-//! the caller until the stream has passed it.
+//! A kernel keeps its module loaded, a module keeps its context retained, and a context keeps its library mapped. Dropping the last kernel
+//! of a module unloads it without waiting for launches: the caller must keep the kernel, and the memory that a launch works on, until the
+//! stream has passed the launch.
 
 pub mod api;
 pub mod context;

@@ -13,9 +13,9 @@ use crate::{
     api::{Handle, JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE, MAX_DYNAMIC_SHARED_SIZE},
 };
 
-/// What may be asked for at launch without saying so before.
+/// The shared memory that a launch may use without setting an attribute first.
 const USUAL_SHARED: u32 = 48 << 10;
-/// Room for what the assembler says.
+/// The size of the buffer for the assembler's log.
 const LOG_BYTES: usize = 8192;
 
 /// Code loaded into a device's context, unloaded when its last kernel is dropped.
@@ -24,7 +24,7 @@ pub struct Module {
     handle: Handle,
 }
 
-// SAFETY: the driver's functions may be called from any thread, and handles are numbers to everybody else.
+// SAFETY: the driver's functions may be called from any thread, and only the driver dereferences handles.
 unsafe impl Send for Module {}
 // SAFETY: as above; nothing changes after loading.
 unsafe impl Sync for Module {}
@@ -49,7 +49,7 @@ unsafe impl Sync for Kernel {}
 /// A kernel that does not keep its code loaded.
 pub struct WeakKernel {
     module: Weak<Module>,
-    /// The rest of the kernel, but for its module.
+    /// The other fields of the kernel, except its module.
     parts: (Handle, [u32; 3], [u32; 3], u32, Arc<Launch>),
 }
 
@@ -89,12 +89,12 @@ impl Module {
         let entered = context.enter()?;
         let mut log = vec![0_u8; LOG_BYTES];
         let options = [JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE];
-        // A number is passed as the pointer itself. One byte is kept for the end.
+        // A number is passed as the pointer itself. One byte is reserved for the terminator.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES - 1)];
         let mut handle = null_mut();
         let driver = &context.driver;
-        // SAFETY: the context is current; the text is terminated, the log has the room that is said, and there is a value per
-        // option. The handle is new.
+        // SAFETY: the context is current; the text is terminated, the log has the stated size, and there is a value per option. The handle
+        // is new.
         let status = unsafe {
             (driver.f.load)(&raw mut handle, text.as_ptr().cast(), options.len() as c_uint, options.as_ptr(), values.as_mut_ptr())
         };
@@ -129,16 +129,16 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // A failure (the driver has shut down, say) has nobody to tell; the driver then unloads it itself.
+        // A failure (for example, the driver has shut down) cannot be reported; the driver then unloads it itself.
         if let Ok(entered) = self.context.enter() {
-            // SAFETY: the module is loaded, its context is current, and no kernel of it is left.
+            // SAFETY: the module is loaded, its context is current, and all of its kernels have been dropped.
             let _ = unsafe { (entered.context.driver.f.unload)(self.handle) };
         }
     }
 }
 
 impl Kernel {
-    /// How it is launched.
+    /// Its launch parameters.
     pub fn description(&self) -> &Launch {
         &self.launch
     }
@@ -148,13 +148,12 @@ impl Kernel {
         &self.module.context
     }
 
-    /// Puts a launch on a stream and returns; the device has not run it by then. Addresses that are not aligned as the code
-    /// counts on are an error.
+    /// Enqueues a launch on a stream and returns without waiting for the device. Returns an error for addresses that are not aligned as the
+    /// code requires.
     ///
     /// # Safety
-    /// `row` holds as many addresses as the kernel has arguments. Each is device memory of the context that is entered, which
-    /// is the kernel's; it has the extent of the argument, and stays allocated until the stream has passed the launch. The
-    /// stream is that context's.
+    /// `row` contains as many addresses as the kernel has arguments. Each is device memory of the entered context, which is the kernel's;
+    /// it has the extent of the argument, and stays allocated until the stream has passed the launch. The stream belongs to that context.
     pub unsafe fn launch(&self, entered: &Entered<'_>, stream: Stream, row: *const *mut c_void) -> Result<(), Error> {
         let driver = &entered.context.driver;
         let count = self.launch.arguments.len();
@@ -164,8 +163,8 @@ impl Kernel {
         let mut parameters: SmallVec<[*mut c_void; 16]> =
             addresses.iter().map(|address| std::ptr::from_ref(address).cast_mut().cast()).collect();
         let ([x, y, z], [a, b, c]) = (self.grid, self.block);
-        // SAFETY: the function is loaded; there is a pointer to a value per parameter, copied during the call; what the
-        // addresses and the stream are is the caller's promise.
+        // SAFETY: the function is loaded; there is a pointer to a value per parameter, which is copied during the call; the caller
+        // guarantees the addresses and the stream.
         let status =
             unsafe { (driver.f.launch)(self.function, x, y, z, a, b, c, self.shared, stream.0, parameters.as_mut_ptr(), null_mut()) };
         let failed = |error: Error| Error::Launch { kernel: self.launch.name.clone(), why: error.to_string() };

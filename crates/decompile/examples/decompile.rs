@@ -1,4 +1,4 @@
-//! Decompiles the code objects of a dump, read from standard input; one JSON object per line on standard output.
+//! Decompiles the code objects of a dump from standard input; writes one JSON object per line to standard output.
 //!
 //! ```text
 //! python3.12 scripts/bytecode_dump.py FILE | cargo run --release --example decompile -- 3.12

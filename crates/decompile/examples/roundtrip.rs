@@ -1,7 +1,7 @@
-//! Decompiles code objects and compares them with what their source compiles to.
+//! Decompiles code objects and compares them with the code compiled from the resulting source.
 //!
-//! `scripts/bytecode_roundtrip.py` drives it: a line of a dump is answered with the source, the next line, the dump of that
-//! source compiled again (or `null`), with a verdict for each code object.
+//! `scripts/bytecode_roundtrip.py` drives it. The answer to a line of a dump is the source. The next input line is the dump of that source,
+//! compiled again (or `null`), and the answer is a verdict for each code object.
 #![forbid(unsafe_code)]
 
 #[path = "../../bytecode/tests/support/mod.rs"]
@@ -13,7 +13,7 @@ use dynamlir_bytecode::{CodeObject, Const, Version, equivalent};
 use dynamlir_decompile::decompile;
 use serde_json::{Value, json};
 
-/// Verdicts of a code object and of those in it: qualified name, line, verdict, reason.
+/// Appends the verdicts of a code object and its nested code objects: qualified name, line, verdict, reason.
 fn verdicts(original: &CodeObject, made: Option<&CodeObject>, unknown: &[String], out: &mut Vec<Value>) {
     let left = unknown.iter().find(|name| name.starts_with(&format!("{}: ", original.qualname)));
     let (verdict, reason) = match (left, made) {

@@ -1,4 +1,4 @@
-//! Annotations that are functions, from 3.14 on: they give a dict when they are asked.
+//! Annotations as functions, from 3.14 on: they return a dict when called.
 //!
 //! ```text
 //! def __annotate__(format, /):  # of variables
@@ -8,7 +8,7 @@
 //!     if 0 in __conditional_annotations__: made['b'] = str
 //!     return made
 //! ```
-//! In a module, and within a statement of a class, the number is put into that set where the annotation stands.
+//! In a module, and within a statement of a class, the code at the annotation's position adds the annotation's number to that set.
 
 use dynamlir_bytecode::{CodeObject, Const, Opcode, Version};
 
@@ -19,24 +19,24 @@ use crate::{
     tidy::{bodies, bodies_mut},
 };
 
-/// The set of the annotations that have been met.
+/// The set of the annotations that have been executed.
 pub(crate) const MET: &str = "__conditional_annotations__";
 
 static FALSE: Const = Const::Bool(false);
 
 const ODD: Problem = Problem::Stack("annotations that no compiler writes");
 
-/// Returns true for a function that the compiler has made of annotations.
+/// Returns true for a function that the compiler created from annotations.
 pub(crate) fn are_in(code: &CodeObject) -> bool {
     code.name == "__annotate__" && has_format(code)
 }
 
-/// Returns true for a module or class that makes a dict for annotations at its start.
+/// Returns true for a module or class that creates a dict for annotations at its start.
 pub(crate) fn are_set_up(code: &CodeObject) -> bool {
     code.decode().is_ok_and(|decoded| decoded.instructions.iter().any(|instruction| instruction.opcode == Opcode::SetupAnnotations))
 }
 
-/// Returns true for a function that is called with a format: it raises a constant that no source names.
+/// Returns true for a function that is called with a format: it raises a constant that source code cannot name.
 fn has_format(code: &CodeObject) -> bool {
     let known = code.version.facts().common_constants;
     let refuses = |at: u32| known.get(at as usize) == Some(&"NotImplementedError");
@@ -44,7 +44,7 @@ fn has_format(code: &CodeObject) -> bool {
     instructions().iter().any(|instruction| instruction.opcode == Opcode::LoadCommonConstant && refuses(instruction.arg))
 }
 
-/// Returns the statements behind the test of the format; all before 3.14.
+/// Returns the statements after the test of the format; before 3.14, all statements.
 pub(crate) fn behind_test<'a>(annotate: &CodeObject, statements: Vec<Stmt<'a>>) -> Result<Vec<Stmt<'a>>, Problem> {
     if annotate.version < Version::V3_14 {
         return Ok(statements);
@@ -58,7 +58,7 @@ pub(crate) fn behind_test<'a>(annotate: &CodeObject, statements: Vec<Stmt<'a>>) 
     }
 }
 
-/// Returns what a function's parameters and its result are annotated with.
+/// Returns the annotations of a function's parameters and result.
 pub(crate) fn of_function(annotate: &CodeObject) -> Result<Vec<(&str, Expr<'_>)>, Problem> {
     let mut rest = behind_test(annotate, body::statements(annotate, Scoped::Lambda)?)?;
     match (rest.pop(), rest.is_empty()) {
@@ -69,7 +69,7 @@ pub(crate) fn of_function(annotate: &CodeObject) -> Result<Vec<(&str, Expr<'_>)>
     }
 }
 
-/// The annotation of a variable, with the number under which it is met, if it has one.
+/// The annotation of a variable, with the number that marks its execution, if it has one.
 struct Variable<'a> {
     name: &'a str,
     annotation: Expr<'a>,
@@ -86,7 +86,7 @@ fn name<'a>(key: &Expr<'a>) -> Result<&'a str, Problem> {
     if let Expr::Const(Const::Str(name)) = key { Ok(name) } else { Err(ODD) }
 }
 
-/// Returns the annotations of variables in the order in which they stand.
+/// Returns the annotations of variables in source order.
 fn of_variables(annotate: &CodeObject) -> Result<Vec<Variable<'_>>, Problem> {
     let statements = body::entries(annotate, Scoped::Lambda)?;
     behind_test(annotate, statements)?.into_iter().map(variable).collect()
@@ -103,7 +103,7 @@ fn variable(statement: Stmt<'_>) -> Result<Variable<'_>, Problem> {
     }
 }
 
-/// Puts the annotations of a module's or class's variables where they stood.
+/// Moves the annotations of a module's or class's variables to their original positions.
 pub(crate) fn place(statements: &mut Vec<Stmt<'_>>) -> Result<(), Problem> {
     statements.retain(
         |statement| !matches!(statement, Stmt::Assign(targets, Expr::Set(items)) if targets[..] == [Expr::Name(MET)] && items.is_empty()),
@@ -111,7 +111,7 @@ pub(crate) fn place(statements: &mut Vec<Stmt<'_>>) -> Result<(), Problem> {
     let Some(at) = statements.iter().position(|statement| matches!(statement, Stmt::Annotations(_))) else { return Ok(()) };
     let Stmt::Annotations(annotate) = statements.remove(at) else { return Err(ODD) };
     let variables = of_variables(annotate)?;
-    // The docstring comes first, and imports from `__future__`.
+    // The docstring and imports from `__future__` come first.
     let leads = |statement: &Stmt<'_>| match statement {
         Stmt::Assign(targets, _) => targets[..] == [Expr::Name("__doc__")],
         statement => matches!(statement, Stmt::ImportFrom("__future__", 0, ..)),
@@ -120,19 +120,19 @@ pub(crate) fn place(statements: &mut Vec<Stmt<'_>>) -> Result<(), Problem> {
     for (at, variable) in variables.iter().enumerate() {
         if let Some(number) = variable.met {
             let Some(met) = statements.iter().position(|statement| meets(statement, number)) else {
-                // The compiler has found that it is never met.
+                // The compiler found that it is never executed.
                 statements.insert(from, Stmt::If(Expr::Const(&FALSE), vec![variable.statement()], Vec::new()));
                 from += 1;
                 continue;
             };
-            // Others may stand in the same statement.
+            // Other annotations may be in the same statement.
             if met + 1 < from {
                 return Err(ODD);
             }
             put(statements, number, variable);
             from = met + 1;
         } else {
-            // No further than the next that has a place; behind the value that the variable is given, if it is given one.
+            // Insert it before the next annotation with a known position, and after the assignment to the variable, if there is one.
             let mut next = variables[at..].iter().filter_map(|variable| variable.met);
             let limit = next.find_map(|number| statements.iter().position(|statement| meets(statement, number)));
             let limit = limit.unwrap_or(statements.len()).max(from);
@@ -145,7 +145,7 @@ pub(crate) fn place(statements: &mut Vec<Stmt<'_>>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns true if the annotation with a number is met in a statement.
+/// Returns true if a statement executes the annotation with a number.
 fn meets(statement: &Stmt<'_>, number: &Const) -> bool {
     matches!(statement, Stmt::Met(met) if **met == *number) || bodies(statement).into_iter().flatten().any(|inner| meets(inner, number))
 }
@@ -162,7 +162,7 @@ fn put<'a>(statements: &mut [Stmt<'a>], number: &Const, variable: &Variable<'a>)
     }
 }
 
-/// Makes `name: annotation = value` of a value and the annotation behind it.
+/// Combines an assignment and the annotation after it into `name: annotation = value`.
 pub(crate) fn join(statements: &mut Vec<Stmt<'_>>) {
     let mut at = 0;
     while at < statements.len() {

@@ -1,4 +1,4 @@
-//! The tree that decompiling makes: Python's own, less what bytecode does not keep, plus what only lives on the stack.
+//! The tree that decompiling builds: Python's own, without what bytecode does not keep, plus nodes that exist only on the stack.
 
 use dynamlir_bytecode::{CodeObject, Const};
 
@@ -24,7 +24,7 @@ pub(crate) enum Expr<'a> {
     Tuple(Vec<Self>),
     List(Vec<Self>),
     Set(Vec<Self>),
-    /// Pairs; without a key it is `**value`.
+    /// Pairs; a pair without a key is `**value`.
     Dict(Vec<(Option<Self>, Self)>),
     Starred(Box<Self>),
     /// `**value`, which a comprehension adds to a dict.
@@ -37,33 +37,33 @@ pub(crate) enum Expr<'a> {
     YieldFrom(Box<Self>),
     Await(Box<Self>),
     Walrus(&'a str, Box<Self>),
-    /// In parentheses that mean something: `(a and b) and c` tests twice.
+    /// Parentheses that have a meaning: `(a and b) and c` tests twice.
     Group(Box<Self>),
 
-    // What follows lives on the stack only; none of it can be printed.
+    // The following exist only on the stack; they cannot be printed.
     /// CPython's NULL.
     Null,
     Marker(Marker<'a>),
-    /// A copy of the stack's entry with this number.
+    /// A copy of the stack entry with this number.
     Copy(u32, Box<Self>),
     /// A value that has been stored and is still on the stack: targets, value.
     Stored(Vec<Self>, Box<Self>),
     /// `left += right` before it is stored.
     InPlace(&'static str, Box<Self>, Box<Self>),
-    /// An element that `UNPACK_…` left: which unpacking, which element.
+    /// An element left by `UNPACK_…`: the number of the unpacking and of the element.
     Element(usize, usize),
     Function(Box<Function<'a>>),
-    /// The function that `__build_class__` is given, its name, bases and keywords.
+    /// The function passed to `__build_class__`, and its name, bases and keywords.
     Class(Box<Function<'a>>, Vec<Arg<'a>>),
     BuildClass,
     AssertionError,
-    /// A module being imported: name, level, names asked for with where they were stored; true if it is lazy.
+    /// A module being imported: name, level, the requested names with the names that they are stored as; true if it is lazy.
     Module(&'a str, usize, Option<Vec<(&'a str, &'a str)>>, bool),
-    /// What `IMPORT_FROM` found: the name, and the whole path if it is `import a.b as c`, true if that is lazy.
+    /// The result of `IMPORT_FROM`: the name, and for `import a.b as c` the whole path and true if it is lazy.
     Imported(&'a str, Option<(&'a str, bool)>),
-    /// What `GET_ITER` gives.
+    /// The result of `GET_ITER`.
     Iterated(Box<Self>),
-    /// Whether a case of a `match` holds.
+    /// The test of a case of a `match`.
     Case(Box<Case<'a>>),
     /// A part of a template string.
     Interpolation(Box<Piece<'a>>),
@@ -78,15 +78,15 @@ pub(crate) enum Expr<'a> {
 pub(crate) enum Marker<'a> {
     /// The iterator of a `for`.
     Iterator,
-    /// From 3.15 on, above the iterator: how far a list or tuple has been gone through; or NULL.
+    /// From 3.15 on, above the iterator: the position reached in a list or tuple, or NULL.
     Place,
-    /// What a `for` hands to its target.
+    /// The value that a `for` passes to its target.
     Item,
     /// `__exit__` of a `with`.
     Exit,
-    /// What a `with` hands to its target.
+    /// The value that a `with` passes to its target.
     Entered,
-    /// The exception handled before, below the one being handled.
+    /// The previously handled exception, below the one being handled.
     Previous,
     /// The exception being handled.
     Exception,
@@ -96,9 +96,9 @@ pub(crate) enum Marker<'a> {
     Offset,
     /// The list, set or dict that a comprehension fills.
     Accumulator,
-    /// What `send` passed in when the generator started.
+    /// The value that `send` passed in when the generator started.
     Sent,
-    /// The base that classes with type parameters are given.
+    /// The base that classes with type parameters receive.
     GenericBase,
     /// The subject of a `match`.
     Subject,
@@ -128,11 +128,11 @@ pub(crate) enum Piece<'a> {
     Text(&'a Const),
     /// Value, conversion (`s`, `r`, `a` or none), format.
     Value(Expr<'a>, Option<char>, Option<Vec<Self>>),
-    /// The same in a template string, which keeps the value's own text, too.
+    /// The same in a template string, which also keeps the source text of the value.
     Source(Expr<'a>, &'a str, Option<char>, Option<Vec<Self>>),
 }
 
-/// What a comprehension makes.
+/// The type of a comprehension's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Makes {
     List,
@@ -149,7 +149,7 @@ pub(crate) struct Comprehension<'a> {
     /// A dict's value.
     pub value: Option<Expr<'a>>,
     pub clauses: Vec<Clause<'a>>,
-    /// Its function, in 3.11, is a coroutine: the `await` of its call is not in the source.
+    /// In 3.11, true if its function is a coroutine: the `await` of its call is not in the source.
     pub awaited: bool,
 }
 
@@ -160,7 +160,7 @@ pub(crate) enum Clause<'a> {
     If(Expr<'a>),
 }
 
-/// A function as `MAKE_FUNCTION` knows it.
+/// A function as created by `MAKE_FUNCTION`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Function<'a> {
     pub code: &'a CodeObject,
@@ -176,19 +176,19 @@ impl<'a> Function<'a> {
     }
 }
 
-/// What a case asks of the subject.
+/// A pattern that a case tests the subject against.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pattern<'a> {
     Value(Expr<'a>),
-    /// A name that takes everything, or `_`.
+    /// A name that matches everything, or `_`.
     Capture(Option<&'a str>),
     As(Box<Self>, &'a str),
     Sequence(Vec<Self>),
     /// `*name` or `*_`, in a sequence.
     Star(Option<&'a str>),
-    /// Keys with their values, and what takes the rest.
+    /// Keys with the patterns of their values, and the name for the rest.
     Mapping(Vec<(Expr<'a>, Self)>, Option<&'a str>),
-    /// Class, positional patterns, those of attributes.
+    /// Class, positional patterns, attribute patterns.
     Class(Expr<'a>, Vec<Self>, Vec<(&'a str, Self)>),
     Or(Vec<Self>),
 }
@@ -196,12 +196,12 @@ pub(crate) enum Pattern<'a> {
 /// The test of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case<'a> {
-    /// The subject, if it is the first case.
+    /// The subject, present for the first case.
     pub subject: Option<Expr<'a>>,
     pub pattern: Pattern<'a>,
-    /// Whether the subject is kept for cases that follow.
+    /// True if the subject is kept for later cases.
     pub keeps: bool,
-    /// Whether the pattern has been joined of several.
+    /// True if the pattern was joined from several.
     pub joined: bool,
 }
 
@@ -226,7 +226,7 @@ pub(crate) struct TypeParameter<'a> {
     pub name: &'a str,
     pub kind: ParameterKind,
     pub bound: Option<Expr<'a>>,
-    /// Whether the bound is a tuple of which one is meant.
+    /// True if the bound is a tuple of alternatives.
     pub constraints: bool,
     pub default: Option<Expr<'a>>,
 }
@@ -244,7 +244,7 @@ pub(crate) struct Alias<'a> {
 pub(crate) struct Parameters<'a> {
     pub positional_only: usize,
     pub positional: Vec<Parameter<'a>>,
-    /// `*args`; without it keyword-only parameters follow a bare star.
+    /// `*args`; if absent, keyword-only parameters follow a bare star.
     pub rest: Option<Parameter<'a>>,
     pub keyword_only: Vec<Parameter<'a>>,
     pub options: Option<Parameter<'a>>,
@@ -269,9 +269,9 @@ pub(crate) enum Stmt<'a> {
     Return(Expr<'a>),
     Raise(Option<Expr<'a>>, Option<Expr<'a>>),
     Assert(Expr<'a>, Option<Expr<'a>>),
-    /// Module, what it is stored as, true if it is lazy.
+    /// Module, the name it is stored as, true if it is lazy.
     Import(&'a str, &'a str, bool),
-    /// Module, level, names with what they are stored as; no names is a star. True if it is lazy.
+    /// Module, level, names with the names they are stored as (no names mean a star), true if it is lazy.
     ImportFrom(&'a str, usize, Vec<(&'a str, &'a str)>, bool),
     Global(Vec<&'a str>),
     Nonlocal(Vec<&'a str>),
@@ -295,7 +295,7 @@ pub(crate) enum Stmt<'a> {
     },
     Try(Box<Try<'a>>),
     Match(Expr<'a>, Vec<MatchCase<'a>>),
-    /// The last case of a `match`, which takes everything, starts here.
+    /// Marks the start of the last case of a `match`, which matches everything.
     Otherwise(Pattern<'a>),
     Def {
         name: &'a str,
@@ -316,9 +316,9 @@ pub(crate) enum Stmt<'a> {
     TypeAlias(Box<Alias<'a>>),
     /// The element that a comprehension adds, with a dict's value; or an annotation's name with the annotation.
     Append(Expr<'a>, Option<Expr<'a>>),
-    /// The function that gives the annotations of the variables around it.
+    /// The function that returns the annotations of the surrounding variables.
     Annotations(&'a CodeObject),
-    /// The place of the annotation with a number.
+    /// The position of the annotation with a number.
     Met(&'a Const),
 }
 
@@ -337,7 +337,7 @@ pub(crate) struct ExceptClause<'a> {
     pub body: Vec<Stmt<'a>>,
 }
 
-/// The body of a function or class: statements, or why there are none.
+/// The body of a function or class: its statements, or the reason why they are missing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Body<'a> {
     pub code: &'a CodeObject,

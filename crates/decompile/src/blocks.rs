@@ -1,4 +1,4 @@
-//! Steps in a row as blocks, and which block every path to another leads through.
+//! Combines consecutive steps into blocks.
 
 use crate::{
     graph::{Edge, Next, Node, NodeId, StepGraph},
@@ -9,7 +9,7 @@ use crate::{
 
 pub(crate) type BlockId = usize;
 
-/// Steps that run one after the other in one region. Edges lead to blocks.
+/// Consecutive steps in one region. Edges lead to blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Block<'a> {
     pub ops: Vec<Op<'a>>,
@@ -17,7 +17,7 @@ pub(crate) struct Block<'a> {
     pub region: Option<RegionId>,
     /// The stack's depth before it.
     pub depth: u32,
-    /// Whether it ends by dropping a loop's iterator: what follows is behind the loop.
+    /// True if it ends by dropping a loop's iterator: the code that follows is after the loop.
     pub breaks: bool,
     /// Its first and its last code unit.
     pub at: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Blocks<'a> {
     pub all: Vec<Block<'a>>,
     pub entry: BlockId,
     pub regions: Regions,
-    /// The first block of each region's handler, if the region is reached.
+    /// The first block of each region's handler, if the region is reachable.
     pub handlers: Vec<Option<BlockId>>,
     /// The number of values that a `with` block, and that a loop, keep on the stack.
     pub with_places: u32,
@@ -50,14 +50,14 @@ impl<'a> Blocks<'a> {
                 continue;
             }
             let node = &graph.nodes[id];
-            // A loop's head is looked at by itself, even if nothing loops.
+            // A loop's head is a separate block, even if nothing loops.
             leads[id] |= matches!(node.next, Next::For { .. });
             for region in graph.regions.chain(node.region) {
                 leads[graph.handlers[region]] = true;
             }
             let single = node.next.one().filter(|&next| {
                 let next = &graph.nodes[next];
-                // The end of a handler stays by itself, so that ways to it can be seen to meet there.
+                // The end of a handler is a separate block, so that paths to it visibly meet there.
                 next.region == node.region && next.op != Op::Reraise && node.op != Op::Reraise && !drops[id]
             });
             for edge in node.next.edges() {
@@ -75,12 +75,12 @@ impl<'a> Blocks<'a> {
         Self { all, entry: block_of[entry].unwrap_or(0), regions, handlers, with_places, iterator_places }
     }
 
-    /// Whether the loop at a block keeps a second value on the stack, above its iterator.
+    /// Returns true if the loop at a block keeps a second value on the stack, above its iterator.
     pub fn has_place(&self, header: BlockId) -> bool {
         self.iterator_places == 2 && matches!(self.all[header].next, Next::For { is_async: false, .. })
     }
 
-    /// How many edges, the entry and handlers included, lead to each block that is reached.
+    /// Returns the number of edges to each reachable block, including the entry and handlers.
     pub fn incoming(&self) -> Vec<usize> {
         let mut count = vec![0; self.all.len()];
         count[self.entry] += 1;
@@ -95,7 +95,7 @@ impl<'a> Blocks<'a> {
         count
     }
 
-    /// Where control can go from a block: its edges, then the handlers of the regions that it is in.
+    /// Returns the possible successors of a block: its edges, then the handlers of the regions that it is in.
     pub fn successors(&self, block: BlockId) -> Vec<BlockId> {
         let mut found: Vec<BlockId> = self.all[block].next.edges().map(|edge| edge.to).collect();
         let handled = self.regions.chain(self.all[block].region).filter(|&region| self.regions.0[region].kind != Kind::Handling);
@@ -103,7 +103,7 @@ impl<'a> Blocks<'a> {
         found
     }
 
-    /// Blocks that are reached, each before its successors but for loops.
+    /// Returns the reachable blocks, each before its successors except for loops.
     pub fn order(&self) -> Vec<BlockId> {
         let mut seen = vec![false; self.all.len()];
         let mut order = Vec::new();
@@ -150,9 +150,9 @@ fn block<'a>(graph: &StepGraph<'a>, block_of: &[Option<BlockId>], drops: &[bool]
     block
 }
 
-/// The steps that drop a loop's iterator for `break`: nothing in front of them leaves a value that they could drop.
+/// Returns the steps that drop a loop's iterator for `break`: no step before them leaves a value that they could drop.
 fn iterators_dropped(graph: &StepGraph<'_>, before: &[Vec<NodeId>]) -> Vec<bool> {
-    // The last of its places is the iterator itself.
+    // The last of the loop's slots is the iterator itself.
     let depth = |node: &Node<'_>| match node.next {
         Next::For { is_async: false, .. } => Some(node.depth.saturating_sub(graph.iterator_places - 1)),
         Next::For { .. } => Some(node.depth),

@@ -19,7 +19,7 @@ use crate::{
     unwind::{fold_finally, unwind},
 };
 
-/// What kind of code it is.
+/// The kind of a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scoped {
     Module,
@@ -28,7 +28,7 @@ pub(crate) enum Scoped {
     Lambda,
 }
 
-/// The blocks of a code object, with everything done that can be done before statements are made.
+/// Returns the blocks of a code object, after all transformations that precede the construction of statements.
 fn blocks<'a>(code: &'a CodeObject, declared: &mut Declared<'a>) -> Result<Blocks<'a>, Problem> {
     let decoded = code.decode().map_err(|_| Problem::Malformed)?;
     let positions = code.positions().map_err(|_| Problem::Malformed)?;
@@ -40,7 +40,7 @@ fn blocks<'a>(code: &'a CodeObject, declared: &mut Declared<'a>) -> Result<Block
     let source = Source::new(code);
     for instruction in &decoded.instructions {
         let cell = instruction.opcode.operand(code.version) == Some(Operand::Free) && instruction.opcode != Opcode::MakeCell;
-        // The cells that 3.13 hands to a nested function are loaded like locals.
+        // The cells that 3.13 passes to a nested function are loaded like locals.
         if cell || matches!(instruction.opcode, Opcode::LoadFast | Opcode::LoadFastBorrow) {
             declared.used.extend(source.slot(instruction.arg));
         }
@@ -68,7 +68,7 @@ fn blocks<'a>(code: &'a CodeObject, declared: &mut Declared<'a>) -> Result<Block
     Ok(blocks)
 }
 
-/// The statements of a function, class or module.
+/// Returns the statements of a function, class or module.
 pub(crate) fn statements(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'_>>, Problem> {
     let mut declared = Declared::default();
     let blocks = blocks(code, &mut declared)?;
@@ -78,7 +78,7 @@ pub(crate) fn statements(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'
     tidy::body(code, scoped, statements, &declared)
 }
 
-/// The steps of a function that does not branch.
+/// Returns the steps of a function that does not branch.
 pub(crate) fn only_block(code: &CodeObject) -> Result<Vec<Op<'_>>, Problem> {
     let blocks = blocks(code, &mut Declared::default())?;
     match blocks.all[blocks.entry].next {
@@ -87,7 +87,7 @@ pub(crate) fn only_block(code: &CodeObject) -> Result<Vec<Op<'_>>, Problem> {
     }
 }
 
-/// The statements of a function that puts entries into the dict that it returns: each is a [`Stmt::Append`].
+/// Returns the statements of a function that adds entries to the dict that it returns: each entry is a [`Stmt::Append`].
 pub(crate) fn entries(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'_>>, Problem> {
     let mut declared = Declared::default();
     let mut blocks = blocks(code, &mut declared)?;
@@ -99,14 +99,14 @@ pub(crate) fn entries(code: &CodeObject, scoped: Scoped) -> Result<Vec<Stmt<'_>>
     tidy::body(code, scoped, statements, &declared)
 }
 
-/// The comprehension that a code object is, its first iterator left out; and what it stores with `:=`.
+/// Returns the comprehension of a code object, without its first iterator, and the names that it stores with `:=`.
 pub(crate) fn comprehension(code: &CodeObject, makes: Makes) -> Result<(Comprehension<'_>, Declared<'_>), Problem> {
     let mut declared = Declared::default();
     let mut blocks = blocks(code, &mut declared)?;
     let entry = blocks.entry;
-    // What it makes waits on the stack while its loops run.
+    // The collection stays on the stack while its loops run.
     if makes != Makes::Generator {
-        // A coroutine starts with what `send` passed in.
+        // A coroutine starts with the value passed in by `send`.
         let starts = |op: &&mut Op<'_>| !matches!(op, Op::Push(Expr::Marker(Marker::Sent)) | Op::Pop);
         match blocks.all[entry].ops.iter_mut().find(starts) {
             Some(op @ (Op::Build(Display::List | Display::Set, 0) | Op::BuildMap(0))) => *op = Op::Push(Expr::Marker(Marker::Accumulator)),

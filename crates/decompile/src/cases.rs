@@ -1,4 +1,4 @@
-//! `match`: tests of cases become a chain of branches first, and that one statement.
+//! `match`: tests of cases first become a chain of branches, then a single statement.
 
 use crate::{
     Problem,
@@ -37,7 +37,7 @@ pub(crate) fn test<'a>(
     }
     let pattern = found.pattern.clone();
     if keeps == Keeps::NoResult {
-        // The first case may be something else, where nothing is asked.
+        // If the first pattern matches everything, this may not be a case at all.
         return if subject.is_none() { state.emit(Stmt::Otherwise(pattern), out) } else { Err(ODD) };
     }
     state.push(Expr::Case(Box::new(Case { subject, pattern, keeps: keeps == Keeps::Subject, joined: false })));
@@ -60,7 +60,7 @@ pub(crate) fn or<'a>(found: &Found<'a>, state: &mut State<'a>, declared: &mut De
     Ok(())
 }
 
-/// The case that a test is of, if it is of one.
+/// Returns the case that a test belongs to, if any.
 pub(crate) fn case<'t, 'a>(test: &'t Expr<'a>) -> Option<&'t Case<'a>> {
     match test {
         Expr::Case(case) => Some(case),
@@ -69,7 +69,7 @@ pub(crate) fn case<'t, 'a>(test: &'t Expr<'a>) -> Option<&'t Case<'a>> {
     }
 }
 
-/// A test as a case and its guard; true if it is the opposite.
+/// Splits a test into a case and its guard; true if the test is negated.
 fn split(test: Expr<'_>) -> Result<(Case<'_>, Option<Expr<'_>>, bool), Problem> {
     match test {
         Expr::Case(case) => Ok((*case, None, false)),
@@ -83,7 +83,7 @@ fn split(test: Expr<'_>) -> Result<(Case<'_>, Option<Expr<'_>>, bool), Problem> 
     }
 }
 
-/// Makes `match` statements of branches on cases.
+/// Converts branches on cases into `match` statements.
 pub(crate) fn gather(statements: &mut Vec<Stmt<'_>>) -> Result<(), Problem> {
     let mut at = 0;
     while at < statements.len() {
@@ -110,17 +110,17 @@ fn continues(statements: &[Stmt<'_>]) -> bool {
     }
 }
 
-/// The statement that starts with a case, and what is left of the statements behind it.
+/// Returns the statement that starts with a case, and the remaining statements after it.
 fn statement<'a>(first: Stmt<'a>, behind: Vec<Stmt<'a>>) -> Result<(Stmt<'a>, Vec<Stmt<'a>>), Problem> {
     let mut cases = Vec::new();
     let mut subject = None;
     let (mut current, mut behind) = (first, behind);
-    // What is behind the whole statement, once `behind` is behind a case only.
+    // The code after the whole statement, once `behind` is only the code after a case.
     let mut outside: Option<Vec<Stmt<'a>>> = None;
     loop {
         let (test, then, other) = match current {
             Stmt::If(test, then, other) => (test, then, other),
-            // It takes everything that has got there.
+            // It matches everything that reaches it.
             Stmt::Otherwise(pattern) => {
                 cases.push(MatchCase { pattern, guard: None, body: std::mem::take(&mut behind) });
                 break;
@@ -135,7 +135,7 @@ fn statement<'a>(first: Stmt<'a>, behind: Vec<Stmt<'a>>) -> Result<(Stmt<'a>, Ve
         if case.keeps && other.is_empty() && left && continues(&behind) {
             current = behind.remove(0);
         } else if case.keeps && continues(&other) {
-            // What was behind is reached by all cases.
+            // The code after the branch would be reached by all cases.
             if outside.is_some() && !behind.is_empty() {
                 return Err(ODD);
             }

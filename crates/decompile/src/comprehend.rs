@@ -1,10 +1,9 @@
-//! Comprehensions that 3.12 and later write into the function around them.
+//! Comprehensions that 3.12 and later inline into the enclosing function.
 //!
 //! ```text
 //! iterator; LOAD_FAST_AND_CLEAR x; SWAP 2; BUILD_LIST 0; SWAP 2; loop: FOR_ITER …; end: SWAP 2; STORE_FAST x
 //! ```
-//! From 3.15 on `GET_ITER` stands in front of the loop instead.
-//! The loop is decompiled by itself and becomes one step.
+//! From 3.15 on, `GET_ITER` comes before the loop instead. The loop is decompiled separately and becomes one step.
 
 use crate::{
     Problem,
@@ -17,18 +16,18 @@ use crate::{
     structure::Structurer,
 };
 
-/// Where a comprehension stands.
+/// The position of a comprehension.
 struct Found {
-    /// The block that starts it, and how many of its steps come before.
+    /// The block that starts it, and the number of its steps that come before.
     before: BlockId,
     kept: usize,
     makes: Makes,
     header: BlockId,
-    /// Whether the iterator is made where the comprehension starts, and not before.
+    /// True if the iterator is created at the start of the comprehension, not before.
     iterates: bool,
 }
 
-/// Turns one innermost comprehension into a step; false if there is none.
+/// Turns one innermost comprehension into a step; returns false if there is none.
 pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a>) -> Result<bool, Problem> {
     let order = blocks.order();
     // A comprehension inside another comes later in the code.
@@ -45,14 +44,14 @@ pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a
         state.push(Expr::Marker(Marker::Place));
     }
     let statement = structurer.only_loop(found.header, state)?;
-    // What it stores is its own, but for `:=`.
+    // Its variables are local to it, except those stored with `:=`.
     declared.hidden.append(&mut inner.locals);
     declared.globals.append(&mut inner.globals);
     declared.through.append(&mut inner.through);
     let made = from_loops(found.makes, statement)?;
     let ops = &blocks.all[found.before].ops[found.kept..];
     let cleared: Vec<&str> = ops.iter().filter_map(|op| if let Op::LoadAndClear(name) = op { Some(*name) } else { None }).collect();
-    // Its own variable may hide one of a function around this one.
+    // Its own variable may hide one of an enclosing function.
     declared.hidden.extend(&cleared);
     declared.nonlocals.extend(inner.nonlocals.into_iter().filter(|name| !cleared.contains(name)));
 
@@ -65,8 +64,7 @@ pub(crate) fn comprehend<'a>(blocks: &mut Blocks<'a>, declared: &mut Declared<'a
     Ok(true)
 }
 
-/// Removes the steps that put variables back: behind a SWAP, or, where the compiler has done without, behind the store of
-/// the result.
+/// Removes the steps that restore variables: after a SWAP, or, if the compiler omitted it, after the store of the result.
 fn put_back(ops: &mut Vec<Op<'_>>, cleared: &[&str]) -> Result<(), Problem> {
     let count = cleared.len();
     let restores = |op: &Op<'_>| matches!(op, Op::Store(_, name) if cleared.contains(name));
@@ -84,7 +82,7 @@ fn put_back(ops: &mut Vec<Op<'_>>, cleared: &[&str]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether a comprehension starts at the end of a block.
+/// Returns the comprehension that starts at the end of a block, if any.
 fn start(blocks: &Blocks<'_>, block: BlockId) -> Option<Found> {
     let header = blocks.all[block].next.one()?;
     let (ops, Next::For { .. }) = (&blocks.all[block].ops[..], &blocks.all[header].next) else { return None };

@@ -10,10 +10,10 @@ use crate::{
     stores::sliced,
 };
 
-/// Runs a step that builds a value; false if it does something else.
+/// Runs a step that builds a value; returns false for other steps.
 pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Problem> {
     match op {
-        // What a comprehension unpacks is a statement in it.
+        // Unpacking within a comprehension is a statement in its loop.
         Op::Extend(_, below) | Op::Update(below, _) if state.peek(*below + 1)?.expr == Expr::Marker(Marker::Accumulator) => {
             return Ok(false);
         }
@@ -47,7 +47,7 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Proble
                 return Err(Problem::Stack("an extension of something else than a display"));
             };
             match more {
-                // `[1, 2, 3]` is a list extended by a constant; of fewer than three items it would not be one.
+                // `[1, 2, 3]` is a list extended by a constant. With fewer than three items, the compiler would not do this.
                 Expr::Const(Const::FrozenSet(constants)) if items.is_empty() && !constants.is_empty() => {
                     let same = constants.last().into_iter().cycle().take(3_usize.saturating_sub(constants.len()));
                     items.extend(constants.iter().chain(same).map(Expr::Const));
@@ -64,7 +64,7 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Proble
                 return Err(Problem::Stack("an extension of something else than a display"));
             };
             match more {
-                // Behind `**a` further pairs come in a dict of their own; before it they would have been in the first one.
+                // After `**a`, further pairs come in a separate dict; before it they would have been in the first one.
                 Expr::Dict(more) if pairs.iter().any(|(key, _)| key.is_none()) => pairs.extend(more),
                 more => pairs.push((None, more)),
             }
@@ -137,7 +137,7 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>) -> Result<bool, Proble
     Ok(true)
 }
 
-/// A string that is part of an f-string.
+/// Converts a string expression to pieces of an f-string.
 fn pieces(expr: Expr<'_>) -> Result<Vec<Piece<'_>>, Problem> {
     match expr {
         Expr::Const(text @ (Const::Str(_) | Const::WideStr(_))) => Ok(vec![Piece::Text(text)]),

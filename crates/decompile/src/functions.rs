@@ -1,4 +1,4 @@
-//! Calls, and what is made of nested code objects: functions, lambdas, classes, comprehensions.
+//! Calls, and the expressions for nested code objects: functions, lambdas, classes, comprehensions.
 
 use dynamlir_bytecode::{CodeObject, Const, flags};
 
@@ -38,7 +38,7 @@ pub(crate) fn call<'a>(state: &mut State<'a>, declared: &mut Declared<'a>, count
     Ok(())
 }
 
-/// What is called. Of the two entries below the arguments one is NULL; if none is, the upper is the first argument.
+/// Returns the callable. One of the two entries below the arguments is NULL; otherwise, the upper one is the first argument.
 fn callable<'a>(state: &mut State<'a>, arguments: &mut Vec<Arg<'a>>) -> Result<Slot<'a>, Problem> {
     let upper = state.slot()?;
     let lower = state.slot()?;
@@ -61,7 +61,7 @@ fn callable<'a>(state: &mut State<'a>, arguments: &mut Vec<Arg<'a>>) -> Result<S
 
 /// `CALL_FUNCTION_EX`
 pub(crate) fn call_ex(state: &mut State<'_>, keywords: bool) -> Result<(), Problem> {
-    // From 3.14 on NULL stands where there are none.
+    // From 3.14 on, missing keywords are NULL.
     let keywords = if keywords && state.peek(1)?.expr == Expr::Null { state.slot().map(|_| false)? } else { keywords };
     let options = if keywords { Some(state.value()?) } else { None };
     let positional = state.value()?;
@@ -96,13 +96,13 @@ pub(crate) fn call_ex(state: &mut State<'_>, keywords: bool) -> Result<(), Probl
         }
         Some(other) => arguments.push(Arg::DoubleStar(other)),
     }
-    // The function of a class statement with `*bases` has been made before them.
+    // The function of a class statement with `*bases` was created before them.
     let value = if function.expr == Expr::BuildClass { class(arguments)? } else { Expr::Call(boxed(function), arguments) };
     state.push(value);
     Ok(())
 }
 
-/// `MAKE_FUNCTION`, with the parts that its flags say are below the code.
+/// `MAKE_FUNCTION`; its flags list the parts below the code.
 pub(crate) fn make(state: &mut State<'_>, flags: u32) -> Result<(), Problem> {
     let Expr::Const(Const::Code(code)) = state.slot()?.expr else { return Err(Problem::Malformed) };
     let mut parts = Vec::new();
@@ -118,7 +118,7 @@ pub(crate) fn make(state: &mut State<'_>, flags: u32) -> Result<(), Problem> {
     parts.into_iter().try_for_each(|(bit, slot)| attribute(state, bit, slot.expr))
 }
 
-/// `SET_FUNCTION_ATTRIBUTE`: 3.13.
+/// `SET_FUNCTION_ATTRIBUTE`, from 3.13 on.
 pub(crate) fn set_attribute(state: &mut State<'_>, flag: u32) -> Result<(), Problem> {
     let function = state.slot()?;
     let value = state.value()?;
@@ -126,7 +126,7 @@ pub(crate) fn set_attribute(state: &mut State<'_>, flag: u32) -> Result<(), Prob
     attribute(state, flag, value.expr)
 }
 
-/// Gives the function at the top its defaults, annotations or cells.
+/// Adds defaults, annotations or cells to the function at the top.
 fn attribute<'a>(state: &mut State<'a>, flag: u32, value: Expr<'a>) -> Result<(), Problem> {
     let Expr::Function(function) = &mut state.peek(1)?.expr else { return Err(Problem::Malformed) };
     match (flag, value) {
@@ -146,7 +146,7 @@ fn attribute<'a>(state: &mut State<'a>, flag: u32, value: Expr<'a>) -> Result<()
             }
         }
         (16, Expr::Function(annotate)) => function.annotations = annotations::of_function(annotate.code)?,
-        // The cells are those of the names that the code uses.
+        // The cells are determined by the names that the code uses.
         (8, Expr::Tuple(_)) => {}
         _ => return Err(Problem::Malformed),
     }
@@ -161,7 +161,7 @@ fn named<'a>(pairs: Vec<(Option<Expr<'a>>, Expr<'a>)>) -> Result<Vec<(&'a str, E
     pairs.into_iter().map(name).collect()
 }
 
-/// `class`: the function that makes its namespace, its name, bases and keywords.
+/// `class`: from the function that fills its namespace, its name, bases and keywords.
 fn class(arguments: Vec<Arg<'_>>) -> Result<Expr<'_>, Problem> {
     let mut arguments = arguments.into_iter();
     match (arguments.next(), arguments.next()) {
@@ -172,7 +172,7 @@ fn class(arguments: Vec<Arg<'_>>) -> Result<Expr<'_>, Problem> {
     }
 }
 
-/// Whether a value is a function or class inside calls of decorators.
+/// Returns true if a value is a function or class, possibly inside decorator calls.
 pub(crate) fn is_decorated(value: &Expr<'_>) -> bool {
     match value {
         Expr::Function(function) => function.code.name != "<lambda>",
@@ -217,7 +217,7 @@ pub(crate) fn definition<'a>(name: &'a str, value: Expr<'a>) -> Result<Stmt<'a>,
     }
 }
 
-/// A name in a class may have been mangled.
+/// Returns true if a definition with this name may be stored under the given name: a name in a class may be mangled.
 pub(crate) fn stands_for(stored: &str, name: &str) -> bool {
     stored == name || (name.starts_with("__") && stored.starts_with('_') && stored.ends_with(name))
 }
@@ -226,7 +226,7 @@ fn body_of(code: &CodeObject, scoped: Scoped) -> Body<'_> {
     Body { code, statements: body::statements(code, scoped).map_err(|problem| problem.to_string()) }
 }
 
-/// The head of a function: parameters, and what it is annotated to return.
+/// Returns the head of a function: its parameters, and its return annotation.
 pub(crate) fn parameters<'a>(function: &Function<'a>) -> Result<(Parameters<'a>, Option<Expr<'a>>), Problem> {
     let code = function.code;
     let annotation = |name: &str| {
@@ -255,7 +255,7 @@ pub(crate) fn parameters<'a>(function: &Function<'a>) -> Result<(Parameters<'a>,
     Ok((Parameters { positional_only, positional, rest, keyword_only, options }, annotation("return")))
 }
 
-/// A function that is used as a value is a lambda, or will be decorated.
+/// Converts a function used as a value: it is a lambda, or will be decorated.
 pub(crate) fn settle(value: Expr<'_>) -> Result<Expr<'_>, Problem> {
     match value {
         Expr::Function(function) if function.code.name == "<lambda>" => {
@@ -267,7 +267,7 @@ pub(crate) fn settle(value: Expr<'_>) -> Result<Expr<'_>, Problem> {
     }
 }
 
-/// The value that statements return, if they do nothing else.
+/// Returns the value that statements return, if they do nothing else.
 pub(crate) fn value_of(statements: Vec<Stmt<'_>>) -> Result<Expr<'_>, Problem> {
     let mut statements = statements.into_iter();
     match (statements.next(), statements.next(), statements.next()) {
@@ -280,14 +280,14 @@ pub(crate) fn value_of(statements: Vec<Stmt<'_>>) -> Result<Expr<'_>, Problem> {
     }
 }
 
-/// A call of a function that only a comprehension makes.
+/// Converts a call of a function that implements a comprehension.
 fn comprehension<'a>(function: &Function<'a>, mut arguments: Vec<Arg<'a>>, declared: &mut Declared<'a>) -> Result<Expr<'a>, Problem> {
     let code = function.code;
     let makes = makes(code).ok_or(Problem::Stack("a function that is called where it is defined"))?;
     let (Some(Arg::Positional(iter)), true) = (arguments.pop(), arguments.is_empty()) else {
         return Err(Problem::Stack("a comprehension over nothing"));
     };
-    // From 3.15 on the function makes its iterator itself.
+    // From 3.15 on, the function itself creates its iterator.
     let iter = match iter {
         Expr::Iterated(iter) => *iter,
         iter if code.version.facts().iterator_places == 2 => iter,
@@ -298,7 +298,7 @@ fn comprehension<'a>(function: &Function<'a>, mut arguments: Vec<Arg<'a>>, decla
     for name in inner.globals {
         declared.note(crate::op::Scope::Global, name);
     }
-    // What it stores with `:=` belongs to the function around it, which knows by itself whether it must declare it.
+    // Names stored with `:=` belong to the enclosing function, which decides itself if it must declare them.
     declared.passed(inner.nonlocals);
     match made.clauses.first_mut() {
         Some(Clause::For { iter: first, .. }) => *first = iter,
@@ -307,7 +307,7 @@ fn comprehension<'a>(function: &Function<'a>, mut arguments: Vec<Arg<'a>>, decla
     Ok(Expr::Comprehension(Box::new(made)))
 }
 
-/// What the code object of a comprehension makes.
+/// Returns the type of result of a comprehension's code object.
 pub(crate) fn makes(code: &CodeObject) -> Option<Makes> {
     Some(match code.name.as_str() {
         "<listcomp>" => Makes::List,
@@ -318,7 +318,7 @@ pub(crate) fn makes(code: &CodeObject) -> Option<Makes> {
     })
 }
 
-/// Takes a comprehension from its loops: `for`s and `if`s around a single element.
+/// Converts loops to a comprehension: `for`s and `if`s around a single element.
 pub(crate) fn from_loops(makes: Makes, statement: Stmt<'_>) -> Result<Comprehension<'_>, Problem> {
     let mut clauses = Vec::new();
     let mut statement = statement;
@@ -341,7 +341,7 @@ pub(crate) fn from_loops(makes: Makes, statement: Stmt<'_>) -> Result<Comprehens
             }
             _ => return Err(Problem::Stack("a comprehension with statements")),
         };
-        // `if not a: continue` in front of the element.
+        // `if not a: continue` before the element.
         while inner.len() > 1 {
             let first = inner.remove(0);
             match first {

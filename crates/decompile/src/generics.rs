@@ -1,7 +1,7 @@
 //! Type parameters, and `type` statements: 3.12 and later.
 //!
-//! `def f[T](…)` calls a function that makes `T`, then `f`, and gives the one to the other; `class C[T]` and `type A[T] = …`
-//! likewise. What a parameter is bound to, its default, and the value of an alias are functions of their own.
+//! `def f[T](…)` calls a function that creates `T`, then `f`, and attaches `T` to `f`. `class C[T]` and `type A[T] = …` are similar. The
+//! bound and the default of a parameter, and the value of an alias, are separate functions.
 
 use dynamlir_bytecode::{CodeObject, Const};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(step: Generic, state: &mut State<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns the type parameters in a tuple: each has been stored, too.
+/// Returns the type parameters in a tuple; each has also been stored.
 fn parameters(tuple: Expr<'_>) -> Result<Vec<TypeParameter<'_>>, Problem> {
     let Expr::Tuple(items) = tuple else { return Err(ODD) };
     let one = |item| match item {
@@ -73,23 +73,23 @@ fn parameters(tuple: Expr<'_>) -> Result<Vec<TypeParameter<'_>>, Problem> {
     items.into_iter().map(one).collect()
 }
 
-/// Returns the value that a function without parameters, or from 3.14 on with a format, computes.
+/// Returns the value computed by a function without parameters (from 3.14 on, with a format).
 fn value(code: &CodeObject) -> Result<Expr<'_>, Problem> {
     let value = functions::value_of(annotations::behind_test(code, body::statements(code, Scoped::Lambda)?)?)?;
     printable(&value)?;
     Ok(value)
 }
 
-/// Returns true for the function that makes type parameters and what has them.
+/// Returns true for the function that creates type parameters and the object that has them.
 pub(crate) fn makes(expr: &Expr<'_>) -> bool {
     matches!(expr, Expr::Function(function) if function.code.name.starts_with("<generic parameters of "))
 }
 
-/// Returns what such a function makes of its arguments: a function's defaults, in tuples and dicts.
+/// Returns the object that such a function creates. Its arguments are a function's defaults, in tuples and dicts.
 pub(crate) fn made<'a>(function: Expr<'a>, arguments: Vec<Arg<'a>>) -> Result<Expr<'a>, Problem> {
     let Expr::Function(function) = function else { return Err(ODD) };
     let mut ops = body::only_block(function.code)?;
-    // They are made once, where they are called for.
+    // The arguments are evaluated once, at the call.
     for (argument, name) in arguments.into_iter().zip(&function.code.varnames) {
         let Arg::Positional(argument) = argument else { return Err(ODD) };
         let load = ops.iter_mut().find(|op| **op == Op::Push(Expr::Name(name))).ok_or(ODD)?;
@@ -113,7 +113,7 @@ pub(crate) fn made<'a>(function: Expr<'a>, arguments: Vec<Arg<'a>>) -> Result<Ex
     }
 }
 
-/// Returns the statement of an alias that is stored.
+/// Returns the `type` statement for an alias being stored.
 pub(crate) fn alias<'a>(target: &Expr<'a>, alias: Alias<'a>) -> Result<Stmt<'a>, Problem> {
     match target {
         Expr::Name(name) if functions::stands_for(name, alias.name) => Ok(Stmt::TypeAlias(Box::new(alias))),

@@ -1,6 +1,6 @@
-//! The graph of single steps: jumps dissolved, `await` and loops over iterators folded into one step each.
+//! The graph of single steps: jumps are resolved; `await` and loops over iterators are folded into one step each.
 //!
-//! Edges are those of normal control flow; where exceptions go is a property of each step, its [`Node::region`].
+//! Edges are those of normal control flow. The target of exceptions is a property of each step, its [`Node::region`].
 
 use dynamlir_bytecode::{Code, Facts, Instruction, Opcode, Operand, Position, Positions, SPECIAL_METHODS, StackDepths, ends_flow};
 
@@ -15,32 +15,32 @@ use crate::{
 
 pub(crate) type NodeId = usize;
 
-/// A way on.
+/// An edge to a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub to: NodeId,
-    /// The code unit where the compiler put what comes first on this way, be it a jump: the order of the source.
+    /// The code unit of the first instruction on this path, even if it is a jump: it gives the order in the source.
     pub at: u32,
 }
 
-/// Where control goes after a step.
+/// The successors of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
-    /// Nowhere: a return, a raise.
+    /// None: a return or a raise.
     End,
     One(Edge),
-    /// By the value popped.
+    /// Branches on the popped value.
     Branch {
         yes: Edge,
         no: Edge,
     },
-    /// If the top's truth is `keep_if` it stays and control goes to `keep`; or it is popped.
+    /// If the truth of the top is `keep_if`, it stays and control goes to `keep`; otherwise it is popped.
     OrPop {
         keep_if: bool,
         keep: Edge,
         drop: Edge,
     },
-    /// A `for` over the iterator at the top: `body` finds the item above it, `exit` finds it gone.
+    /// A `for` over the iterator at the top: on `body`, the item is above it; on `exit`, the iterator is gone.
     For {
         body: Edge,
         exit: Edge,
@@ -49,7 +49,7 @@ pub(crate) enum Next {
 }
 
 impl Next {
-    /// The edges, the one first that is taken when the test holds.
+    /// Returns the edges; for a branch, the one taken if the test is true comes first.
     pub fn edges(&self) -> impl Iterator<Item = Edge> + use<> {
         let (first, second) = match *self {
             Self::End => (None, None),
@@ -72,25 +72,25 @@ impl Next {
         first.into_iter().chain(second)
     }
 
-    /// The only way on, if there is only one.
+    /// Returns the only successor, if there is exactly one.
     pub fn one(&self) -> Option<NodeId> {
         if let Self::One(edge) = self { Some(edge.to) } else { None }
     }
 }
 
-/// A step with its place.
+/// A step with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node<'a> {
     pub op: Op<'a>,
-    /// Equal for equal steps: opcode, argument, which of an instruction's steps.
+    /// Equal for equal steps: opcode, argument, index among the instruction's steps.
     pub key: (Opcode, u32, u8),
     pub unit: u32,
     pub position: Position,
-    /// How many entries the stack has before it.
+    /// The number of stack entries before it.
     pub depth: u32,
-    /// The innermost region it is in, if any.
+    /// The innermost region that it is in, if any.
     pub region: Option<RegionId>,
-    /// The variable of the `except … as` that it is in.
+    /// The variable of the enclosing `except … as`.
     pub bound: Option<&'a str>,
     pub next: Next,
 }
@@ -104,11 +104,11 @@ pub(crate) struct StepGraph<'a> {
     pub nodes: Vec<Node<'a>>,
     pub entry: NodeId,
     pub regions: Regions,
-    /// Where each region's handler starts.
+    /// The first node of each region's handler.
     pub handlers: Vec<NodeId>,
 }
 
-/// Where an instruction leads, by index.
+/// The successors of an instruction, by index.
 #[derive(Clone, Copy, Debug)]
 enum Control {
     End,
@@ -127,7 +127,7 @@ enum Control {
         exit: usize,
         is_async: bool,
     },
-    /// As a branch. What is left of the last instruction of a case is done where it holds.
+    /// Like a branch. The remaining steps of the last instruction of a case run if it matches.
     Case {
         yes: usize,
         no: Option<usize>,
@@ -138,14 +138,14 @@ enum Control {
 pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions, depths: &StackDepths) -> Result<StepGraph<'a>, Problem> {
     let mut finder = Finder::new(source, code, depths);
     let mut nodes: Vec<Node<'a>> = Vec::new();
-    // For each instruction its first node, if it has any, and where it leads.
+    // For each instruction its first node, if it has any, and its successors.
     let mut firsts: Vec<Option<NodeId>> = vec![None; code.instructions.len()];
     let mut controls = vec![Control::End; code.instructions.len()];
     let mut lasts: Vec<(NodeId, usize)> = Vec::new();
     let mut cases = Cases::default();
     for (at, instruction) in code.instructions.iter().enumerate() {
         let Some(mut depth) = depths.before[at] else { continue };
-        // The namespace that it looks into first has been pushed by a step that is none here.
+        // The namespace that it searches first was pushed by an instruction that does not become a step.
         if matches!(instruction.opcode, Opcode::LoadFromDictOrGlobals | Opcode::LoadFromDictOrDeref) {
             depth = depth.saturating_sub(1);
         }
@@ -154,7 +154,7 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
             Some(case) => case,
             None => control(source, code, at, &mut ops)?,
         };
-        // Of jumps that were turned around, what they test tells where they are.
+        // For an inverted jump, the position of its test determines the region.
         let turned =
             ops.last() == Some(&Op::Branch) && code.version.facts().turns_jumps && instruction.opcode.name().starts_with("POP_JUMP");
         let tested = if turned && at > 0 && depths.before[at - 1].is_some() { &code.instructions[at - 1] } else { instruction };
@@ -165,16 +165,16 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
         for (step, op) in ops.into_iter().enumerate() {
             let (pops, pushes) = op.effect();
             let unit = instruction.unit;
-            // A branch is what it tests, whichever way it is written.
+            // A branch is identified by its test, regardless of the jump's direction.
             let key = match op {
                 Op::Branch => (Opcode::PopJumpIfTrue, 0, 0),
                 Op::IsNone => (Opcode::PopJumpIfNone, 0, 0),
-                // LOAD_FAST, with its check or without, or half of a pair.
+                // LOAD_FAST, with or without its check, or half of a pair.
                 Op::Push(Expr::Name(name)) if local => (Opcode::LoadFast, slot(name), 0),
                 Op::Store(Scope::Local, name) if local => (Opcode::StoreFast, slot(name), 0),
                 _ => (instruction.opcode, instruction.arg, step as u8),
             };
-            // Half a pair has the place of the other half.
+            // Half of a pair has the source position of the other half.
             let lost = key.0 == Opcode::LoadFast && code.version.facts().pairs_locals;
             let position = if lost { Position::default() } else { position };
             let node = Node { op, key, unit, position, depth, region, bound, next: Next::One(Edge { to: nodes.len() + 1, at: unit }) };
@@ -204,13 +204,13 @@ pub(crate) fn build<'a>(source: &Source<'a>, code: &Code, positions: &Positions,
         };
     }
     let entry = resolver.edge(0).to;
-    // Finding a region may find those around it.
+    // Finding a region may also find the regions around it.
     let handlers = finder.regions.0.iter().map(|region| resolver.edge(region.entry).to).collect();
     let Facts { with_places, iterator_places, .. } = *code.version.facts();
     Ok(StepGraph { with_places, iterator_places, nodes: resolver.nodes, entry, regions: finder.regions, handlers })
 }
 
-/// Follows instructions without steps to the next step.
+/// Skips instructions without steps, up to the next step.
 struct Resolver<'a, 'b> {
     code: &'b Code,
     positions: &'b Positions,
@@ -222,17 +222,17 @@ struct Resolver<'a, 'b> {
 /// The cases found so far.
 #[derive(Default)]
 struct Cases {
-    /// Where cases lead that are not the last.
+    /// The successors of cases other than the last.
     next: Vec<usize>,
 }
 
 impl Cases {
-    /// The case that starts at an instruction.
+    /// Returns the case that starts at an instruction.
     fn at<'a>(&mut self, source: &Source<'a>, code: &Code, depths: &StackDepths, at: usize, ops: &mut Vec<Op<'a>>) -> Option<Control> {
         let follows = self.next.contains(&at);
         let opcode = |at: usize| code.instructions.get(at).map(|instruction| instruction.opcode);
         let copies = opcode(at) == Some(Opcode::Copy);
-        // A class stands between the subject and what is asked of it.
+        // The class is loaded between the subject and its test.
         let asks = || {
             let path = (at + 1..code.instructions.len()).take_while(|&at| opcode(at) == Some(Opcode::LoadAttr)).count();
             let loads = matches!(
@@ -249,7 +249,7 @@ impl Cases {
         }
         let find = |last: bool| {
             let found = patterns::find(source, code, depths, at, last)?;
-            // Without a test it may be something else, unless a case is in front of it.
+            // Without a test it may not be a case, unless another case precedes it.
             (follows || found.failed.is_some()).then_some((found, last))
         };
         let (found, last) = find(false).or_else(|| find(true))?;
@@ -266,7 +266,7 @@ impl Cases {
 }
 
 impl Resolver<'_, '_> {
-    /// Where a case leads that holds, over what is left of its last instruction.
+    /// Returns the edge taken if a case matches, through the remaining steps of its last instruction.
     fn case(&mut self, node: NodeId, yes: usize) -> Edge {
         let mut edge = self.edge(yes);
         let case = self.nodes[node].clone();
@@ -290,7 +290,7 @@ impl Resolver<'_, '_> {
                 (None, _) => break,
             }
         }
-        // Jumps in a circle: `while True: pass`. Or the end of the code, which sound code does not reach.
+        // A cycle of jumps: `while True: pass`. Or the end of the code, which valid code does not reach.
         let to = self.nodes.len();
         let stuck = &self.code.instructions[at];
         let edge = Edge { to, at: stuck.unit };
@@ -310,7 +310,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-/// The steps of the instruction at `at`, or of the pattern that starts there, and where it leads.
+/// Returns the steps of the instruction at `at`, or of the pattern that starts there, and its successors.
 fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>>) -> Result<Control, Problem> {
     let instruction = &code.instructions[at];
     let index = |unit: u32| code.index[unit as usize] as usize;
@@ -325,7 +325,7 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::Await);
             Control::To(awaited(source, code, following).ok_or(Problem::Malformed)?)
         }
-        // From 3.15 on the argument of GET_ITER asks for what GET_YIELD_FROM_ITER was before.
+        // From 3.15 on, the argument of GET_ITER replaces GET_YIELD_FROM_ITER.
         (Opcode::GetYieldFromIter | Opcode::GetIter, _) if awaited(source, code, following).is_some() => {
             ops.push(Op::YieldFrom);
             Control::To(awaited(source, code, following).ok_or(Problem::Malformed)?)
@@ -349,7 +349,7 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::EnterWith(is_async));
             Control::To(next)
         }
-        // Moves a returned value below the two values that a `with` block keeps; the steps model them as one.
+        // Moves a return value below the two values that a `with` block keeps; the steps model these as one.
         (Opcode::Swap, _) if instruction.arg == 3 && leaves(source, code, following) => Control::To(following),
         (Opcode::ForIter, Some(exit)) => {
             ops.push(Op::Branch);
@@ -382,7 +382,7 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
             ops.push(Op::Unsupported(opcode.name()));
             Control::End
         }
-        // Where neither a branch nor a `not` wants it, this is what `not not` has become.
+        // If it is for neither a branch nor a `not`, it is a compiled `not not`.
         (Opcode::ToBool, _) => {
             let next = code.instructions[following].opcode;
             if !matches!(next, Opcode::PopJumpIfTrue | Opcode::PopJumpIfFalse | Opcode::UnaryNot) {
@@ -397,8 +397,8 @@ fn control<'a>(source: &Source<'a>, code: &Code, at: usize, ops: &mut Vec<Op<'a>
     })
 }
 
-/// `LOAD_CONST None; SEND; YIELD_VALUE; RESUME; JUMP_BACKWARD_NO_INTERRUPT`: the instruction where the result is there. From 3.15 on a
-/// NULL may stand in front: what is waited for has as many places as a loop's iterator.
+/// Matches `LOAD_CONST None; SEND; YIELD_VALUE; RESUME; JUMP_BACKWARD_NO_INTERRUPT`; returns the instruction where the result is available.
+/// From 3.15 on, a NULL may come first: an awaited object has as many stack slots as a loop's iterator.
 fn awaited(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
     let at = at + usize::from(code.instructions.get(at)?.opcode == Opcode::PushNull);
     let [load, send, give, resume, back] = code.instructions.get(at..at + 5)? else { return None };
@@ -412,8 +412,8 @@ fn awaited(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
     fits.then_some(if code.instructions[end].opcode == Opcode::EndSend { end + 1 } else { end })
 }
 
-/// `COPY 1; LOAD_SPECIAL __exit__; SWAP 2; SWAP 3; LOAD_SPECIAL __enter__; CALL 0` is what `BEFORE_WITH` was before 3.14: whether it is
-/// asynchronous, and the instruction behind it.
+/// Matches `COPY 1; LOAD_SPECIAL __exit__; SWAP 2; SWAP 3; LOAD_SPECIAL __enter__; CALL 0`, which replaced `BEFORE_WITH` in 3.14. Returns
+/// true if it is asynchronous, and the instruction after it.
 fn entered(code: &Code, at: usize) -> Option<(bool, usize)> {
     let [_, exit, swap, other, enter, call] = code.instructions.get(at..at + 6)? else { return None };
     let method = |instruction: &Instruction| {
@@ -428,24 +428,24 @@ fn entered(code: &Code, at: usize) -> Option<(bool, usize)> {
     }
 }
 
-/// `COPY 1; LOAD_COMMON_CONSTANT any; IS_OP; POP_JUMP_IF_FALSE` is in front of a loop that does what `any` does with a generator: where the
-/// call stands that is made if the name means something else.
+/// Matches `COPY 1; LOAD_COMMON_CONSTANT any; IS_OP; POP_JUMP_IF_FALSE`, which precedes an inlined loop for `any` of a generator. Returns
+/// the position of the call that is made if the name has another meaning.
 fn called_as_ever(source: &Source<'_>, code: &Code, at: usize) -> Option<usize> {
     let [_, load, is, jump] = code.instructions.get(at..at + 4)? else { return None };
     let opcodes = [load, is, jump].map(|instruction| instruction.opcode);
-    // The others are values, with which a `match` compares.
+    // The other constants are values that a `match` compares with.
     let is_callable = matches!(source.common_constant(load.arg), Some("any" | "all" | "tuple" | "list" | "set"));
     let fits = opcodes == [Opcode::LoadCommonConstant, Opcode::IsOp, Opcode::PopJumpIfFalse] && is.arg == 0 && is_callable;
     Some(*code.index.get(jump.target.filter(|_| fits)? as usize)? as usize)
 }
 
-/// Returns true for `SWAP 2` and three times None, with which a `with` of 3.14 is left.
+/// Returns true for `SWAP 2` and three loads of None, which leave a `with` from 3.14 on.
 fn leaves(source: &Source<'_>, code: &Code, at: usize) -> bool {
     let Some([swap, rest @ ..]) = code.instructions.get(at..at + 4) else { return false };
     (swap.opcode, swap.arg) == (Opcode::Swap, 2) && rest.iter().all(|load| source.is_none(load))
 }
 
-/// `COPY 1; POP_JUMP_IF_…; POP_TOP` is what 3.11's `JUMP_IF_…_OR_POP` was.
+/// Matches `COPY 1; POP_JUMP_IF_…; POP_TOP`, which replaced 3.11's `JUMP_IF_…_OR_POP`.
 fn or_pop(code: &Code, at: usize) -> Option<Control> {
     let first = &code.instructions[at];
     let mut jump = at + 1;
@@ -465,7 +465,7 @@ fn or_pop(code: &Code, at: usize) -> Option<Control> {
     let fits = first.arg == 1 && code.instructions[pop].opcode == Opcode::PopTop;
     let keep = *code.index.get(branch.target? as usize)? as usize;
     let drop = pop + 1;
-    // From 3.14 on `and` leads to the end of the `or` around it, which drops what was kept: so it does no more than test it.
+    // From 3.14 on, an `and` jumps to the end of the enclosing `or`, which drops the kept value: so it is only tested.
     let is_dropped = code.instructions[keep].opcode == Opcode::PopTop && keep > 0 && code.instructions[keep - 1].opcode == Opcode::NotTaken;
     fits.then_some(match (is_dropped, keep_if) {
         (true, true) => Control::Branch { yes: keep + 1, no: drop },

@@ -41,7 +41,7 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>, out: &mut Vec<Stmt<'a>
     }
 }
 
-/// Stores what was imported.
+/// Stores an imported module or name.
 pub(crate) fn store<'a>(state: &mut State<'a>, target: &Expr<'a>, value: &Expr<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     let Expr::Name(stored) = *target else { return Err(Problem::Stack("an import that is not stored in a name")) };
     match *value {
@@ -52,7 +52,7 @@ pub(crate) fn store<'a>(state: &mut State<'a>, target: &Expr<'a>, value: &Expr<'
             }
             _ => Err(Problem::Malformed),
         },
-        // `import a.b as c`: only the last part is stored; the first may still be there, to be dropped.
+        // `import a.b as c`: only the last part is stored; the first may still be on the stack, to be dropped.
         Expr::Imported(name, Some((path, lazy))) if path.rsplit('.').next() == Some(name) => {
             if let Some(slot) = state.stack.last_mut()
                 && matches!(slot.expr, Expr::Module(_, 0, None, _) | Expr::Imported(_, Some(_)))
@@ -66,7 +66,7 @@ pub(crate) fn store<'a>(state: &mut State<'a>, target: &Expr<'a>, value: &Expr<'
     }
 }
 
-/// Drops a module: the end of `from … import`, or a step on the way to the last part of `import a.b as c`.
+/// Drops a module: the end of `from … import`, or an intermediate step of `import a.b as c`.
 pub(crate) fn drop<'a>(state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     match state.slot()?.expr {
         Expr::Module(name, level, Some(names), lazy) if !names.is_empty() => state.emit(Stmt::ImportFrom(name, level, names, lazy), out),

@@ -1,18 +1,18 @@
-//! From a code object back to Python source.
+//! Converts a code object back to Python source.
 //!
 //! ```text
-//! instructions ─ graph: one step per node, regions of the exception table, a case of a `match` in one (lift, graph, regions,
-//!                patterns)
-//!              ─ merge: what the compiler copied is one again (merge); ways out of `with` and `finally` are one step (unwind)
+//! instructions ─ graph: one step per node, regions of the exception table, each case of a `match` in one step (lift, graph,
+//!                regions, patterns)
+//!              ─ merge: copies made by the compiler are merged (merge); exits of `with` and `finally` become one step (unwind)
 //!              ─ blocks, in which `and`, `or`, conditional expressions, chained comparisons and comprehensions become
 //!                expressions (blocks, reduce)
-//!              ─ statements: dominators say where branches meet, loops and regions nest (structure, loops, tries),
-//!                a stack of expressions says what is computed (machine)
-//!              ─ tidied: cases, annotations, what the compiler adds (cases, annotations, tidy), and written (print)
+//!              ─ statements: dominators determine where branches meet, loops and regions nest (structure, loops, tries),
+//!                a stack of expressions determines the computed values (machine)
+//!              ─ tidied: cases, annotations, code that the compiler adds (cases, annotations, tidy), and printed (print)
 //! ```
 //!
-//! Every step keeps the meaning or gives up. What has been given up on is printed as a commented disassembly with the
-//! reason; a function that could not be decompiled raises when it is called, so that nothing silently does something else.
+//! Every step preserves the meaning or gives up. Code that cannot be decompiled is printed as a commented disassembly with the reason; such
+//! a function raises when it is called, so that nothing silently behaves differently.
 #![forbid(unsafe_code)]
 
 mod annotations;
@@ -49,22 +49,22 @@ use thiserror::Error;
 
 use crate::{body::Scoped, print::Printer};
 
-/// Why a code object is left as disassembly.
+/// The reasons why a code object is left as disassembly.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The bytes are not sound code.
+    /// The bytes are not valid code.
     #[error("malformed code")]
     Malformed,
-    /// An exception handler of a kind that no compiler makes.
+    /// An exception handler of a kind that no compiler produces.
     #[error("unknown exception handler at unit {0}")]
     Handler(u32),
-    /// An instruction that is not understood.
+    /// An unsupported instruction.
     #[error("{0} is not understood")]
     Opcode(&'static str),
-    /// Control flow that no statement makes.
+    /// Control flow that does not correspond to any statement.
     #[error("{0} at unit {1}")]
     Unstructured(&'static str, u32),
-    /// Values on the stack that no expression makes.
+    /// Values on the stack that do not correspond to any expression.
     #[error("{0}")]
     Stack(&'static str),
 }
@@ -74,7 +74,7 @@ pub enum Problem {
 pub struct Decompiled {
     /// The source.
     pub text: String,
-    /// What is left as disassembly: the code object's qualified name and the reason. Empty if nothing is.
+    /// The code left as disassembly: the code object's qualified name and the reason. Empty if everything was decompiled.
     pub unknown: Vec<String>,
 }
 

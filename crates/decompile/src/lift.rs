@@ -1,4 +1,4 @@
-//! From instructions to [`Op`]s: what every version does alike is here, what differs is in a file per version.
+//! Converts instructions to [`Op`]s. Code shared by all versions is here; differences are in one file per version.
 
 use dynamlir_bytecode::{COMPARISONS, CodeObject, Const, Instruction, OPERATORS, Opcode, Version, comparison, name_index};
 
@@ -13,13 +13,13 @@ mod v3_12;
 mod v3_13;
 mod v3_14;
 
-/// What `return` without a value returns.
+/// The value of `return` without a value.
 pub(crate) static NONE: Const = Const::None;
 
 /// The symbols of the in-place operators, in the order of [`OPERATORS`].
 const IN_PLACE: [&str; 13] = ["+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=", ">>=", "-=", "/=", "^="];
 
-/// A code object with its slots named.
+/// A code object with named slots.
 pub(crate) struct Source<'a> {
     pub object: &'a CodeObject,
     pub slots: Vec<&'a str>,
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
         self.object.consts.get(arg as usize).ok_or(Problem::Malformed)
     }
 
-    /// Returns what `LOAD_COMMON_CONSTANT` loads.
+    /// Returns the constant that `LOAD_COMMON_CONSTANT` loads.
     pub fn common_constant(&self, arg: u32) -> Option<&'static str> {
         self.object.version.facts().common_constants.get(arg as usize).copied()
     }
@@ -57,13 +57,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether a slot is a cell of an enclosing function.
+    /// Returns `Free` if a slot is a cell of an enclosing function.
     fn scope(&self, arg: u32) -> Scope {
         if arg as usize >= self.slots.len() - self.object.freevars.len() { Scope::Free } else { Scope::Local }
     }
 }
 
-/// The steps of one instruction that neither jumps nor belongs to a pattern of several.
+/// Appends the steps of one instruction that neither jumps nor belongs to a multi-instruction pattern.
 pub(crate) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut Vec<Op<'a>>) -> Result<(), Problem> {
     let own = match source.object.version {
         Version::V3_11 => v3_11::lift(source, instruction, out)?,
@@ -82,9 +82,9 @@ fn common<'a>(source: &Source<'a>, instruction: &Instruction) -> Result<Option<O
     let arg = instruction.arg;
     let n = arg as usize;
     Ok(Some(match instruction.opcode {
-        // Nothing that source code says: cells and annotations being set up, conversions that branches need.
+        // These have no counterpart in source code: setup of cells and annotations, conversions that branches need.
         O::Resume | O::Nop | O::MakeCell | O::CopyFreeVars | O::ToBool | O::LoadLocals | O::SetupAnnotations => return Ok(None),
-        // A class body keeps its namespace for scopes inside, which look names up there first.
+        // A class body keeps its namespace for inner scopes, which look up names there first.
         O::StoreDeref | O::LoadDeref if source.slot(arg)? == "__classdict__" => return Ok(None),
         O::ReturnGenerator => Op::Push(Expr::Marker(Marker::Sent)),
         O::LoadConst => Op::Push(Expr::Const(source.constant(arg)?)),
@@ -180,7 +180,7 @@ fn common<'a>(source: &Source<'a>, instruction: &Instruction) -> Result<Option<O
     }))
 }
 
-/// A global, with the NULL of a call if its flag is set.
+/// Appends a global, with the NULL of a call if its flag is set.
 fn global<'a>(source: &Source<'a>, instruction: &Instruction, null: NullAt, out: &mut Vec<Op<'a>>) -> Result<(), Problem> {
     let called = instruction.arg & 1 == 1;
     if called && null == NullAt::Below {
@@ -193,7 +193,7 @@ fn global<'a>(source: &Source<'a>, instruction: &Instruction, null: NullAt, out:
     Ok(())
 }
 
-/// An attribute, with the NULL of a method call if its flag is set: 3.12 and later.
+/// Returns an attribute, with the NULL of a method call if its flag is set: 3.12 and later.
 fn attribute<'a>(source: &Source<'a>, instruction: &Instruction, null: NullAt) -> Result<Op<'a>, Problem> {
     let name = source.name(instruction)?;
     Ok(if instruction.arg & 1 == 1 { Op::Method(name, null) } else { Op::Attribute(name) })
@@ -208,9 +208,9 @@ fn super_attribute<'a>(source: &Source<'a>, instruction: &Instruction, null: Nul
 /// The intrinsic functions of 3.12 and later.
 fn intrinsic_1(arg: u32, out: &mut Vec<Op<'_>>) {
     match arg {
-        // It leaves a None, which is popped.
+        // It leaves a None on the stack, which is popped.
         2 => out.extend([Op::ImportStar, Op::Push(Expr::Marker(Marker::Sent))]),
-        // An asynchronous generator's values are wrapped; its `yield` says so.
+        // An asynchronous generator's values are wrapped; its `yield` implies that.
         4 => {}
         5 => out.push(Op::Unary(Unary::Plus)),
         6 => out.push(Op::ListToTuple),

@@ -1,7 +1,7 @@
 //! `for` and `while`.
 //!
-//! What belongs to a loop is what leads back to its head. Where `break` goes is found when the first way out is met that
-//! the loop's own end does not lead to, or that lies behind the loop in the code.
+//! The blocks that lead back to a loop's head belong to the loop. The target of `break` is found at the first exit that the loop's own end
+//! does not lead to, or that is after the loop in the code.
 
 use std::cell::Cell;
 
@@ -21,34 +21,34 @@ use crate::{
 /// `while True`
 static TRUE: Const = Const::Bool(true);
 
-/// A loop being made.
+/// A loop under construction.
 pub(crate) struct Loop<'c> {
     pub header: BlockId,
-    /// For each block whether it leads back to the head.
+    /// For each block, true if it leads back to the head.
     pub members: Vec<bool>,
-    /// Where the loop leads when it is not broken out of.
+    /// The successor of the loop when it ends without `break`.
     pub exit: Option<BlockId>,
-    /// Code behind this unit is behind the loop.
+    /// Code after this unit is after the loop.
     pub limit: u32,
-    /// Where `break` leads, once known.
+    /// The target of `break`, once known.
     pub end: Cell<Option<BlockId>>,
-    /// The region that the loop is in, and how much there is on the stack in its body.
+    /// The region that the loop is in, and the stack depth in its body.
     pub region: Option<RegionId>,
     pub depth: usize,
-    /// Whether it is a `for`.
+    /// True if it is a `for`.
     pub iterates: bool,
-    /// What follows the loop's statement, and the loop around.
+    /// The block after the loop's statement, and the enclosing loop.
     next: Option<BlockId>,
     around: Option<&'c Loop<'c>>,
 }
 
 impl<'a> Structurer<'a, '_> {
-    /// Whether something behind a block leads back to it.
+    /// Returns true if a block dominated by this one leads back to it.
     pub fn is_header(&self, block: BlockId) -> bool {
         self.predecessors[block].iter().any(|&from| self.dominators.dominates(block, from))
     }
 
-    /// The blocks that lead back to a head.
+    /// Returns the blocks that lead back to a head.
     fn members(&self, header: BlockId) -> Vec<bool> {
         let mut members = vec![false; self.blocks.all.len()];
         members[header] = true;
@@ -62,14 +62,14 @@ impl<'a> Structurer<'a, '_> {
         members
     }
 
-    /// Whether the loop at `header` is around the region that its head is in: it has parts outside.
+    /// Returns true if the loop at `header` encloses the region that its head is in: some of its blocks are outside.
     pub fn loop_is_outside(&self, header: BlockId, region: RegionId) -> bool {
         let members = self.members(header);
         let inside = |block: BlockId| self.blocks.regions.within(self.blocks.all[block].region, region);
         (0..members.len()).any(|block| members[block] && !inside(block))
     }
 
-    /// Whether a block lies behind a loop.
+    /// Returns true if a block is after a loop.
     pub fn is_behind(&self, looped: &Loop<'_>, block: BlockId) -> bool {
         if looped.members[block] {
             return false;
@@ -87,12 +87,12 @@ impl<'a> Structurer<'a, '_> {
         self.blocks.all[block].at > looped.limit && self.in_main_line(block)
     }
 
-    /// Whether a block is not part of an exception handler: those stand behind everything else from 3.12 on.
+    /// Returns true if a block is not part of an exception handler. From 3.12 on, handlers are after all other code.
     fn in_main_line(&self, block: BlockId) -> bool {
         self.blocks.regions.chain(self.blocks.all[block].region).all(|region| self.blocks.regions.0[region].kind != Kind::Handling)
     }
 
-    /// A loop statement.
+    /// Builds a loop statement.
     pub fn looped(
         &mut self,
         header: BlockId,
@@ -103,7 +103,7 @@ impl<'a> Structurer<'a, '_> {
         let members = self.members(header);
         let own = (0..members.len()).filter(|&block| members[block] && self.in_main_line(block));
         let last = own.map(|block| self.blocks.all[block].last).max().unwrap_or(0);
-        // The body of a `for` has the iterator, which `state` still has as an expression.
+        // The stack in the body of a `for` includes the iterator, which is still an expression in `state`.
         let depth = state.stack.len() - usize::from(self.blocks.has_place(header)).min(state.stack.len());
         let iterates = matches!(self.blocks.all[header].next, Next::For { .. });
         let looped = |exit: Option<Edge>| Loop {
@@ -148,7 +148,7 @@ impl<'a> Structurer<'a, '_> {
         }
         let iter = match state.value()?.expr {
             Expr::Iterated(iter) => *iter,
-            // The function of a comprehension is given an iterator.
+            // The function of a comprehension receives an iterator.
             name @ Expr::Name(".0") => name,
             _ => return self.unstructured("a loop over something else than an iterator", looped.header),
         };
@@ -214,7 +214,7 @@ impl<'a> Structurer<'a, '_> {
         Ok(looped.end.get().map(|end| (end, state)))
     }
 
-    /// The `else` of a loop, and where statements go on.
+    /// Builds the `else` of a loop, and returns the position after the loop.
     fn behind(
         &mut self,
         looped: &Loop<'_>,
@@ -231,7 +231,7 @@ impl<'a> Structurer<'a, '_> {
         }
     }
 
-    /// A loop without what follows: a comprehension's.
+    /// Builds a comprehension's loop, without the code that follows it.
     pub fn only_loop(&mut self, header: BlockId, state: State<'a>) -> Result<Stmt<'a>, Problem> {
         let mut out = Vec::new();
         let region = self.blocks.all[header].region;
@@ -244,7 +244,7 @@ impl<'a> Structurer<'a, '_> {
     }
 }
 
-/// What surrounds the body of a loop.
+/// Returns the context for the body of a loop.
 fn within<'c>(looped: &'c Loop<'c>, context: Context<'c>) -> Context<'c> {
     Context { next: Some(looped.header), looped: Some(looped), ..context }
 }

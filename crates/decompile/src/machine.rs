@@ -1,8 +1,8 @@
-//! Runs steps on a stack of expressions; what has an effect becomes a statement.
+//! Runs steps on a stack of expressions; steps with side effects become statements.
 //!
-//! Statements may only be made when nothing is half computed: an expression left on the stack below would move past them.
-//! Operands must have been pushed in the order in which the expression evaluates them. What breaks either rule, but for
-//! the few patterns that compilers make, is refused; so a wrong order of evaluation cannot come out.
+//! A statement may only be created when no expression is half computed: an expression left on the stack below would move past it. Operands
+//! must have been pushed in the order in which the expression evaluates them. Code that violates either rule is refused, except for a few
+//! patterns that compilers produce. So the result never has a wrong order of evaluation.
 
 use dynamlir_bytecode::Const;
 
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Slot<'a> {
     pub expr: Expr<'a>,
-    /// When it was pushed.
+    /// The time of the push, as a counter.
     pub order: u32,
 }
 
@@ -30,15 +30,15 @@ pub(crate) struct Unpacking<'a> {
     pub star: Option<usize>,
 }
 
-/// Everything between two steps.
+/// The state between two steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State<'a> {
     pub stack: Vec<Slot<'a>>,
     pub pushed: u32,
     pub unpackings: Vec<Unpacking<'a>>,
-    /// Stores of `a, b = b, a` so far: when the value was pushed, target, value.
+    /// The stores of `a, b = b, a` so far: time of the value's push, target, value.
     pub parallel: Vec<(u32, Expr<'a>, Expr<'a>)>,
-    /// Context managers that have been entered and not yet become a statement; true if async.
+    /// Entered context managers that have not become a statement yet; true if async.
     pub entered: Vec<(Expr<'a>, bool)>,
     keywords: &'a [Const],
 }
@@ -48,13 +48,13 @@ pub(crate) struct State<'a> {
 pub(crate) struct Declared<'a> {
     pub globals: Vec<&'a str>,
     pub nonlocals: Vec<&'a str>,
-    /// Stored by comprehensions inside.
+    /// Names stored by inner comprehensions.
     pub through: Vec<&'a str>,
-    /// Cells and free variables that something uses.
+    /// Cells and free variables that are used.
     pub used: Vec<&'a str>,
-    /// Variables of comprehensions that are written into the function.
+    /// Variables of comprehensions that are inlined into the function.
     pub hidden: Vec<&'a str>,
-    /// Locals that are checked for being set when they are loaded, and are not globals elsewhere.
+    /// Locals whose loads check that they are set, and that are not globals elsewhere.
     pub checked: Vec<&'a str>,
     /// Locals that are stored.
     pub locals: Vec<&'a str>,
@@ -75,13 +75,13 @@ impl<'a> Declared<'a> {
 }
 
 impl<'a> Declared<'a> {
-    /// Notes cells that a comprehension inside stores: they are this function's own, or cells of one around it.
+    /// Records the cells that an inner comprehension stores: they are this function's own, or cells of an enclosing one.
     pub fn passed(&mut self, names: Vec<&'a str>) {
         self.through.extend(names);
     }
 }
 
-/// What only the stack may hold: a place in a statement, not a value.
+/// Returns true for an expression that may only be on the stack: a placeholder in a statement, not a value.
 fn is_place(expr: &Expr<'_>) -> bool {
     matches!(expr, Expr::Marker(_) | Expr::Module(_, _, Some(_), _))
 }
@@ -110,7 +110,7 @@ impl<'a> State<'a> {
         Ok(Slot { expr, order: slot.order })
     }
 
-    /// Pops operands that were pushed one after the other.
+    /// Pops operands that were pushed in order.
     pub fn values(&mut self, count: usize) -> Result<Vec<Slot<'a>>, Problem> {
         let mut slots = Vec::with_capacity(count.min(self.stack.len()));
         for _ in 0..count {
@@ -128,18 +128,18 @@ impl<'a> State<'a> {
         Ok((first, second))
     }
 
-    /// The entry `n` below the top, counted from 1.
+    /// Returns the entry `n` below the top, counted from 1.
     pub fn peek(&mut self, n: usize) -> Result<&mut Slot<'a>, Problem> {
         let at = self.stack.len().checked_sub(n).ok_or(Problem::Stack("more is looked at than there is"))?;
         self.stack.get_mut(at).ok_or(Problem::Stack("nothing is copied"))
     }
 
-    /// Whether a value is half computed.
+    /// Returns true if a value is half computed.
     pub fn is_pending(&self) -> bool {
         !self.parallel.is_empty() || self.stack.iter().any(|slot| !is_place(&slot.expr))
     }
 
-    /// Makes a statement.
+    /// Appends a statement.
     pub fn emit(&self, statement: Stmt<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
         if self.is_pending() {
             return Err(Problem::Stack("a statement while an expression is being computed"));
@@ -213,7 +213,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             state.push(Expr::Compare(Box::new(left), vec![(symbol, right)]));
         }
         Op::IsNone => {
-            // At the end of a chain it is the place of what has been compared before.
+            // At the end of a chain, the operand is the placeholder for the value compared before.
             let chained = matches!(state.peek(1)?.expr, Expr::Marker(Marker::Item));
             let value = if chained { state.slot()? } else { state.value()? };
             state.push(Expr::Compare(boxed(value), vec![("is", Expr::Const(&crate::lift::NONE))]));
@@ -252,7 +252,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
         Op::CallEx(keywords) => functions::call_ex(state, *keywords)?,
         Op::Function(flags) => functions::make(state, *flags)?,
         Op::FunctionAttribute(flag) => functions::set_attribute(state, *flag)?,
-        // A generator expression that unpacks gives what it has, without storing it.
+        // A generator expression that unpacks yields the item without storing it.
         Op::Yield if state.peek(1)?.expr == Expr::Marker(Marker::Item) => {
             state.slot()?;
             state.push(Expr::Marker(Marker::Sent));
@@ -262,7 +262,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
         Op::YieldFrom => wrap(state, Expr::YieldFrom)?,
         Op::Await => {
             match &mut state.peek(1)?.expr {
-                // Entering an `async with` awaits too.
+                // Entering an `async with` also awaits.
                 Expr::Marker(Marker::Entered) => {}
                 Expr::Comprehension(made) if made.awaited => made.awaited = false,
                 _ => wrap(state, Expr::Await)?,
@@ -275,7 +275,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             let right = evaluate(rest, None, declared)?;
             state.push(Expr::Bool(true, boxed(left), Box::new(right)));
         }
-        // Cases with one body are one.
+        // Cases with the same body are one case.
         Op::Or(rest) if let [Op::Case(found, Keeps::Subject)] = &rest[..] => cases::or(found, state, declared)?,
         Op::Or(rest) => {
             let left = state.value()?;
@@ -329,7 +329,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
             state.push(Expr::Marker(Marker::Exit));
             state.push(Expr::Marker(Marker::Entered));
         }
-        // What a comprehension's function made.
+        // The result of a comprehension's function.
         Op::Return if state.stack.last().is_some_and(|slot| slot.expr == Expr::Marker(Marker::Accumulator)) => {
             state.slot()?;
         }
@@ -361,7 +361,7 @@ fn one<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declared<'a>, out:
     Ok(())
 }
 
-/// The two sides of a comparison; the left of a chain's second part is a place: it has been evaluated before.
+/// Returns the two sides of a comparison. In the second part of a chain, the left side is a placeholder: it has been evaluated before.
 fn compared<'a>(state: &mut State<'a>) -> Result<(Expr<'a>, Expr<'a>), Problem> {
     if matches!(state.peek(2)?.expr, Expr::Marker(Marker::Item)) {
         let right = state.value()?.expr;
@@ -397,7 +397,7 @@ fn expect<'a>(state: &mut State<'a>, marker: &Marker<'a>) -> Result<(), Problem>
     }
 }
 
-/// An expression statement; or a place that a statement is done with.
+/// Converts a pop: an expression statement, or the end of a statement's placeholder.
 fn pop<'a>(state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     if let Expr::Module(..) | Expr::Imported(..) = state.peek(1)?.expr {
         return imports::drop(state, out);
@@ -414,7 +414,7 @@ fn pop<'a>(state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem
     state.emit(Stmt::Expr(value), out)
 }
 
-/// `not value`, simplified as Python's own compiler does it.
+/// Returns `not value`, simplified as by Python's own compiler.
 pub(crate) fn negate(value: Expr<'_>) -> Expr<'_> {
     match value {
         Expr::Compare(left, mut rest) if rest.len() == 1 && matches!(rest[0].0, "is" | "is not" | "in" | "not in") => {
@@ -430,7 +430,7 @@ pub(crate) fn negate(value: Expr<'_>) -> Expr<'_> {
     }
 }
 
-/// Refuses what cannot be printed: places and halves of statements.
+/// Refuses expressions that cannot be printed: placeholders and parts of statements.
 pub(crate) fn printable(expr: &Expr<'_>) -> Result<(), Problem> {
     let mut open = vec![expr];
     while let Some(expr) = open.pop() {

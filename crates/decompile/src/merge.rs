@@ -1,8 +1,8 @@
-//! Undoes the compiler's copying: steps that come from one place in the source and go on alike become one.
+//! Undoes the compiler's copying: steps with the same source position and equal successors become one.
 //!
-//! The compiler writes the test of a `while` twice, copies short ways out to where they are used, and ends every branch of
-//! a function with a `return` of its own. The coarsest partition in which equal steps lead to equal steps is found by
-//! refining: start with what a step is and where in the source it comes from, split until nothing splits.
+//! The compiler emits the test of a `while` twice, copies short exits to their uses, and ends every branch of a function with a separate
+//! `return`. This finds the coarsest partition in which equal steps lead to equal steps, by refinement: start with each step's kind and
+//! source position, and split until nothing changes.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::{
     unwind::predecessors,
 };
 
-/// What is equal in equal steps before looking further.
+/// The properties that equal steps share before their successors are considered.
 type Looks = ((Opcode, u32, u8), Position, u32, u8);
 
 /// Merges equal steps.
 pub(crate) fn merge(graph: &mut StepGraph<'_>) {
     let classes = classes(graph);
-    // The first of each class stands for all of it.
+    // The first step of each class represents it.
     let mut first: HashMap<usize, NodeId> = HashMap::new();
     for (node, &class) in classes.iter().enumerate() {
         first.entry(class).or_insert(node);
@@ -35,7 +35,7 @@ pub(crate) fn merge(graph: &mut StepGraph<'_>) {
         }
     }
     graph.entry = one(graph.entry);
-    // Regions whose handlers have become one are one.
+    // Regions whose handlers were merged are merged too.
     let regions = &graph.regions.0;
     let mut same: HashMap<_, usize> = HashMap::new();
     let mut renamed: Vec<usize> = Vec::new();
@@ -54,14 +54,14 @@ pub(crate) fn merge(graph: &mut StepGraph<'_>) {
     }
 }
 
-/// The class of each node.
+/// Returns the class of each node.
 fn classes(graph: &StepGraph<'_>) -> Vec<usize> {
     let before = predecessors(graph);
     let mut class = number((0..graph.nodes.len()).map(|id| looks(graph, &before, id)));
     loop {
         let refined = number(graph.nodes.iter().enumerate().map(|(id, node)| {
             let mut ways = node.next.edges().map(|edge| class[edge.to]);
-            // Two handlers are never one, alike as their ends may be.
+            // Two handlers are never merged, even if their ends look alike.
             let handler = node.region.map(|region| match graph.regions.0[region].kind {
                 Kind::Handling => (region, None),
                 _ => (class[graph.handlers[region]], Some(graph.regions.0[region].handler.depth)),
@@ -76,7 +76,7 @@ fn classes(graph: &StepGraph<'_>) -> Vec<usize> {
     }
 }
 
-/// Numbers equal things alike.
+/// Assigns equal items the same number.
 fn number<T: std::hash::Hash + Eq>(things: impl Iterator<Item = T>) -> Vec<usize> {
     let mut numbers = HashMap::new();
     things
@@ -96,14 +96,14 @@ fn looks(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
         Next::OrPop { keep_if, .. } => 3 + u8::from(keep_if),
         Next::For { is_async, .. } => 5 + u8::from(is_async),
     };
-    // What the compiler adds has the place of what comes before it: the end of a class, of a handler, of a function.
+    // Code that the compiler adds has the position of the code before it: at the end of a class, of a handler, of a function.
     let added = |op: &Op<'_>| matches!(op, Op::Store(_, "__static_attributes__" | "__classdictcell__"));
     let added = added(&node.op) || node.next.one().is_some_and(|next| added(&graph.nodes[next].op));
     let returns = node.next.one().is_some_and(|next| graph.nodes[next].op == Op::Return);
     let placeless = added || matches!(node.op, Op::Reraise | Op::PopException);
     let (key, placeless) = match node.op {
         Op::Push(Expr::Const(value)) if *value == NONE && returns => ((Opcode::LoadConst, 0, 0), true),
-        // `return` of a constant is one thing: two of them do not meet at their ends.
+        // `return` of a constant is treated as a unit: two of them are not merged at their ends.
         Op::Return => match returned(graph, &before[id]) {
             Some(value) if *value == NONE => ((Opcode::ReturnConst, 0, 0), true),
             Some(_) => ((Opcode::ReturnConst, graph.nodes[before[id][0]].key.1, 1), placeless),
@@ -114,7 +114,7 @@ fn looks(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Looks {
     (key, if placeless { Position::default() } else { node.position }, node.depth, kind)
 }
 
-/// The constant that all ways to a return push.
+/// Returns the constant that is pushed on all paths to a return.
 fn returned<'a>(graph: &StepGraph<'a>, before: &[NodeId]) -> Option<&'a Const> {
     let constant = |id: &NodeId| if let Op::Push(Expr::Const(value)) = graph.nodes[*id].op { Some(value) } else { None };
     let first = constant(before.first()?)?;

@@ -1,4 +1,4 @@
-//! Which strings are names.
+//! Validity of names.
 
 /// Words that cannot be names.
 const KEYWORDS: [&str; 35] = [
@@ -7,7 +7,7 @@ const KEYWORDS: [&str; 35] = [
     "while", "with", "yield",
 ];
 
-/// Whether Python's grammar takes the text as a name.
+/// Returns true if Python's grammar accepts the text as a name.
 pub(crate) fn is_identifier(text: &str) -> bool {
     let mut characters = text.chars();
     let first = characters.next().is_some_and(|first| first.is_alphabetic() || first == '_');

@@ -1,4 +1,4 @@
-//! What instructions do, without the differences between versions.
+//! The effects of instructions, without the differences between versions.
 
 use dynamlir_bytecode::Const;
 
@@ -7,10 +7,10 @@ use crate::{
     patterns::Found,
 };
 
-/// Where a name lives, as far as stores must declare it.
+/// The scope of a name, as far as stores must declare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scope {
-    /// A local, or a cell of this function's own.
+    /// A local, or a cell that this function owns.
     Local,
     /// A cell of an enclosing function.
     Free,
@@ -42,7 +42,7 @@ pub(crate) enum Op<'a> {
     Compare(&'static str),
     IsNone,
     Subscript,
-    /// `[a:b]` of three entries.
+    /// `[a:b]` with three stack entries.
     SliceSubscript,
     StoreSubscript,
     StoreSlice,
@@ -59,9 +59,9 @@ pub(crate) enum Op<'a> {
     BuildConstKeyMap(usize),
     BuildString(usize),
     BuildSlice(usize),
-    /// An element for the collection this far below: list and set take one entry, dict two.
+    /// Adds an element to the collection this far below: list and set take one entry, dict two.
     Add(Makes, usize),
-    /// `[*a]`, `{*a}`: what to add to, how far below.
+    /// `[*a]`, `{*a}`: the kind of collection, and its depth below the top.
     Extend(Display, usize),
     /// `{**a}`; true if it is for a call's keywords.
     Update(usize, bool),
@@ -70,49 +70,49 @@ pub(crate) enum Op<'a> {
     KeywordNames(&'a [Const]),
     /// A call whose keyword names are on the stack.
     CallKeywords(usize),
-    /// `f(*a)`; true with `**b`.
+    /// `f(*a)`; true if `**b` follows.
     CallEx(bool),
     Function(u32),
     FunctionAttribute(u32),
     Format(Option<char>, bool),
     Convert(char),
-    /// A part of a template string; true with a format.
+    /// A part of a template string; true if it has a format.
     Interpolation(Option<char>, bool),
     Template,
     Iter,
-    /// A module; true if the import is lazy.
+    /// Imports a module; true if the import is lazy.
     Import(&'a str, bool),
     ImportFrom(&'a str),
     ImportStar,
     Unpack(usize),
     UnpackEx(usize, usize),
     Raise(usize),
-    /// The exception goes on outwards.
+    /// Propagates the exception to the enclosing code.
     Reraise,
     Return,
     Yield,
     YieldFrom,
     Await,
-    /// Async if true.
+    /// True if async.
     EnterWith(bool),
-    /// The call of `__exit__` on the way out.
+    /// The call of `__exit__` at an exit.
     EndWith,
-    /// A copy of a `finally` body on the way out.
+    /// A copy of a `finally` body at an exit.
     EndFinally,
     WithExceptStart,
     PushException,
     PopException,
     CheckMatch,
     LoadAndClear(&'a str),
-    /// `match` on the subject at the top: see `patterns`.
+    /// Parts of `match` on the subject at the top: see `patterns`.
     GetLength,
     MatchSequence,
     MatchMapping,
     MatchKeys,
     MatchClass(usize),
-    /// Decides where to go on; the successors say how.
+    /// Decides where to continue; the successors say how.
     Branch,
-    /// Nothing; stands where an endless loop of jumps is.
+    /// Does nothing; represents an endless loop of jumps.
     Nothing,
     Unsupported(&'static str),
     /// The test of a case: see `patterns`.
@@ -120,42 +120,42 @@ pub(crate) enum Op<'a> {
     /// A part of type parameters: see `generics`.
     Generic(Generic),
 
-    // Made by reduction.
-    /// The value at the top in parentheses.
+    // Created by reduction.
+    /// Puts the value at the top in parentheses.
     Group,
-    /// `top and …`: the operand is what the steps push.
+    /// `top and …`: the steps push the second operand.
     And(Vec<Self>),
     /// `top or …`
     Or(Vec<Self>),
     /// `… if top else …`
     IfElse(Vec<Self>, Vec<Self>),
-    /// `a < b …`: compares the two at the top, the steps find b at the top and leave the rest's result.
+    /// `a < b …`: compares the two values at the top. The steps find b at the top and leave the result of the rest.
     Chain(&'static str, Vec<Self>),
     /// A comprehension over the iterator at the top.
     Comprehend(Box<crate::ast::Comprehension<'a>>),
 }
 
-/// What a case does with the subject at the top of the stack.
+/// The effect of a case on the subject at the top of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeps {
     /// It stays below the result.
     Subject,
     /// Only the result stays.
     Nothing,
-    /// There is no result: the case takes everything.
+    /// There is no result: the case matches everything.
     NoResult,
 }
 
-/// What is done for type parameters.
+/// A step for type parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generic {
-    /// Made of its name.
+    /// Creates a parameter from its name.
     Parameter(ParameterKind),
-    /// Made of its name and the function that gives its bound.
+    /// Creates a parameter from its name and the function that returns its bound.
     Bound { constraints: bool },
-    /// Given the function that gives its default.
+    /// Sets the function that returns a parameter's default.
     Default,
-    /// A function is given its parameters.
+    /// Sets the parameters of a function.
     Give,
     /// The base of a class.
     Base,
@@ -163,7 +163,7 @@ pub(crate) enum Generic {
     Alias,
 }
 
-/// Where a call's NULL stands.
+/// The position of a call's NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NullAt {
     Below,
@@ -171,7 +171,7 @@ pub(crate) enum NullAt {
 }
 
 impl Op<'_> {
-    /// How many entries it takes and how many it leaves. For what only statements have, the numbers do not matter.
+    /// Returns the number of entries that it takes and leaves. For steps that occur only in statements, the numbers do not matter.
     pub fn effect(&self) -> (usize, usize) {
         match self {
             Self::Push(_) | Self::Case(_, Keeps::Subject) | Self::LoadAndClear(_) | Self::WithExceptStart => (0, 1),
@@ -234,7 +234,7 @@ impl Op<'_> {
         }
     }
 
-    /// Whether it can be part of an expression.
+    /// Returns true if it can be part of an expression.
     pub fn is_expression(&self) -> bool {
         !matches!(
             self,

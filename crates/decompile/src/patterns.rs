@@ -1,8 +1,8 @@
 //! Patterns of `case`, read from the instructions that test them.
 //!
-//! A pattern's tests stand one after the other, and where one fails the rest of the subject is dropped on the way to the next
-//! case. So the way on which all hold is followed with symbols on the stack in place of values: what is asked of a symbol,
-//! and what becomes of its parts, is its pattern. Alternatives are followed one by one up to where they meet.
+//! The tests of a pattern follow one another. If one fails, the rest of the subject is dropped on the path to the next case. So the path on
+//! which all tests succeed is followed, with symbols in place of the values on the stack: the tests of a symbol, and the use of its parts,
+//! determine its pattern. Alternatives are followed one by one, up to where they meet.
 
 use std::collections::HashSet;
 
@@ -18,61 +18,61 @@ mod symbols;
 
 use symbols::{Id, Sequence, Shape, Symbol, Way, is_path, is_value, pattern};
 
-/// More steps than the patterns of a case have.
+/// More steps than the patterns of any case have.
 const FUEL: u32 = 5_000;
 
-/// What a pattern asks, and where control goes on.
+/// A pattern, and the successors of its test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found<'a> {
     pub pattern: Pattern<'a>,
-    /// What it stores, and where.
+    /// The names that it stores, with their scopes.
     pub stores: Vec<(Scope, &'a str)>,
-    /// The instruction behind the pattern, and steps of the one before it that belong there, too.
+    /// The instruction after the pattern, and the steps of the previous instruction that also belong after it.
     pub matched: usize,
     pub rest: Vec<Op<'a>>,
-    /// Where control goes if it does not match; `None` if it always does.
+    /// The instruction reached if it does not match; `None` if it always does.
     pub failed: Option<usize>,
 }
 
-/// What is on the stack.
+/// An entry on the stack.
 #[derive(Clone, Debug, PartialEq)]
 enum Entry<'a> {
     Symbol(Id),
     Length(Id),
-    /// The length less a number.
+    /// The length minus a number.
     FromEnd(Id, usize),
     Expr(Expr<'a>),
-    /// A test of a symbol that has been noted: what is left is a jump.
+    /// A test of a symbol that has been recorded: only its jump remains.
     Test,
     Keys(Vec<Expr<'a>>),
-    /// The values that a mapping has for keys, or None.
+    /// A mapping's values for keys, or None.
     Values(Id),
-    /// The attributes that a class pattern asks for, or None.
+    /// The attributes that a class pattern requests, or None.
     Attributes(Id),
-    /// A dict being made for `**rest`.
+    /// A dict under construction for `**rest`.
     Made,
     Rest(Id),
 }
 
-/// Where a test leads that does not hold.
+/// The target of a failed test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// To the next case.
+    /// The next case.
     Case,
-    /// To the alternative that starts there.
+    /// The alternative that starts there.
     Alternative(usize),
 }
 
-/// Why the way ends.
+/// The reasons why following a path ends.
 #[derive(Debug)]
 enum Stop {
-    /// No pattern does this.
+    /// The code does not match any pattern.
     Odd,
-    /// A test leads to an alternative that is not known.
+    /// A test leads to an unknown alternative.
     Alternative(usize),
 }
 
-/// A place on the way.
+/// A position on the path.
 #[derive(Clone, Debug)]
 struct State<'a> {
     at: usize,
@@ -86,17 +86,17 @@ struct Walker<'a, 'b> {
     source: &'b Source<'a>,
     code: &'b Code,
     depths: &'b StackDepths,
-    /// The depth of the stack where the next case finds it.
+    /// The stack depth at the start of the next case.
     base: u32,
     keeps: bool,
     failed: Option<usize>,
     fuel: u32,
-    /// Copies with which no alternatives start.
+    /// Copies that do not start alternatives.
     plain: HashSet<usize>,
 }
 
-/// Finds the pattern of a case that starts at an instruction. A case that others follow starts with a copy of the subject;
-/// the last one is known by the one before it.
+/// Finds the pattern of a case that starts at an instruction. A case with a successor starts with a copy of the subject; the last one is
+/// recognised by its predecessor.
 pub(crate) fn find<'a>(source: &Source<'a>, code: &Code, depths: &StackDepths, at: usize, last: bool) -> Option<Found<'a>> {
     let keeps = !last;
     let depth = depths.before[at]?;
@@ -108,7 +108,7 @@ pub(crate) fn find<'a>(source: &Source<'a>, code: &Code, depths: &StackDepths, a
         if (copy.opcode, copy.arg) != (Opcode::Copy, 1) {
             return None;
         }
-        // The copy is what is tested.
+        // The copy is tested.
         state.stack = vec![Entry::Symbol(0), Entry::Symbol(1)];
         state.symbols.push(Symbol::default());
         state.at = at + 1;
@@ -119,7 +119,7 @@ pub(crate) fn find<'a>(source: &Source<'a>, code: &Code, depths: &StackDepths, a
 }
 
 impl<'a> Walker<'a, '_> {
-    /// Past instructions that do nothing.
+    /// Skips instructions that do nothing.
     fn settle(&self, mut at: usize) -> Option<usize> {
         for _ in 0..=self.code.instructions.len() {
             let instruction = self.code.instructions.get(at)?;
@@ -136,7 +136,7 @@ impl<'a> Walker<'a, '_> {
         self.code.index.get(unit as usize).map(|&at| at as usize)
     }
 
-    /// Where a failed test leads, behind what it drops.
+    /// Returns the target of a failed test, after the values that it drops.
     fn failure(&mut self, at: usize) -> Result<Failure, Stop> {
         let mut at = self.settle(at).ok_or(Stop::Odd)?;
         for _ in 0..=self.code.instructions.len() {
@@ -154,8 +154,8 @@ impl<'a> Walker<'a, '_> {
         Err(Stop::Odd)
     }
 
-    /// Follows the way on which all tests hold, to the end of the pattern: what is left of its last instruction is returned.
-    /// Each place is noted in `trace`, if there is one.
+    /// Follows the path on which all tests succeed, to the end of the pattern. Returns the remaining steps of the pattern's last
+    /// instruction. Records each position in `trace`, if given.
     fn follow(&mut self, state: &mut State<'a>, failures: &[Failure], trace: &mut Option<Vec<State<'a>>>) -> Result<Vec<Op<'a>>, Stop> {
         loop {
             self.fuel = self.fuel.checked_sub(1).ok_or(Stop::Odd)?;
@@ -164,11 +164,11 @@ impl<'a> Walker<'a, '_> {
             if self.is_done(state, instruction) {
                 return Ok(Vec::new());
             }
-            // Nothing is stored before all tests hold.
+            // Nothing is stored before all tests have succeeded.
             if !state.stores.is_empty() && !is_store(instruction.opcode) && !matches!(instruction.opcode, Opcode::Swap | Opcode::PopTop) {
                 return Err(Stop::Odd);
             }
-            // Alternatives have met before anything below them is gone.
+            // Alternatives meet before anything below them is popped.
             if let Some(trace) = trace
                 && trace.first().is_none_or(|first| first.stack.len() <= state.stack.len() + 1)
             {
@@ -198,7 +198,7 @@ impl<'a> Walker<'a, '_> {
             let mut ops = ops.into_iter();
             while let Some(op) = ops.next() {
                 Self::step(state, op)?;
-                // A store and a load may be one instruction.
+                // A store and a load may be combined in one instruction.
                 let captures = self.keeps && matches!(ops.as_slice().first(), Some(Op::Store(..)));
                 if ops.len() > 0 && self.is_stored(state) && !captures {
                     return Ok(ops.collect());
@@ -207,7 +207,7 @@ impl<'a> Walker<'a, '_> {
         }
     }
 
-    /// Whether nothing is left of the pattern. What is stored behind it captures the subject itself.
+    /// Returns true if the pattern is complete. A store after it captures the subject itself.
     fn is_done(&self, state: &State<'a>, instruction: &Instruction) -> bool {
         self.is_stored(state) && !(self.keeps && is_store(instruction.opcode))
     }
@@ -216,17 +216,17 @@ impl<'a> Walker<'a, '_> {
         if self.keeps { state.stack == [Entry::Symbol(0)] } else { state.stack.is_empty() }
     }
 
-    /// A jump if a test does not hold.
+    /// Handles a jump taken if a test fails.
     fn test(&mut self, state: &mut State<'a>, instruction: &Instruction, failures: &[Failure]) -> Result<(), Stop> {
         let name = instruction.opcode.name();
         let target = instruction.target.and_then(|unit| self.index(unit)).ok_or(Stop::Odd)?;
         let (taken, next) = (target, state.at + 1);
         let tested = state.stack.pop().ok_or(Stop::Odd)?;
-        // Whether the jump is taken if the test holds.
+        // True if the jump is taken when the test succeeds.
         let holds = match tested {
             Entry::Test if name.ends_with("IF_TRUE") => true,
             Entry::Test if name.ends_with("IF_FALSE") => false,
-            // `COPY 1` in front of it has left the values where they are.
+            // `COPY 1` before it has kept the values on the stack.
             Entry::Values(_) | Entry::Attributes(_) if name.ends_with("NONE") => name.ends_with("NOT_NONE"),
             Entry::Symbol(symbol) if name.ends_with("NONE") => {
                 Self::ask(state, symbol, Shape::Value(Expr::Const(&crate::lift::NONE)))?;
@@ -268,7 +268,7 @@ impl<'a> Walker<'a, '_> {
         }
     }
 
-    /// Follows alternatives that start with a copy of what they test; false if the copy is something else.
+    /// Follows alternatives that start with a copy of the tested value; returns false if the copy is something else.
     fn alternatives(&mut self, state: &mut State<'a>, tested: Id, failures: &[Failure]) -> Result<bool, Stop> {
         let depth = self.depths.before[state.at];
         let mut ways: Vec<Vec<State<'a>>> = Vec::new();
@@ -277,7 +277,7 @@ impl<'a> Walker<'a, '_> {
             let mut way = State { at: start + 1, ..state.clone() };
             let alias = Self::fresh(&mut way, 1)[0];
             way.stack.push(Entry::Symbol(alias));
-            // Where the first of its tests leads that does not lead to where others do.
+            // Finds the target of the first failing test that does not lead where the others do.
             let mut trace = Some(Vec::new());
             let failed = self.failed;
             next = match self.follow(&mut way.clone(), failures, &mut trace) {
@@ -296,7 +296,7 @@ impl<'a> Walker<'a, '_> {
             }
             ways.push(trace.unwrap_or_default());
         }
-        // Where they meet.
+        // The position where they meet.
         let meets = |place: &&State<'a>| ways.iter().all(|way| way.iter().any(|other| other.at == place.at));
         let at = ways.first().and_then(|way| way.iter().find(meets)).ok_or(Stop::Odd)?.at;
         let below = state.stack.len();
@@ -324,7 +324,7 @@ impl<'a> Walker<'a, '_> {
         (instruction.opcode, instruction.arg) == (Opcode::Copy, 1)
     }
 
-    /// One step of a test.
+    /// Runs one step of a test.
     fn step(state: &mut State<'a>, op: Op<'a>) -> Result<(), Stop> {
         let stack = &mut state.stack;
         let pop = |stack: &mut Vec<Entry<'a>>| stack.pop().ok_or(Stop::Odd);
@@ -363,7 +363,7 @@ impl<'a> Walker<'a, '_> {
                 }
                 _ => return Err(Stop::Odd),
             },
-            // `COPY 1; LOAD_CONST None; IS_OP 1` where no instruction does both.
+            // `COPY 1; LOAD_CONST None; IS_OP 1`, in versions without a combined instruction.
             Op::Compare("is not") => match (pop(stack)?, pop(stack)?) {
                 (Entry::Expr(Expr::Const(Const::None)), Entry::Values(_) | Entry::Attributes(_)) => Entry::Test,
                 _ => return Err(Stop::Odd),
@@ -374,7 +374,7 @@ impl<'a> Walker<'a, '_> {
                     match (&mut state.symbols.get_mut(of).ok_or(Stop::Odd)?.shape, symbol) {
                         (Some(Shape::Sequence(sequence)), "==") => sequence.exact = Some(count),
                         (Some(Shape::Sequence(sequence)), _) => sequence.least = Some(count),
-                        // A mapping has at least as many as there are keys.
+                        // A mapping has at least as many items as keys.
                         (Some(Shape::Mapping { .. }), ">=") => {}
                         _ => return Err(Stop::Odd),
                     }

@@ -1,4 +1,4 @@
-//! The tree as source text.
+//! Prints the tree as source text.
 
 use std::fmt::Write;
 
@@ -22,9 +22,9 @@ pub(crate) struct Printer {
     pub version: Version,
     out: String,
     indent: usize,
-    /// Annotations are strings that the compiler has made of them: `from __future__ import annotations` is part of the text.
+    /// True if annotations are strings that the compiler created: `from __future__ import annotations` is part of the text.
     quoted: bool,
-    /// What could not be written: the function around it is not understood after all.
+    /// A part that could not be written: the enclosing function then becomes disassembly.
     pub problem: Option<String>,
     /// Functions and classes whose bodies are left as disassembly, with the reason.
     pub unknown: Vec<String>,
@@ -54,7 +54,7 @@ impl Printer {
         self.indent -= 1;
     }
 
-    /// A whole code object.
+    /// Writes a whole code object.
     pub fn whole(&mut self, code: &CodeObject, scoped: Scoped, statements: &[Stmt<'_>]) {
         self.head(code, scoped);
         self.quoted = scoped == Scoped::Module && code.has(flags::FUTURE_ANNOTATIONS);
@@ -68,13 +68,13 @@ impl Printer {
         }
     }
 
-    /// A whole code object that is not understood.
+    /// Writes a whole code object that could not be decompiled.
     pub fn whole_unknown(&mut self, code: &CodeObject, scoped: Scoped, reason: &str) {
         self.head(code, scoped);
         self.disassembly(code, reason);
     }
 
-    /// The line above a body, and its indentation.
+    /// Writes the line above a body, and indents.
     fn head(&mut self, code: &CodeObject, scoped: Scoped) {
         let function = Function::new(code);
         match scoped {
@@ -110,7 +110,7 @@ impl Printer {
         }
     }
 
-    /// Statements; `pass` if there are none.
+    /// Writes statements; `pass` if there are none.
     pub fn statements(&mut self, statements: &[Stmt<'_>]) {
         if statements.is_empty() {
             self.line("pass");
@@ -120,7 +120,7 @@ impl Printer {
         }
     }
 
-    /// An expression where anything but `:=` may stand without parentheses.
+    /// Returns an expression for a position where anything except `:=` needs no parentheses.
     fn any(&mut self, expr: &Expr<'_>) -> String {
         self.expression(expr, Level::Any)
     }
@@ -305,7 +305,7 @@ impl Printer {
         }
     }
 
-    /// The body of a function or class. If something in it cannot be written, all of it is disassembly.
+    /// Writes the body of a function or class. If any part of it cannot be written, all of it becomes disassembly.
     fn body(&mut self, body: &Body<'_>) {
         self.indent += 1;
         let (start, around) = (self.out.len(), self.problem.take());
@@ -318,7 +318,7 @@ impl Printer {
         };
         if let Some(problem) = problem {
             self.out.truncate(start);
-            // The functions around it keep their cells.
+            // The enclosing functions keep their cells.
             let free: Vec<&str> = body.code.freevars.iter().map(String::as_str).filter(|name| is_identifier(name)).collect();
             if !free.is_empty() {
                 self.line(&format!("nonlocal {}", free.join(", ")));
@@ -329,7 +329,7 @@ impl Printer {
         self.indent -= 1;
     }
 
-    /// A body that is not understood: the instructions as comments, and an exception in place of a wrong meaning.
+    /// Writes a body that could not be decompiled: the instructions as comments, and an exception instead of a wrong meaning.
     pub fn disassembly(&mut self, code: &CodeObject, reason: &str) {
         self.unknown.push(format!("{}: {reason}", code.qualname));
         self.line(&format!("# Not decompiled: {reason}."));
@@ -341,7 +341,7 @@ impl Printer {
         self.line(&format!("raise NotImplementedError({})", repr::quoted(format!("not decompiled: {reason}").chars().map(u32::from))));
     }
 
-    /// Type parameters in their brackets; nothing if there are none.
+    /// Returns type parameters in brackets; empty if there are none.
     fn type_parameters(&mut self, parameters: &[TypeParameter<'_>]) -> String {
         let one = |parameter: &TypeParameter<'_>| {
             let stars = match parameter.kind {
@@ -366,7 +366,7 @@ impl Printer {
         if parts.is_empty() { String::new() } else { format!("[{}]", parts.join(", ")) }
     }
 
-    /// The parameters of a function, or of a lambda, which has no annotations.
+    /// Returns the parameters of a function, or of a lambda, which does not have annotations.
     pub fn parameters(&mut self, parameters: &Parameters<'_>, annotated: bool) -> String {
         let mut parts = Vec::new();
         for (at, parameter) in parameters.positional.iter().enumerate() {

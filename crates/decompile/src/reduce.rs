@@ -1,7 +1,7 @@
-//! Expressions with control flow of their own become steps: `and`, `or`, `… if … else …`, `a < b < c`.
+//! Converts expressions with internal control flow to steps: `and`, `or`, `… if … else …`, `a < b < c`.
 //!
-//! Each rule looks at a block and the few blocks behind it that nothing else leads to. In the drawings `T` and `F` are where
-//! the test holds and where it does not.
+//! Each rule examines a block and the few blocks after it that have no other predecessors. In the drawings, `T` and `F` are the successors
+//! for a true and a false test.
 
 use crate::{
     ast::Unary,
@@ -10,13 +10,13 @@ use crate::{
     op::{Keeps, Op},
 };
 
-/// Applies all rules until none fits.
+/// Applies all rules until none matches.
 pub(crate) fn reduce(blocks: &mut Blocks<'_>) {
     loop {
         let mut incoming = blocks.incoming();
         let mut changed = false;
         for block in blocks.order() {
-            // What has been drawn into another block is left empty and without a way to it.
+            // A block merged into another one is left empty and unreachable.
             while incoming[block] > 0 && step(blocks, &mut incoming, block) {
                 changed = true;
             }
@@ -27,7 +27,7 @@ pub(crate) fn reduce(blocks: &mut Blocks<'_>) {
     }
 }
 
-/// Whether the steps make an expression: they take `below` entries from the stack and leave one.
+/// Returns true if the steps form an expression: they take `below` entries from the stack and leave one.
 pub(crate) fn is_expression(ops: &[Op<'_>], below: usize) -> bool {
     let mut depth = below;
     let mut at = 0;
@@ -50,7 +50,7 @@ pub(crate) fn is_expression(ops: &[Op<'_>], below: usize) -> bool {
     depth == 1
 }
 
-/// Whether the steps take something that was on the stack before them.
+/// Returns true if the steps take a value that was on the stack before them.
 fn reaches_down(ops: &[Op<'_>]) -> bool {
     let mut depth: usize = 0;
     for op in ops {
@@ -63,7 +63,7 @@ fn reaches_down(ops: &[Op<'_>]) -> bool {
     false
 }
 
-/// One use of a rule at a block.
+/// Applies one rule at a block.
 fn step(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId) -> bool {
     if chain(blocks, incoming, block) {
         return true;
@@ -78,7 +78,7 @@ fn step(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId) -> bool
     }
 }
 
-/// Whether the block goes on with a chained comparison, of which it must first become a part.
+/// Returns true if the block continues a chained comparison, of which it must first become a part.
 fn compares_on(blocks: &Blocks<'_>, block: BlockId) -> bool {
     blocks.all.iter().any(|before| {
         let leads = match before.next {
@@ -90,7 +90,7 @@ fn compares_on(blocks: &Blocks<'_>, block: BlockId) -> bool {
     })
 }
 
-/// `SWAP 2; COPY 2; COMPARE_OP` at the end.
+/// Matches `SWAP 2; COPY 2; COMPARE_OP` at the end.
 fn chained(ops: &[Op<'_>]) -> Option<&'static str> {
     match ops {
         [.., Op::Swap(2), Op::Copy(2), Op::Compare(symbol)] => Some(symbol),
@@ -98,17 +98,17 @@ fn chained(ops: &[Op<'_>]) -> Option<&'static str> {
     }
 }
 
-/// A block behind `block`, of its region and with no other way to it.
+/// Returns true for a successor of `block` in the same region without other predecessors.
 fn own(blocks: &Blocks<'_>, incoming: &[usize], block: BlockId, edge: Edge) -> bool {
     edge.to != block && incoming[edge.to] == 1 && blocks.all[edge.to].region == blocks.all[block].region
 }
 
-/// The same, holding nothing but an expression that takes `below` entries.
+/// The same, for a successor that consists of an expression that takes `below` entries.
 fn operand(blocks: &Blocks<'_>, incoming: &[usize], block: BlockId, edge: Edge, below: usize) -> bool {
     own(blocks, incoming, block, edge) && is_expression(&blocks.all[edge.to].ops, below)
 }
 
-/// Takes a block's steps and its way on; nothing leads to it any more.
+/// Takes a block's steps and successors; the block becomes unreachable.
 fn take<'a>(blocks: &mut Blocks<'a>, incoming: &mut [usize], from: BlockId) -> (Vec<Op<'a>>, Next) {
     let ops = std::mem::take(&mut blocks.all[from].ops);
     let next = std::mem::replace(&mut blocks.all[from].next, Next::End);
@@ -117,7 +117,7 @@ fn take<'a>(blocks: &mut Blocks<'a>, incoming: &mut [usize], from: BlockId) -> (
     (ops, next)
 }
 
-/// Gives a block another way on, and empties what is not reached any more.
+/// Gives a block other successors, and empties blocks that become unreachable.
 fn lead(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, next: Next) {
     next.edges().for_each(|edge| incoming[edge.to] += 1);
     let mut open = vec![std::mem::replace(&mut blocks.all[block].next, next)];
@@ -132,7 +132,7 @@ fn lead(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, next: N
     }
 }
 
-/// Ends a block with a step and a way on.
+/// Ends a block with a step and successors.
 fn end<'a>(blocks: &mut Blocks<'a>, incoming: &mut [usize], block: BlockId, op: Op<'a>, next: Next) {
     blocks.all[block].ops.push(op);
     lead(blocks, incoming, block, next);
@@ -143,7 +143,7 @@ fn negated(mut ops: Vec<Op<'_>>) -> Vec<Op<'_>> {
     ops
 }
 
-/// `A → B` is one block.
+/// Merges `A → B` into one block.
 fn join(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, edge: Edge) -> bool {
     let held = |block: BlockId| {
         let block = &blocks.all[block];
@@ -162,11 +162,11 @@ fn join(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, edge: E
     true
 }
 
-/// Rules for a test.
+/// The rules for a test.
 fn branch(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, yes: Edge, no: Edge) -> bool {
     let then = operand(blocks, incoming, block, yes, 0).then(|| blocks.all[yes.to].next.clone());
     let other = operand(blocks, incoming, block, no, 0).then(|| blocks.all[no.to].next.clone());
-    // Only a guard, or another pattern, may be added to a case.
+    // Only a guard or another pattern may be added to a case.
     let cased = is_case(&blocks.all[block].ops);
     let pattern = |at: BlockId| matches!(blocks.all[at].ops[..], [Op::Case(_, Keeps::Subject)]);
     let guards = matches!(&then, Some(Next::Branch { yes: t, no: f }) if f.to == no.to || t.to == no.to) && !pattern(yes.to);
@@ -185,7 +185,7 @@ fn branch(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, yes: 
         }
         // a → (b → M), (c → M)  is  b if a else c → M
         (Some(Next::One(b)), Some(Next::One(c))) if b.to == c.to => conditional(blocks, incoming, block, (yes, no), false, Next::One(b)),
-        // The same in front of `and` or `or`.
+        // The same before `and` or `or`.
         (Some(next @ Next::OrPop { keep_if, keep, drop }), Some(Next::OrPop { keep_if: k, keep: m, drop: d }))
             if keep_if == k && keep.to == m.to && drop.to == d.to =>
         {
@@ -213,7 +213,7 @@ fn branch(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, yes: 
             end(blocks, incoming, block, Op::Or(negated(ops)), Next::Branch { yes, no: t });
             true
         }
-        // a → (b, kept → M, popped → C), C:  b decides with a what C is added to
+        // a → (b, kept → M, popped → C), C:  b and a together decide, and C is added to the result
         (Some(Next::OrPop { keep_if, keep, drop }), _) if drop.to == no.to => {
             let (ops, _) = take(blocks, incoming, yes.to);
             let op = if keep_if { Op::And(ops) } else { Op::Or(ops) };
@@ -236,13 +236,13 @@ fn branch(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, yes: 
     }
 }
 
-/// Whether steps end with the test of a case, perhaps with its guard.
+/// Returns true if steps end with the test of a case, possibly with its guard.
 fn is_case(ops: &[Op<'_>]) -> bool {
     let added = |op: &&Op<'_>| matches!(op, Op::And(_) | Op::Or(_));
     matches!(ops.iter().rev().find(|op| !added(op)), Some(Op::Case(..)))
 }
 
-/// Both ways of a test become the values of a conditional expression.
+/// Turns both branches of a test into the values of a conditional expression.
 fn conditional(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, ways: (Edge, Edge), negate: bool, next: Next) -> bool {
     let (then, _) = take(blocks, incoming, ways.0.to);
     let (other, _) = take(blocks, incoming, ways.1.to);
@@ -251,14 +251,15 @@ fn conditional(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, 
     true
 }
 
-/// a, kept → M, popped → (b → M)  is  a and b → M, or with `or`
+/// a, kept → M, popped → (b → M)  is  a and b → M, or the same with `or`
 fn or_pop(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId, keep_if: bool, keep: Edge, drop: Edge) -> bool {
     if !operand(blocks, incoming, block, drop, 0) || blocks.all[drop.to].next.one() != Some(keep.to) {
         return false;
     }
     let (ops, next) = take(blocks, incoming, drop.to);
     let op = if keep_if { Op::Or(ops) } else { Op::And(ops) };
-    // A whole `and` whose value is tested once more was in parentheses; in a row it would have led past the second test.
+    // A complete `and` whose value is tested again was in parentheses; in an unparenthesised chain it would have jumped past the second
+    // test.
     let last = blocks.all[block].ops.last();
     if matches!((last, &op), (Some(Op::And(_)), Op::And(_)) | (Some(Op::Or(_)), Op::Or(_))) {
         blocks.all[block].ops.push(Op::Group);

@@ -1,4 +1,4 @@
-//! What the handlers of an exception table are for, told from their code, and how they nest.
+//! The purposes of the exception table's handlers, inferred from their code, and how they nest.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::{Problem, lift::Source};
 
 pub(crate) type RegionId = usize;
 
-/// What a protected region is.
+/// The kind of a protected region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The body of a `try` with `except` clauses.
@@ -19,14 +19,14 @@ pub(crate) enum Kind {
     Finally,
     /// The body of a `with`.
     With,
-    /// The code that handles an exception, from where it is caught to where it is done with.
+    /// The code that handles an exception, from catching it to finishing with it.
     Handling,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     pub kind: Kind,
-    /// The handler's first instruction, by index.
+    /// The index of the handler's first instruction.
     pub entry: usize,
     pub handler: Handler,
     pub parent: Option<RegionId>,
@@ -37,28 +37,28 @@ pub(crate) struct Region {
 pub(crate) struct Regions(pub Vec<Region>);
 
 impl Regions {
-    /// The region and what it is in, from the inside out.
+    /// Returns the region and its enclosing regions, innermost first.
     pub fn chain(&self, region: Option<RegionId>) -> impl Iterator<Item = RegionId> {
         std::iter::successors(region, |&at| self.0[at].parent)
     }
 
-    /// Whether a place in `inner` is in `outer` too.
+    /// Returns true if code in `inner` is in `outer` too.
     pub fn within(&self, inner: Option<RegionId>, outer: RegionId) -> bool {
         self.chain(inner).any(|region| region == outer)
     }
 
-    /// The region directly in `outer` that contains `inner`; `None` if `inner` is not deeper.
+    /// Returns the region directly in `outer` that contains `inner`; `None` if `inner` is not deeper.
     pub fn towards(&self, outer: Option<RegionId>, inner: Option<RegionId>) -> Option<RegionId> {
         self.chain(inner).find(|&region| self.0[region].parent == outer)
     }
 }
 
-/// What a handler's code says it is.
+/// The purpose of a handler, inferred from its code.
 enum Class<'a> {
     Region(Kind),
-    /// It unbinds the name of an `except … as`, then the exception goes on.
+    /// It unbinds the name of an `except … as`, then re-raises the exception.
     Unbinds(&'a str),
-    /// No source stands behind it.
+    /// It does not correspond to any source code.
     Invisible,
 }
 
@@ -76,11 +76,11 @@ impl<'a, 'b> Finder<'a, 'b> {
         Self { source, code, depths, known: HashMap::new(), regions: Regions::default() }
     }
 
-    /// The innermost region of a unit, and the name that an `except … as` around it has bound.
+    /// Returns the innermost region of a unit, and the name bound by an enclosing `except … as`.
     pub fn at(&mut self, unit: u32) -> Result<(Option<RegionId>, Option<&'a str>), Problem> {
         let mut bound = None;
         let mut unit = unit;
-        // Each step goes to a handler that is less deep; malformed tables end the walk.
+        // Each iteration goes to a handler at a smaller depth; malformed tables end the walk.
         for _ in 0..64 {
             let Some(handler) = self.code.handler_for(unit) else { return Ok((None, bound)) };
             match self.class(handler)? {
@@ -102,7 +102,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         let entry = self.code.index[handler.target as usize] as usize;
         self.regions.0.push(Region { kind, entry, handler, parent: None });
         let (around, _) = self.at(handler.target)?;
-        // The handler's own code is a region too, which is not around what it handles.
+        // The handler's own code is a region too, but it does not enclose the code that it protects.
         let own = |region: &Region| region.kind == Kind::Handling && region.handler.depth == handler.depth + u32::from(handler.lasti) + 1;
         let parent = match around {
             Some(around) if kind != Kind::Handling && own(&self.regions.0[around]) => self.regions.0[around].parent,
@@ -145,7 +145,8 @@ impl<'a, 'b> Finder<'a, 'b> {
         })
     }
 
-    /// An `except` clause starts with its type, compared when nothing else is on the stack; a `finally` body with a statement.
+    /// Distinguishes the two. An `except` clause starts with its type, compared when nothing else is on the stack; a `finally` body starts
+    /// with a statement.
     fn except_or_finally(&self, first: usize) -> Result<Kind, Problem> {
         let base = self.depths.before[first].ok_or(Problem::Malformed)?;
         for at in first..self.code.instructions.len() {

@@ -1,4 +1,4 @@
-//! `global` where it is only read: without it a nested function would find the variable of the function around it.
+//! `global` declarations for names that are only read: without one, a nested function would find the variable of an enclosing function.
 
 use dynamlir_bytecode::{CodeObject, Const, Opcode};
 
@@ -8,7 +8,7 @@ use crate::{
     tidy::bodies_mut,
 };
 
-/// Declares, in the functions and classes among statements, the globals that a function around them has as a variable.
+/// Declares, in the functions and classes among statements, the globals that are also variables of an enclosing function.
 pub(crate) fn declare<'a>(statements: &mut [Stmt<'a>], around: &[&'a str]) {
     for statement in statements {
         let (code, body, class) = match statement {
@@ -34,7 +34,7 @@ pub(crate) fn declare<'a>(statements: &mut [Stmt<'a>], around: &[&'a str]) {
         }
         declare(body, &inside);
         if !hidden.is_empty() {
-            // Behind the docstring.
+            // After the docstring.
             let at = usize::from(matches!(body.first(), Some(Stmt::Expr(Expr::Const(Const::Str(_) | Const::WideStr(_))))));
             body.insert(at, Stmt::Global(hidden));
         }
@@ -45,7 +45,7 @@ fn declares(statement: &Stmt<'_>, name: &str) -> bool {
     matches!(statement, Stmt::Global(names) if names.contains(&name))
 }
 
-/// The globals that a code object loads; those of its lambdas and comprehensions, which cannot declare any, included.
+/// Returns the globals that a code object loads, including those of its lambdas and comprehensions, which cannot declare any.
 fn globals(code: &CodeObject) -> Vec<&str> {
     let source = Source::new(code);
     let decoded = code.decode().map(|decoded| decoded.instructions).unwrap_or_default();

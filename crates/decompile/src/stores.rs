@@ -50,7 +50,7 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declare
             }
             before(&value, &object)?;
             before(&object, &keys)?;
-            // A function that gives annotations puts them into the dict that it returns.
+            // A function that returns annotations puts them into its result dict.
             if matches!(&object.expr, Expr::Copy(_, made) if **made == Expr::Marker(Marker::Accumulator)) {
                 printable(&value.expr)?;
                 return state.emit(Stmt::Append(keys.expr, Some(value.expr)), out);
@@ -112,12 +112,12 @@ pub(crate) fn run<'a>(op: &Op<'a>, state: &mut State<'a>, declared: &mut Declare
     }
 }
 
-/// `object[lower:upper]`; bounds that are None were left out.
+/// Returns `object[lower:upper]`; bounds that are None were omitted.
 pub(crate) fn sliced<'a>(object: Expr<'a>, lower: Expr<'a>, upper: Expr<'a>) -> Expr<'a> {
     Expr::Subscript(Box::new(object), Box::new(Expr::Slice(Some(Box::new(lower)), Some(Box::new(upper)), None)))
 }
 
-/// `__annotations__['name']`, where classes and modules put what variables are annotated with.
+/// Matches `__annotations__['name']`, where classes and modules store the annotations of variables.
 fn annotation<'a>(object: &Expr<'a>, key: &Expr<'a>) -> Option<&'a str> {
     match (object, key) {
         (Expr::Name("__annotations__"), Expr::Const(Const::Str(name))) if is_identifier(name) => Some(name),
@@ -181,7 +181,7 @@ fn assign<'a>(state: &mut State<'a>, target: Expr<'a>, value: Slot<'a>, out: &mu
             printable(&value)?;
             state.emit(Stmt::Assign(targets, value), out)
         }
-        // The loop, `with` or `except` takes its target from there.
+        // The loop, `with` or `except` takes its target from this statement.
         place @ Expr::Marker(Marker::Item | Marker::Entered | Marker::Exception) => {
             printable(&target)?;
             state.emit(Stmt::Assign(vec![target], place), out)
@@ -189,7 +189,7 @@ fn assign<'a>(state: &mut State<'a>, target: Expr<'a>, value: Slot<'a>, out: &mu
         expr @ (Expr::Module(..) | Expr::Imported(..)) => crate::imports::store(state, &target, &expr, out),
         Expr::Alias(alias) => state.emit(generics::alias(&target, *alias)?, out),
         parameters @ Expr::Tuple(_) if target == Expr::Name(".type_params") => state.emit(Stmt::Assign(vec![target], parameters), out),
-        // The base of a class with type parameters, which is given where it is one of the bases.
+        // The base of a class with type parameters, which is passed along with the other bases.
         Expr::Marker(Marker::GenericBase) if target == Expr::Name(".generic_base") => Ok(()),
         expr if functions::is_decorated(&expr) => define(state, &target, expr, out),
         Expr::Marker(_) | Expr::Null => Err(Problem::Stack("a place in a statement is stored")),
@@ -204,7 +204,7 @@ fn assign<'a>(state: &mut State<'a>, target: Expr<'a>, value: Slot<'a>, out: &mu
             if more {
                 return Ok(());
             }
-            // The right side in the order of its evaluation, each target with its value.
+            // The right side in evaluation order, each target with its value.
             let mut all = std::mem::take(&mut state.parallel);
             all.sort_by_key(|(order, _, _)| *order);
             let (targets, values) = all.into_iter().map(|(_, target, value)| (target, value)).unzip();
@@ -238,13 +238,13 @@ fn unpack(state: &mut State<'_>, count: usize, star: Option<usize>) -> Result<()
     Ok(())
 }
 
-/// All targets of the latest unpacking are known.
+/// Completes the latest unpacking, once all its targets are known.
 fn unpacked<'a>(state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     let Unpacking { value, targets, star } = state.unpackings.pop().ok_or(Problem::Malformed)?;
     let mut next: Option<Expr<'a>> = None;
     let starred = |(place, target): (usize, Option<Expr<'a>>)| {
         let target = target.ok_or(Problem::Malformed)?;
-        // 3.13 drops a value whose name the next one takes: `_, _ = …`.
+        // 3.13 drops a value if the next one is stored under the same name: `_, _ = …`.
         let target = match (target, &next) {
             (Expr::Null, Some(next @ Expr::Name(_))) => next.clone(),
             (Expr::Null, _) => return Err(Problem::Stack("an unpacked value is dropped")),
@@ -258,7 +258,7 @@ fn unpacked<'a>(state: &mut State<'a>, out: &mut Vec<Stmt<'a>>) -> Result<(), Pr
     assign(state, Expr::Tuple(targets), value, out)
 }
 
-/// A comprehension adds an element to what it makes.
+/// Adds an element to the result of a comprehension.
 fn add<'a>(state: &mut State<'a>, makes: Makes, below: usize, out: &mut Vec<Stmt<'a>>) -> Result<(), Problem> {
     let (element, value) = if makes == Makes::Dict {
         let (key, value) = state.pair()?;
@@ -266,7 +266,7 @@ fn add<'a>(state: &mut State<'a>, makes: Makes, below: usize, out: &mut Vec<Stmt
     } else {
         (state.value()?.expr, None)
     };
-    // A long display is built one by one.
+    // A long display is built element by element.
     match (&mut state.peek(below)?.expr, value) {
         (Expr::List(items) | Expr::Set(items), None) => {
             items.push(element);
@@ -290,7 +290,7 @@ fn add<'a>(state: &mut State<'a>, makes: Makes, below: usize, out: &mut Vec<Stmt
     }
 }
 
-/// A value that was stored in names and is used: `(name := value)`.
+/// Returns the expression of a value that is stored in names and used: `(name := value)`.
 pub(crate) fn walrus<'a>(targets: Vec<Expr<'a>>, value: Expr<'a>) -> Result<Expr<'a>, Problem> {
     targets.into_iter().try_fold(value, |value, target| match target {
         Expr::Name(name) => Ok(Expr::Walrus(name, Box::new(value))),

@@ -1,8 +1,8 @@
-//! From blocks to statements: branches and where they meet, and what has to go where.
+//! Converts blocks to statements: branches and their joins, and the jumps to each target.
 //!
-//! A block's statements are followed by what its last step leads to, until a place that the statements around take care
-//! of: the end of a branch, the head of a loop, the way out of a region. Where the branches of an `if` meet again is told by
-//! dominators: it is the block that only the branch as a whole leads to.
+//! A block's statements are followed by those of its successor, up to a target that the enclosing statements handle: the end of a branch,
+//! the head of a loop, the exit of a region. Dominators determine where the branches of an `if` meet again: at the block that only the
+//! branch as a whole leads to.
 
 use dynamlir_bytecode::{Const, Dominators};
 
@@ -18,13 +18,13 @@ use crate::{
     regions::{Kind, RegionId},
 };
 
-/// Deeper nesting than Python's own parser takes.
+/// Deeper nesting than Python's own parser accepts.
 const DEPTH: u32 = 150;
 
-/// What surrounds the statements being made.
+/// The surroundings of the statements under construction.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
-    /// The block that control reaches behind them.
+    /// The block that control reaches after them.
     pub next: Option<BlockId>,
     /// The innermost loop.
     pub looped: Option<&'c Loop<'c>>,
@@ -33,29 +33,29 @@ pub(crate) struct Context<'c> {
     pub depth: u32,
 }
 
-/// How statements go on at a block.
+/// The way in which statements continue at a block.
 enum Arrival {
-    /// With the block's own statements.
+    /// The block's own statements follow.
     Here,
-    /// What is around goes on there anyway.
+    /// The enclosing statements continue there anyway.
     Done,
     Jump(Stmt<'static>),
 }
 
-/// Where statements go on behind a compound one.
+/// The position after a compound statement.
 pub(crate) type After<'a> = Option<(BlockId, State<'a>)>;
 
-/// Makes statements of blocks.
+/// Builds statements from blocks.
 pub(crate) struct Structurer<'a, 'd> {
     pub blocks: Blocks<'a>,
     pub declared: &'d mut Declared<'a>,
     pub dominators: Dominators,
-    /// The place of each block in the order of control.
+    /// The index of each block in control-flow order.
     pub rank: Vec<usize>,
     pub order: Vec<BlockId>,
     pub predecessors: Vec<Vec<BlockId>>,
     pub written: Vec<bool>,
-    /// Regions that have become statements.
+    /// True for regions that have become statements.
     pub opened: Vec<bool>,
     may_return: bool,
 }
@@ -79,7 +79,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Self { blocks, declared, dominators, rank, order, predecessors, written: vec![false; count], opened, may_return }
     }
 
-    /// All statements from the entry on.
+    /// Returns all statements from the entry on.
     pub fn run(&mut self, entry: BlockId, state: State<'a>) -> Result<Vec<Stmt<'a>>, Problem> {
         let context = Context { next: None, looped: None, region: None, depth: 0 };
         let statements = self.sequence(entry, state, context)?;
@@ -87,8 +87,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Ok(statements)
     }
 
-    /// Nothing may have been left out: every block that control reaches has become statements, but for what handlers do by
-    /// themselves.
+    /// Checks that nothing was left out: every reachable block has become statements, except implicit parts of handlers.
     fn all_written(&self) -> Result<(), Problem> {
         for &block in &self.order {
             let silent = |op: &Op<'_>| matches!(op, Op::Reraise | Op::EndFinally | Op::Nothing);
@@ -100,7 +99,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Ok(())
     }
 
-    /// Whether a block is what a `with` does about an exception.
+    /// Returns true if a block is part of a `with`'s exception handler.
     fn of_with(&self, block: BlockId) -> bool {
         let with = |&region: &RegionId| self.blocks.regions.0[region].kind == Kind::With;
         let mut handlers = (0..self.blocks.handlers.len()).filter(with).filter_map(|region| self.blocks.handlers[region]);
@@ -112,7 +111,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Err(Problem::Unstructured(what, self.blocks.all[block].at))
     }
 
-    /// The statements from a block on.
+    /// Returns the statements from a block on.
     pub fn sequence(&mut self, at: BlockId, state: State<'a>, context: Context<'_>) -> Result<Vec<Stmt<'a>>, Problem> {
         let mut out = Vec::new();
         let mut position = Some((at, state));
@@ -130,7 +129,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Ok(out)
     }
 
-    /// The statements from a block on that is there for sure: the first of a body, which may be what the body leads back to.
+    /// Returns the statements from a block on that is known to be written here: the first of a body, which the body may also lead back to.
     pub fn body(&mut self, at: BlockId, state: State<'a>, context: Context<'_>) -> Result<Vec<Stmt<'a>>, Problem> {
         let mut out = Vec::new();
         if let Some((at, state)) = self.statement(at, state, context, &mut out)? {
@@ -139,7 +138,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Ok(out)
     }
 
-    /// The statements of a block that has been arrived at, up to the end of the compound one at its end.
+    /// Appends the statements of a block, up to the end of the compound statement that it ends with. Returns the position after them.
     pub fn statement(
         &mut self,
         at: BlockId,
@@ -161,7 +160,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         if header { self.looped(at, state, context, out) } else { self.plain(at, state, context, out) }
     }
 
-    /// A block's own statements.
+    /// Appends a block's own statements.
     pub fn plain(
         &mut self,
         at: BlockId,
@@ -177,7 +176,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         }
         run(&block.ops, &mut state, self.declared, out)?;
         match next {
-            // A value that is left was to be returned, had the `finally` on the way let it.
+            // The remaining value was to be returned, but the intervening `finally` does not return.
             Next::End if state.is_pending() && self.blocks.all[at].ops.last() == Some(&Op::EndFinally) => {
                 let value = state.value()?.expr;
                 printable(&value)?;
@@ -192,9 +191,9 @@ impl<'a, 'd> Structurer<'a, 'd> {
         }
     }
 
-    /// Where control stands when it gets to a block.
+    /// Determines how the statements continue at a block.
     fn arrive(&self, at: BlockId, state: &State<'a>, context: Context<'_>) -> Result<Arrival, Problem> {
-        // A value on the stack is on its way to its return.
+        // A value on the stack is about to be returned.
         if state.is_pending() {
             return Ok(Arrival::Here);
         }
@@ -216,7 +215,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Ok(Arrival::Here)
     }
 
-    /// `continue` or `break`, if that is how control gets to a block.
+    /// Returns `continue` or `break`, if that is how control reaches a block.
     fn jump(&self, at: BlockId, state: &State<'a>, looped: &Loop<'_>, context: Context<'_>) -> Option<Arrival> {
         if looped.header == at {
             return Some(Arrival::Jump(Stmt::Continue));
@@ -224,7 +223,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         if looped.end.get() == Some(at) {
             return Some(Arrival::Jump(Stmt::Break));
         }
-        // Where the iterator is gone there is nothing but the loop's end; where it is not, the loop is not left yet.
+        // If the iterator is gone, only the loop's end can follow; if it is not, the loop has not been left.
         let gone = state.stack.len() < looped.depth;
         let ends = gone && !self.returns_constant(at) && !self.only_unwinds(at);
         // Cases that leave the loop belong to their `match`.
@@ -237,21 +236,21 @@ impl<'a, 'd> Structurer<'a, 'd> {
         None
     }
 
-    /// Whether a block is in a region that has been entered in the loop: then it is not behind the loop.
+    /// Returns true if a block is in a region entered within the loop: then it is not after the loop.
     fn is_inside(&self, at: BlockId, looped: &Loop<'_>, context: Context<'_>) -> bool {
         let entered = self.blocks.regions.chain(context.region).take_while(|&region| Some(region) != looped.region);
         let region = self.blocks.all[at].region;
         entered.into_iter().any(|entered| self.blocks.regions.within(region, entered))
     }
 
-    /// Whether a block does nothing but drop what statements have on the stack, and goes on.
+    /// Returns true if a block only drops values that statements keep on the stack, and continues.
     pub fn only_unwinds(&self, at: BlockId) -> bool {
         let block = &self.blocks.all[at];
         let unwinds = |op: &Op<'_>| matches!(op, Op::Pop | Op::Swap(_) | Op::PopException | Op::EndWith | Op::EndFinally);
         !block.ops.is_empty() && block.ops.iter().all(unwinds) && block.next.one().is_some()
     }
 
-    /// The block behind those that only unwind.
+    /// Returns the block after those that only unwind.
     pub fn unwound(&self, at: BlockId) -> BlockId {
         let mut at = at;
         for _ in 0..64 {
@@ -263,14 +262,14 @@ impl<'a, 'd> Structurer<'a, 'd> {
         at
     }
 
-    /// Whether a block leads, by unwinding only, to where a jump or a return is written.
+    /// Returns true if a block leads, by unwinding only, to a jump or a return.
     pub fn is_way_out(&self, at: BlockId, context: Context<'_>) -> bool {
         let end = self.unwound(at);
         let jump = context.looped.is_some_and(|looped| {
             let behind = looped.end.get().is_none() && self.is_behind(looped, end) && !self.is_inside(end, looped, context);
             looped.header == end || looped.end.get() == Some(end) || behind
         });
-        // What unwinds and returns in one block: `return` of a constant out of a loop.
+        // Unwinding and returning in one block: `return` of a constant from within a loop.
         let ops = &self.blocks.all[end].ops;
         let returns = match &ops[..] {
             [unwinding @ .., Op::Push(Expr::Const(_)), Op::Return] if self.may_return => {
@@ -281,12 +280,12 @@ impl<'a, 'd> Structurer<'a, 'd> {
         jump || returns
     }
 
-    /// `return` of a constant; a module or class has no `return`.
+    /// Returns true for `return` of a constant; a module or class does not have `return`.
     pub fn returns_constant(&self, at: BlockId) -> bool {
         self.may_return && matches!(self.blocks.all[at].ops[..], [Op::Push(Expr::Const(_)), Op::Return])
     }
 
-    /// Whether a block may be written more than once: the compiler copies short ways out, too.
+    /// Returns true if a block may be written more than once: the compiler also copies short exits.
     fn may_repeat(&self, at: BlockId) -> bool {
         let block = &self.blocks.all[at];
         let short = self.may_return && block.next == Next::End && block.ops.len() <= 8;
@@ -296,7 +295,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         }
     }
 
-    /// An `if`.
+    /// Builds an `if`.
     fn branch(
         &mut self,
         at: BlockId,
@@ -307,7 +306,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
         out: &mut Vec<Stmt<'a>>,
     ) -> Result<After<'a>, Problem> {
         let mut value = state.value()?.expr;
-        // The guard of a case that asks nothing.
+        // The guard of a case whose pattern matches everything.
         if let Some(slot) = state.stack.pop_if(|slot| matches!(slot.expr, Expr::Case(_))) {
             printable(&value)?;
             value = Expr::Bool(true, Box::new(slot.expr), Box::new(value));
@@ -316,17 +315,17 @@ impl<'a, 'd> Structurer<'a, 'd> {
         if case.is_none() {
             printable(&value)?;
         }
-        // The subject of a case that others follow is there until one holds.
+        // If more cases follow, the subject stays on the stack until one matches.
         let kept = case.is_some_and(|case| case.keeps);
         let is_case = case.is_some();
         if state.is_pending() {
             return self.unstructured("a branch inside an expression", at);
         }
-        // The one that the compiler put first is the one that the source has first.
+        // The branch that the compiler put first comes first in the source.
         let (first, second, test) = if yes.at <= no.at || is_case { (yes, no, value) } else { (no, yes, negate_test(value)) };
         let join = self.join(at, kept, context).filter(|&join| !(first.to == join && self.returns_constant(join)));
         let inner = Context { next: join.or(context.next), ..context };
-        // A branch that goes where the statements lead anyway is not written.
+        // A branch to where the statements continue anyway is not written.
         let mut behind = state.clone();
         if kept {
             behind.stack.pop_if(|slot| slot.expr == Expr::Marker(Marker::Subject));
@@ -346,13 +345,13 @@ impl<'a, 'd> Structurer<'a, 'd> {
         Ok(join.map(|join| (join, behind)))
     }
 
-    /// Where the branches of a block meet: without the value at the top if that is what is kept for branches only.
+    /// Returns the block where the branches of a block meet. `kept`: the value at the top is only kept for the branches, and is gone there.
     fn join(&self, at: BlockId, kept: bool, context: Context<'_>) -> Option<BlockId> {
-        // A value on its way to a `return` is not where branches meet.
+        // Branches do not meet at a block with a pending return value, so the stack depth must match.
         let block = &self.blocks.all[at];
         let depth = block.ops.iter().fold(i64::from(block.depth) - 1 - i64::from(kept), |depth, op| {
             let (pops, pushes) = op.effect();
-            // The steps know one value of what a `with` keeps.
+            // The steps model the values that a `with` keeps as one.
             let others = i64::from(self.blocks.with_places) - 1;
             let others = match op {
                 Op::EnterWith(_) => others,
@@ -379,7 +378,7 @@ impl<'a, 'd> Structurer<'a, 'd> {
     }
 }
 
-/// The opposite of a test.
+/// Returns the opposite of a test.
 pub(crate) fn negate_test(test: Expr<'_>) -> Expr<'_> {
     match test {
         Expr::Unary(Unary::Not, inner) => *inner,
@@ -387,7 +386,7 @@ pub(crate) fn negate_test(test: Expr<'_>) -> Expr<'_> {
     }
 }
 
-/// Whether control never gets behind statements.
+/// Returns true if control never gets past the statements.
 pub(crate) fn leaves(statements: &[Stmt<'_>]) -> bool {
     match statements.last() {
         Some(Stmt::Return(_) | Stmt::Raise(..) | Stmt::Break | Stmt::Continue) => true,
@@ -401,7 +400,7 @@ pub(crate) fn leaves(statements: &[Stmt<'_>]) -> bool {
     }
 }
 
-/// Whether statements break out of the loop around them.
+/// Returns true if statements break out of the enclosing loop.
 fn breaks(statements: &[Stmt<'_>]) -> bool {
     statements.iter().any(|statement| match statement {
         Stmt::Break => true,
@@ -419,7 +418,7 @@ fn breaks(statements: &[Stmt<'_>]) -> bool {
     })
 }
 
-/// Takes the target from the front of statements: the store of a place that a loop, `with` or `except` left for it.
+/// Takes the target from the front of statements: the store of a placeholder that a loop, `with` or `except` left for it.
 pub(crate) fn take_target<'a>(statements: &mut Vec<Stmt<'a>>, place: &Marker<'a>) -> Option<Expr<'a>> {
     match statements.first() {
         Some(Stmt::Assign(_, Expr::Marker(found))) if found == place => {}

@@ -1,4 +1,4 @@
-//! What a body says without statements of its own: docstring, declarations, the parts of a class that the compiler adds.
+//! Parts of a body that are not ordinary statements: docstring, declarations, the parts of a class that the compiler adds.
 
 use dynamlir_bytecode::{CodeObject, Const, flags};
 
@@ -16,7 +16,7 @@ use crate::{
 static FALSE: Const = Const::Bool(false);
 static NONE: Const = Const::None;
 
-/// The statements of a body as source has them.
+/// Returns the statements of a body in source form.
 pub(crate) fn body<'a>(
     code: &'a CodeObject,
     scoped: Scoped,
@@ -25,10 +25,10 @@ pub(crate) fn body<'a>(
 ) -> Result<Vec<Stmt<'a>>, Problem> {
     cases::gather(&mut statements)?;
     if scoped == Scoped::Class {
-        // Methods want it as well as annotations.
+        // Both methods and annotations use it.
         let kept = code.cellvars.iter().any(|name| name == "__classdict__");
         if kept && !code.consts.iter().any(|value| matches!(value, Const::Code(_))) {
-            // `(x): int` and `x.y: int` leave nothing else behind.
+            // `(x): int` and `x.y: int` leave no other trace.
             return Err(Problem::Stack("annotations that have left nothing behind"));
         }
         class_parts(&mut statements);
@@ -61,7 +61,7 @@ pub(crate) fn body<'a>(
         }
         Scoped::Lambda => {}
     }
-    // A string that is there without being the docstring is an f-string.
+    // A string at the start that is not the docstring is an f-string.
     if head.is_empty()
         && let Some(Stmt::Expr(value)) = statements.first_mut()
         && let Expr::Const(text @ Const::Str(_)) = value
@@ -72,7 +72,7 @@ pub(crate) fn body<'a>(
         return Err(Problem::Stack("a `return` outside of a function"));
     }
     if scoped != Scoped::Lambda {
-        // Nothing but the docstring may come before these.
+        // Only the docstring may come before these.
         while matches!(statements.first(), Some(Stmt::ImportFrom("__future__", 0, ..))) {
             head.push(statements.remove(0));
         }
@@ -90,15 +90,15 @@ fn declarations<'a>(code: &'a CodeObject, declared: &Declared<'a>, head: &mut Ve
         head.push(Stmt::Global(declared.globals.clone()));
     }
     let mut nonlocals = declared.nonlocals.clone();
-    // What a comprehension stores through `:=` is a cell of this function, or of one around it.
+    // A name that a comprehension stores with `:=` is a cell of this function, or of an enclosing one.
     for name in &declared.through {
         if code.freevars.iter().any(|free| free == name) && !nonlocals.contains(name) {
             nonlocals.push(name);
         }
     }
-    // A declaration makes a name free even if it is not used.
+    // A declaration makes a name free even if it is unused.
     for name in &code.freevars {
-        // `super()` asks for this one by itself.
+        // `super()` implicitly uses this one.
         let implied = name == "__class__" && code.names.iter().any(|name| name == "super");
         if !implied && !declared.used.contains(&name.as_str()) && !nonlocals.contains(&name.as_str()) {
             nonlocals.push(name);
@@ -109,13 +109,13 @@ fn declarations<'a>(code: &'a CodeObject, declared: &Declared<'a>, head: &mut Ve
     }
 }
 
-/// What makes a name local, or a function a generator, though the compiler dropped it: `if False: …`
+/// Adds `if False: …` for code that the compiler dropped, but that still makes a name local or a function a generator.
 fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<'a>], head: &mut Vec<Stmt<'a>>) {
     let mut dead = Vec::new();
     let locals = code.varnames.iter().skip(code.parameter_count()).chain(&code.cellvars);
     let parameters: Vec<&String> = code.varnames.iter().take(code.parameter_count()).collect();
     for name in locals {
-        // What only a comprehension stores is not a local, unless something asks whether it is set.
+        // A name stored only by a comprehension is not a local, unless a load checks if it is set.
         let stored = declared.locals.contains(&name.as_str());
         let hidden = declared.hidden.contains(&name.as_str()) && !declared.checked.contains(&name.as_str());
         let known = stored || hidden || declared.through.contains(&name.as_str());
@@ -123,7 +123,7 @@ fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<
             dead.push(Stmt::Assign(vec![Expr::Name(name)], Expr::Const(&NONE)));
         }
     }
-    // What made a cell of it is not there any more.
+    // The inner function that made it a cell was dropped.
     let captured = |name: &String| code.consts.iter().any(|value| matches!(value, Const::Code(inner) if inner.freevars.contains(name)));
     for name in code.cellvars.iter().filter(|name| is_identifier(name) && !captured(name)) {
         let none = Parameters { positional_only: 0, positional: Vec::new(), rest: None, keyword_only: Vec::new(), options: None };
@@ -138,7 +138,7 @@ fn unseen<'a>(code: &'a CodeObject, declared: &Declared<'a>, statements: &[Stmt<
     }
 }
 
-/// What the compiler writes at the start and the end of every class.
+/// Removes the code that the compiler adds at the start and the end of every class.
 fn class_parts(statements: &mut Vec<Stmt<'_>>) {
     for name in ["__module__", "__qualname__", "__firstlineno__", "__type_params__"] {
         let stores = |statement: &Stmt<'_>| matches!(statement, Stmt::Assign(targets, _) if targets[..] == [Expr::Name(name)]);
@@ -152,7 +152,7 @@ fn class_parts(statements: &mut Vec<Stmt<'_>>) {
     } else {
         drop_return(statements);
     }
-    // In 3.14 the other way round.
+    // 3.14 has the two in the opposite order.
     for name in ["__static_attributes__", "__classdictcell__", "__static_attributes__"] {
         if let Some(Stmt::Assign(targets, _)) = statements.last()
             && targets[..] == [Expr::Name(name)]
@@ -162,7 +162,7 @@ fn class_parts(statements: &mut Vec<Stmt<'_>>) {
     }
 }
 
-/// `return` without a value at the end says nothing.
+/// Removes a redundant `return` without a value at the end.
 fn drop_return(statements: &mut Vec<Stmt<'_>>) {
     match statements.last_mut() {
         Some(Stmt::Return(Expr::Const(Const::None))) => {
@@ -177,7 +177,7 @@ fn drop_return(statements: &mut Vec<Stmt<'_>>) {
             for case in &mut *cases {
                 drop_return(&mut case.body);
             }
-            // `case _` without a body says nothing either.
+            // `case _` without a body is redundant too.
             if cases.len() > 1 {
                 cases.pop_if(|case| case.body.is_empty() && case.guard.is_none() && case.pattern == Pattern::Capture(None));
             }
@@ -193,7 +193,7 @@ fn drop_return(statements: &mut Vec<Stmt<'_>>) {
     }
 }
 
-/// Statements that are several: `assert`, `if` with nothing in its first branch, `try` with `except` and `finally`.
+/// Rewrites combined statements: `assert`, `if` with an empty first branch, `try` with `except` and `finally`.
 fn tidy(statement: &mut Stmt<'_>) {
     match statement {
         Stmt::If(test, then, other) => {
@@ -224,7 +224,7 @@ fn tidy(statement: &mut Stmt<'_>) {
             let Try { body, handlers, orelse, finally } = &mut **whole;
             let all = body.iter_mut().chain(orelse.iter_mut()).chain(finally.iter_mut());
             all.chain(handlers.iter_mut().flat_map(|handler| &mut handler.body)).for_each(tidy);
-            // `finally` around a `try` is a part of it; so is what follows, as its `else`, if no handler gets there.
+            // A `finally` around a `try` becomes part of it. So does the following code, as its `else`, if no handler reaches it.
             if !handlers.is_empty() || !body.first().is_some_and(|first| can_take(first, body.len() > 1)) {
                 return;
             }
@@ -238,14 +238,14 @@ fn tidy(statement: &mut Stmt<'_>) {
     }
 }
 
-/// Whether a statement is a `try` that can take a `finally`, and an `else` if it needs one.
+/// Returns true if a statement is a `try` that can take a `finally`, and an `else` if needed.
 fn can_take(statement: &Stmt<'_>, more: bool) -> bool {
     let Stmt::Try(inner) = statement else { return false };
     let handled = inner.orelse.is_empty() && inner.handlers.iter().all(|handler| leaves(&handler.body));
     !inner.handlers.is_empty() && inner.finally.is_empty() && (!more || handled)
 }
 
-/// `assert`: what it raises, as the test that fails and its message.
+/// Builds an `assert` from its raise statement: the failing test and the message.
 fn assertion<'a>(test: Expr<'a>, raised: &Expr<'a>) -> Result<Stmt<'a>, Expr<'a>> {
     match raised {
         Expr::AssertionError => Ok(Stmt::Assert(test, None)),
@@ -257,12 +257,12 @@ fn assertion<'a>(test: Expr<'a>, raised: &Expr<'a>) -> Result<Stmt<'a>, Expr<'a>
     }
 }
 
-/// Whether a statement returns, functions inside not counted.
+/// Returns true if a statement returns, not counting inner functions.
 fn returns(statement: &Stmt<'_>) -> bool {
     matches!(statement, Stmt::Return(_)) || bodies(statement).into_iter().flatten().any(returns)
 }
 
-/// The bodies of a statement, but for those of functions and classes.
+/// Returns the bodies of a statement, except those of functions and classes.
 pub(crate) fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
     match statement {
         Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
@@ -277,7 +277,7 @@ pub(crate) fn bodies<'t, 'a>(statement: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
     }
 }
 
-/// The same, to be changed.
+/// The same, mutable.
 pub(crate) fn bodies_mut<'t, 'a>(statement: &'t mut Stmt<'a>) -> Vec<&'t mut Vec<Stmt<'a>>> {
     match statement {
         Stmt::If(_, then, other) | Stmt::While(_, then, other) => vec![then, other],
@@ -292,12 +292,12 @@ pub(crate) fn bodies_mut<'t, 'a>(statement: &'t mut Stmt<'a>) -> Vec<&'t mut Vec
     }
 }
 
-/// Returns true for a statement that annotates a variable, or has one inside.
+/// Returns true for a statement that annotates a variable, directly or in a nested statement.
 fn has_annotation(statement: &Stmt<'_>) -> bool {
     matches!(statement, Stmt::Annotate(..)) || bodies(statement).into_iter().flatten().any(has_annotation)
 }
 
-/// Whether a statement yields.
+/// Returns true if a statement yields.
 fn has_yield(statement: &Stmt<'_>) -> bool {
     let mut found = false;
     expressions(statement, &mut |expr| {
@@ -305,7 +305,7 @@ fn has_yield(statement: &Stmt<'_>) -> bool {
         while let Some(expr) = open.pop() {
             match expr {
                 Expr::Yield(_) | Expr::YieldFrom(_) => found = true,
-                // What is inside yields for itself.
+                // A `yield` inside belongs to the lambda.
                 Expr::Lambda(..) => {}
                 _ => walk::children(expr, &mut |child| open.push(child)),
             }
@@ -314,7 +314,7 @@ fn has_yield(statement: &Stmt<'_>) -> bool {
     found
 }
 
-/// Calls `visit` with each expression of a statement and of those inside it, but for nested functions and classes.
+/// Calls `visit` with each expression of a statement and of its nested statements, except nested functions and classes.
 fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'a>)) {
     match statement {
         Stmt::Expr(value) | Stmt::Delete(value) | Stmt::Return(value) => visit(value),
@@ -348,7 +348,7 @@ fn expressions<'t, 'a>(statement: &'t Stmt<'a>, visit: &mut dyn FnMut(&'t Expr<'
         | Stmt::Pass
         | Stmt::Break
         | Stmt::Continue
-        // What is inside yields for itself.
+        // A `yield` inside belongs to the inner scope.
         | Stmt::TypeAlias(_)
         | Stmt::Annotations(_)
         | Stmt::Otherwise(_)

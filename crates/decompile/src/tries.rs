@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl<'a> Structurer<'a, '_> {
-    /// The statement of a region that is entered at a block.
+    /// Builds the statement of a region that is entered at a block.
     pub fn region(
         &mut self,
         region: RegionId,
@@ -33,7 +33,7 @@ impl<'a> Structurer<'a, '_> {
         }
     }
 
-    /// The blocks outside a region that blocks in it lead to, from `start` on; returns with their values on the stack left out.
+    /// Returns the blocks outside a region that are reached from its blocks, from `start` on. Returns with pending values are left out.
     fn exits(&self, region: RegionId, start: BlockId, base: u32) -> Vec<BlockId> {
         let mut seen = vec![false; self.blocks.all.len()];
         let mut found = Vec::new();
@@ -54,14 +54,14 @@ impl<'a> Structurer<'a, '_> {
         found
     }
 
-    /// Of several ways out the one that leads behind the statement: no `break`, `continue` or `return` says it.
+    /// Selects, among several exits, the one that continues after the statement: it cannot be written as `break`, `continue` or `return`.
     fn falls_to(&self, exits: &[BlockId], context: Context<'_>) -> Result<Option<BlockId>, Problem> {
         let plain = |block: BlockId| !self.is_way_out(block, context) && Some(block) != context.next;
         let mut hard = exits.iter().copied().filter(|&block| plain(block));
         match (hard.next(), hard.next()) {
             (Some(block), None) => Ok(Some(block)),
             (Some(block), Some(_)) => self.unstructured("several ways out of a region", block),
-            // All can be said by jumps; one need not.
+            // All exits can be written as jumps; one of them need not be.
             (None, _) => {
                 let next = exits.iter().copied().find(|&block| Some(block) == context.next);
                 Ok(next.or(exits.iter().copied().max_by_key(|&block| (self.only_unwinds(block), self.blocks.all[block].at))))
@@ -80,7 +80,7 @@ impl<'a> Structurer<'a, '_> {
         let Some((manager, is_async)) = state.entered.pop() else { return self.unstructured("a `with` without a context manager", at) };
         let base = self.blocks.regions.0[region].handler.depth.saturating_sub(self.blocks.with_places);
         let exits = self.exits(region, at, base);
-        // Where an exception that is swallowed leads.
+        // The blocks reached after a swallowed exception.
         let handler = self.blocks.handlers[region].ok_or(Problem::Malformed)?;
         let swallowed = match self.blocks.all[handler].region {
             Some(handling) => self.exits(handling, handler, base),
@@ -120,11 +120,11 @@ impl<'a> Structurer<'a, '_> {
         Ok(after.filter(|&after| Some(after) != context.next).map(|after| (after, state)))
     }
 
-    /// The stack that a region's handler finds.
+    /// Returns the stack at the start of a region's handler.
     fn raised(&self, region: RegionId, state: &State<'a>) -> State<'a> {
         let handler = self.blocks.regions.0[region].handler;
         let mut state = state.clone();
-        // What is below the region's own depth in the real stack is all there is here, too.
+        // Here, too, the stack has only the entries below the region's depth.
         state.entered.clear();
         if handler.lasti {
             state.push(Expr::Marker(Marker::Offset));
@@ -161,7 +161,7 @@ impl<'a> Structurer<'a, '_> {
         let handled = self.exits(handling, handler, base);
         let body_end = self.falls_to(&exits, context)?;
         let handled_end = self.falls_to(&handled, context)?;
-        // A handler that falls to where nothing but falling leads makes what follows the body its `else`.
+        // If the handlers end by falling through to a block that is not otherwise an exit, the code after the body is its `else`.
         let must_fall = handled_end.filter(|&end| !self.is_way_out(end, context));
         let (orelse, after) = match (body_end, must_fall) {
             (Some(body), Some(handled)) if body != handled => (Some(body), Some(handled)),
@@ -180,7 +180,7 @@ impl<'a> Structurer<'a, '_> {
         Ok(after.filter(|&after| Some(after) != context.next).map(|after| (after, state)))
     }
 
-    /// The `except` clauses.
+    /// Builds the `except` clauses.
     fn clauses(
         &mut self,
         handler: BlockId,

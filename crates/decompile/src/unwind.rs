@@ -1,5 +1,5 @@
-//! Ways out of `except`, `with` and `finally`: what the compiler copies to each of them becomes one step, inside the region
-//! that it leaves.
+//! Exits of `except`, `with` and `finally`: the code that the compiler copies to each exit becomes one step, inside the region that it
+//! leaves.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::{
     regions::{Kind, RegionId},
 };
 
-/// Which nodes lead to each node.
+/// Returns the predecessors of each node.
 pub(crate) fn predecessors(graph: &StepGraph<'_>) -> Vec<Vec<NodeId>> {
     let mut found = vec![Vec::new(); graph.nodes.len()];
     for (id, node) in graph.nodes.iter().enumerate() {
@@ -27,9 +27,9 @@ pub(crate) fn predecessors(graph: &StepGraph<'_>) -> Vec<Vec<NodeId>> {
     found
 }
 
-/// Folds the ways out of `except` clauses and `with` bodies.
+/// Folds the exits of `except` clauses and `with` bodies.
 pub(crate) fn unwind(graph: &mut StepGraph<'_>) {
-    // Folding one may show the way out of the next region.
+    // Folding one may reveal the exit of the next region.
     let mut done = vec![false; graph.nodes.len()];
     loop {
         let before = predecessors(graph);
@@ -46,7 +46,7 @@ pub(crate) fn unwind(graph: &mut StepGraph<'_>) {
     }
 }
 
-/// The first node before `id` that is not a SWAP, and the SWAPs on the way: they put a value that is returned aside.
+/// Returns the first node before `id` that is not a SWAP, and the SWAPs in between: they move a return value out of the way.
 fn before_swaps(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Option<(NodeId, Vec<NodeId>)> {
     let mut swaps = Vec::new();
     let mut at = *before[id].first()?;
@@ -57,7 +57,7 @@ fn before_swaps(graph: &StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> Op
     Some((at, swaps))
 }
 
-/// `POP_EXCEPT` belongs to the clause that it ends; with `as` the name is unbound behind it.
+/// Assigns `POP_EXCEPT` to the clause that it ends; with `as`, the name is unbound after it.
 fn leave_handler(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> bool {
     if graph.nodes[id].op != Op::PopException {
         return false;
@@ -72,14 +72,14 @@ fn leave_handler(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) 
         Op::Store(_, name) => Some(name),
         _ => None,
     };
-    // A `with` that swallows the exception drops what it had on the stack.
+    // A `with` that swallows the exception drops its values from the stack.
     let of_with = |with: &RegionId| {
         let handler = &graph.nodes[graph.handlers[*with]];
         graph.regions.0[*with].kind == Kind::With && handler.region == Some(region)
     };
     if (0..graph.handlers.len()).any(|id| of_with(&id)) {
         let drops = |id: NodeId| graph.nodes[id].next.one().filter(|&next| graph.nodes[next].op == Op::Pop);
-        // Drops the values that the `with` block kept, and the unit that raised.
+        // Drops the values kept by the `with` block, and the unit that raised.
         if let Some(end) = (0..=graph.with_places).try_fold(id, |at, _| drops(at)) {
             graph.nodes[id].next = graph.nodes[end].next.clone();
         }
@@ -97,7 +97,7 @@ fn leave_handler(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) 
     true
 }
 
-/// `name = None; del name` behind a node: its last node, and the name.
+/// Matches `name = None; del name` after a node; returns its last node, and the name.
 fn unbinding<'a>(graph: &StepGraph<'a>, id: NodeId) -> Option<(NodeId, &'a str)> {
     let load = graph.nodes[id].next.one()?;
     let store = graph.nodes[load].next.one()?;
@@ -119,7 +119,7 @@ fn leave_with(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> 
     let region = graph.regions.towards(graph.nodes[id].region, graph.nodes[last].region);
     let fits = |region: &RegionId| {
         let region = &graph.regions.0[*region];
-        // Each SWAP has put a value that is returned below.
+        // Each SWAP has moved a return value below.
         region.kind == Kind::With && region.handler.depth + swaps.len() as u32 == graph.nodes[id].depth
     };
     let Some(region) = region.filter(fits) else { return false };
@@ -132,7 +132,7 @@ fn leave_with(graph: &mut StepGraph<'_>, before: &[Vec<NodeId>], id: NodeId) -> 
     true
 }
 
-/// The `POP_TOP` at the end of a call with three times None.
+/// Returns the `POP_TOP` at the end of a call with three Nones.
 fn exit_call(graph: &StepGraph<'_>, id: NodeId) -> Option<NodeId> {
     let mut at = id;
     for _ in 0..3 {
@@ -141,7 +141,7 @@ fn exit_call(graph: &StepGraph<'_>, id: NodeId) -> Option<NodeId> {
         }
         at = graph.nodes[at].next.one()?;
     }
-    // The first is the object of the method, where that has no place of its own.
+    // The first None takes the slot of the method's object, in versions without a separate slot for it.
     if graph.nodes[at].op != Op::Call(1 + graph.with_places as usize) {
         return None;
     }
@@ -152,12 +152,12 @@ fn exit_call(graph: &StepGraph<'_>, id: NodeId) -> Option<NodeId> {
     (graph.nodes[at].op == Op::Pop).then_some(at)
 }
 
-/// Replaces the copies of `finally` bodies on the ways out of their regions by [`Op::EndFinally`].
+/// Replaces the copies of `finally` bodies at the exits of their regions with [`Op::EndFinally`].
 pub(crate) fn fold_finally(graph: &mut StepGraph<'_>) -> Result<(), Problem> {
     let mut regions: Vec<RegionId> = (0..graph.regions.0.len()).filter(|&id| graph.regions.0[id].kind == Kind::Finally).collect();
-    // The innermost first.
+    // Innermost first.
     regions.sort_by_key(|&id| std::cmp::Reverse(graph.regions.chain(Some(id)).count()));
-    // A copy may hold a `try` with a `finally` of its own, which must be folded first.
+    // A copy may contain a `try` with its own `finally`, which must be folded first.
     while !regions.is_empty() {
         let mut failed = Ok(());
         let before = regions.len();
@@ -174,7 +174,7 @@ pub(crate) fn fold_finally(graph: &mut StepGraph<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Replaces the copies on the ways out of one region.
+/// Replaces the copies at the exits of one region.
 fn fold(graph: &mut StepGraph<'_>, region: RegionId) -> Result<(), Problem> {
     let reachable = reachable(graph);
     let inside = |node: &Node<'_>| graph.regions.within(node.region, region);
@@ -205,19 +205,19 @@ fn fold(graph: &mut StepGraph<'_>, region: RegionId) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Walks a copy of a `finally` body beside the one that handles exceptions.
+/// Walks a copy of a `finally` body in parallel with the original, which handles exceptions.
 struct Copies<'g, 'a> {
     graph: &'g StepGraph<'a>,
     region: RegionId,
     pairs: HashSet<(NodeId, NodeId)>,
-    /// Regions of the copy, with those of the original.
+    /// The regions of the copy, with those of the original.
     regions: HashMap<Option<RegionId>, Option<RegionId>>,
-    /// Where the copy goes on when the original's exception does.
+    /// The nodes where the copy continues when the original re-raises its exception.
     ends: Vec<NodeId>,
 }
 
 impl Copies<'_, '_> {
-    /// What comes behind the copy that starts at `start`; `None` if nothing does.
+    /// Returns the node after the copy that starts at `start`; `None` if there is none.
     fn follow(mut self, start: NodeId) -> Result<Option<NodeId>, Problem> {
         let graph = self.graph;
         let different = Problem::Unstructured("a way out of `try` that does not run its `finally`", graph.nodes[start].unit);
@@ -258,7 +258,7 @@ impl Copies<'_, '_> {
         }
     }
 
-    /// Whether two ways on do the same and return: the compiler copies short ways out, and their places with them.
+    /// Returns true if two paths do the same and return: the compiler copies short exits together with their source positions.
     fn returns_alike(&self, a: NodeId, b: NodeId) -> bool {
         let (mut a, mut b) = (&self.graph.nodes[a], &self.graph.nodes[b]);
         for _ in 0..8 {
@@ -274,7 +274,7 @@ impl Copies<'_, '_> {
     }
 }
 
-/// Which nodes the entry and the handlers of reached regions reach.
+/// Returns the nodes that are reachable from the entry and from the handlers of reachable regions.
 pub(crate) fn reachable(graph: &StepGraph<'_>) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
     let mut open = vec![graph.entry];

@@ -1,6 +1,6 @@
-//! Decompiling: forms of source that come back as they were, refusals, and that nothing makes it panic.
+//! Tests of decompiling: source forms that are restored unchanged, refusals, and damaged code, which must not panic.
 //!
-//! Over whole standard libraries `scripts/bytecode_roundtrip.py` compiles the result again and compares.
+//! `scripts/bytecode_roundtrip.py` recompiles the results for whole standard libraries and compares them.
 
 #[path = "../../bytecode/tests/support/mod.rs"]
 mod support;
@@ -15,13 +15,13 @@ fn module(name: &str, version: Version) -> CodeObject {
     support::code(version, &dump["code"])
 }
 
-/// A nested code object, by name.
+/// Returns a nested code object by name.
 fn nested(code: &CodeObject, name: &str) -> CodeObject {
     let mut codes = code.consts.iter().filter_map(|value| if let Const::Code(code) = value { Some(code) } else { None });
     (**codes.find(|code| code.name == name).unwrap_or_else(|| panic!("no {name}"))).clone()
 }
 
-/// Lines that say something, with one kind of quotes: blank lines, comments and the choice of quotes are not in the bytecode.
+/// Returns the significant lines with uniform quotes: blank lines, comments and the choice of quotes are not in the bytecode.
 fn plain(text: &str) -> Vec<String> {
     text.lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
@@ -29,7 +29,7 @@ fn plain(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Each module of the corpus, on each version that knows its syntax.
+/// Each module of the corpus, on each version that supports its syntax.
 #[test]
 fn source_comes_back() {
     let corpus = [
@@ -75,7 +75,7 @@ fn code_is_equivalent_to_itself_only() {
         let (calls, loops) = (nested(&forms, "calls"), nested(&forms, "loops"));
         assert_eq!(equivalent(&calls, &calls), Ok(()));
         assert!(equivalent(&calls, &loops).is_err());
-        // Another constant, another name, another handler: each is seen.
+        // Another constant, another name, another handler: each difference is detected.
         let mut other = nested(&forms, "operators");
         let original = other.clone();
         for value in &mut other.consts {
@@ -83,7 +83,7 @@ fn code_is_equivalent_to_itself_only() {
                 *value = Const::Int("2".to_owned());
             }
         }
-        // From 3.14 on small ints stand in the instructions.
+        // From 3.14 on, small ints are encoded in the instructions.
         for instruction in original.decode().expect("valid code").instructions {
             if instruction.opcode == Opcode::LoadSmallInt && instruction.arg == 1 {
                 other.bytecode[2 * instruction.unit as usize + 1] = 2;
@@ -96,7 +96,7 @@ fn code_is_equivalent_to_itself_only() {
         let handlers = nested(&forms, "handlers");
         let unprotected = CodeObject { exception_table: Vec::new(), ..handlers.clone() };
         assert!(equivalent(&handlers, &unprotected).is_err(), "{version}");
-        // Steps that do nothing are not.
+        // Steps that do nothing are not detected.
         let nop = number_of(version, Opcode::Nop).expect("NOP");
         let bytecode = [&[nop, 0], &calls.bytecode[..]].concat();
         let line_table = [&[0x80 | 15 << 3], &calls.line_table[..]].concat();
@@ -104,7 +104,7 @@ fn code_is_equivalent_to_itself_only() {
     }
 }
 
-/// Real code with bytes changed: it decodes often, and means nothing.
+/// Real code with changed bytes: it often decodes, but is meaningless.
 #[test]
 fn damaged_code_does_not_make_it_panic() {
     let mut state: u64 = 0x2545_f491_4f6c_dd1d;
@@ -122,7 +122,7 @@ fn damaged_code_does_not_make_it_panic() {
             for _ in 0..60 {
                 let mut damaged = (**code).clone();
                 for _ in 0..=next() % 4 {
-                    // An argument half of the time: the code then still decodes.
+                    // Changes an argument half of the time: the code then still decodes.
                     let at = (next() % damaged.bytecode.len()) | (next() % 2);
                     damaged.bytecode[at] = (next() % 130) as u8;
                 }

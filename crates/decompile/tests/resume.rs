@@ -1,4 +1,4 @@
-//! The rest of a function, from each of its instructions on: sound code, on each version, and source where a statement begins.
+//! The rest of a function, from each of its instructions on: valid code, on each version, and source where a statement begins.
 
 #[path = "../../bytecode/tests/support/mod.rs"]
 mod support;
@@ -13,7 +13,7 @@ fn module(name: &str, version: Version) -> CodeObject {
     support::code(version, &dump["code"])
 }
 
-/// All functions, nested ones included.
+/// Collects all functions, including nested ones.
 fn functions(code: &CodeObject, found: &mut Vec<CodeObject>) {
     for value in &code.consts {
         if let Const::Code(code) = value {
@@ -29,7 +29,7 @@ const LATER: u32 = flags::GENERATOR | flags::COROUTINE | flags::ASYNC_GENERATOR;
 
 #[test]
 fn each_instruction_can_be_where_it_begins() {
-    // The loops of 3.15 are not entered again yet.
+    // Resuming in the loops of 3.15 is not supported yet.
     for version in Version::ALL.into_iter().filter(|version| *version < Version::V3_15) {
         let mut codes = Vec::new();
         for name in ["forms", "facts"] {
@@ -67,7 +67,7 @@ fn each_instruction_can_be_where_it_begins() {
                 }
             }
         }
-        // The others are in the middle of comprehensions, of `match`, and where a loop with an `else` is left and gone on with.
+        // The others are in the middle of comprehensions, of `match`, and of loops with an `else` that are left and continued.
         assert!(told * 4 > statements * 3, "{version}: {told} of {statements}");
     }
 }

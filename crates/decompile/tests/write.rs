@@ -1,9 +1,9 @@
-//! Writing code: what comes out decompiles to what went in, on each version, and keeps its stack.
+//! Tests of writing code: the result decompiles to its input, on each version, and has a consistent stack.
 
 use dynamlir_bytecode::{CodeObject, Const, Expr, Flow, Opcode, StackDepths, Statement, Version, WriteError, flags, number_of, write};
 use dynamlir_decompile::decompile;
 
-/// `def f(x, *args, key, **rest)` in a function that has `free`.
+/// Returns the head of `def f(x, *args, key, **rest)` in a function that has `free`.
 fn head(version: Version) -> CodeObject {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     CodeObject {
@@ -44,7 +44,7 @@ fn text(value: &str) -> Expr {
     Expr::Const(Const::Str(value.to_owned()))
 }
 
-/// The lines of the body, and the code.
+/// Returns the lines of the body, and the code.
 fn written(version: Version, body: &[Statement], result: &Expr) -> (Vec<String>, CodeObject) {
     let code = write(&head(version), body, result).expect("it is written");
     let decoded = code.decode().expect("it decodes");

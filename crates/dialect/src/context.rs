@@ -1,6 +1,6 @@
 //! Contexts with the dialects in use, parsing and printing modules, running pipelines.
 //!
-//! melior carries the load here; what it lacks is turning diagnostics into error values.
+//! melior does most of the work; this module adds turning diagnostics into error values.
 
 use std::{
     ffi::c_void,
@@ -22,7 +22,7 @@ use crate::{
     pass::Refusal,
 };
 
-/// What went wrong, with MLIR's diagnostics.
+/// An error, with MLIR's diagnostics.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text is not a valid module.
@@ -45,7 +45,7 @@ pub enum Error {
         diagnostics: String,
         /// The Python lines of the first message, innermost frame first: file, line, function.
         location: Vec<(String, u32, String)>,
-        /// Set where the program is right, and a pass cannot follow it.
+        /// Set if the program is valid, but a pass does not support it.
         refusal: Option<Box<Refusal>>,
     },
 }
@@ -54,12 +54,12 @@ pub enum Error {
 pub struct Session {
     context: Context,
     diagnostics: Arc<Mutex<String>>,
-    /// Where the first of them is about.
+    /// The location of the first diagnostic.
     first: Arc<Mutex<Vec<(String, u32, String)>>>,
     verify_each: bool,
 }
 
-/// Registers the passes of upstream that our pipelines use; safe to call more than once.
+/// Registers the upstream passes that our pipelines use; safe to call more than once.
 pub(crate) fn register_upstream_passes() {
     static PASSES: Once = Once::new();
     // SAFETY: called once.
@@ -74,14 +74,14 @@ impl Default for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // What was erased outside of passes goes before its context.
+        // Operations erased outside of passes must be freed before their context.
         ir::retired::free(self.ctx());
     }
 }
 
 impl Session {
-    /// A context with our dialect and the upstream ones that our pipelines use (`UpstreamDialects.cpp`, `UpstreamPasses.cpp`);
-    /// single-threaded, since kernels are small and the two-core machines of CI would only pay for the pool.
+    /// Creates a context with our dialect and the upstream ones that our pipelines use (`UpstreamDialects.cpp`, `UpstreamPasses.cpp`). It
+    /// is single-threaded: kernels are small, and on the two-core machines of CI a thread pool would only cost time.
     pub fn new() -> Self {
         register_upstream_passes();
         ir::sizes::register();
@@ -92,7 +92,8 @@ impl Session {
         let context = Context::new();
         context.enable_multi_threading(false);
         context.append_dialect_registry(&registry);
-        // Rust passes build by name: everything they may build must be loaded, and a parsed file loads only what it names.
+        // Rust passes build operations by name, so every dialect they may use must be loaded; parsing a file loads only the dialects it
+        // names.
         for dialect in [
             "builtin",
             "func",
@@ -134,14 +135,14 @@ impl Session {
         Self { context, diagnostics, first, verify_each: true }
     }
 
-    /// Verifies what a pipeline leaves, and not what each of its passes does: for programs that a compiler wrote. Verifying took
-    /// 40 % of the way to the LLVM dialect. Where debug assertions are on, as in tests, each pass is verified all the same.
+    /// Verifies only the result of a pipeline, not the result of each pass: for programs that a compiler wrote. Verification took 40 % of
+    /// the time to reach the LLVM dialect. With debug assertions on, as in tests, every pass is verified all the same.
     pub fn trusting(mut self) -> Self {
         self.verify_each = cfg!(debug_assertions);
         self
     }
 
-    /// Whether passes are trusted; see [`Self::trusting`].
+    /// Returns true if passes are trusted; see [`Self::trusting`].
     pub fn trusts(&self) -> bool {
         !self.verify_each
     }
@@ -160,7 +161,7 @@ impl Session {
     }
     /// Parses and verifies a module.
     pub fn parse(&self, text: &str) -> Result<Module<'_>, Error> {
-        // mlir-c takes a terminated string through a length-carrying view; a NUL inside is a parse error like any other.
+        // mlir-c takes a terminated string through a length-carrying view; a NUL inside is reported as a parse error.
         if let Some(at) = text.find('\0') {
             return Err(Error::Parse(format!("line {}: a zero byte", line_of(text, at))));
         }
@@ -169,10 +170,10 @@ impl Session {
         }
         Module::parse(&self.context, text).ok_or_else(|| Error::Parse(self.take_diagnostics()))
     }
-    /// Reads what [`ir::Op::bytecode`] wrote of a module, in this or another session.
+    /// Reads a module that [`ir::Op::bytecode`] wrote, in this or another session.
     pub fn read(&self, bytecode: &[u8]) -> Result<Module<'_>, Error> {
         let view = MlirStringRef { data: bytecode.as_ptr().cast(), length: bytecode.len() };
-        // SAFETY: the bytes are borrowed for the call; a module that comes back is new and ours.
+        // SAFETY: the bytes are borrowed for the call; a returned module is new and ours.
         let module = unsafe { Module::from_option_raw(mlirModuleCreateParse(self.context.to_raw(), view)) };
         module.ok_or_else(|| Error::Parse(self.take_diagnostics()))
     }
@@ -180,7 +181,7 @@ impl Session {
     pub fn run(&self, module: &mut Module<'_>, pipeline: &str) -> Result<(), Error> {
         self.run_timed(module, pipeline, &mut |_, _| {})
     }
-    /// Runs a pipeline, and says of each pass how many seconds it took.
+    /// Runs a pipeline and reports the seconds that each pass took.
     pub fn run_timed(&self, module: &mut Module<'_>, pipeline: &str, mut note: &mut dyn FnMut(&str, f64)) -> Result<(), Error> {
         let manager = PassManager::new(&self.context);
         manager.enable_verifier(self.verify_each);
@@ -197,9 +198,9 @@ impl Session {
     }
 }
 
-/// Entered by C++; the closures that get here only add numbers up.
+/// Called from C++; the closures passed here only add numbers up.
 unsafe extern "C" fn note_time(pass: MlirStringRef, seconds: f64, note: *mut c_void) {
-    // SAFETY: `run_timed` passes a pointer to its own reference, which nobody else uses while the passes run.
+    // SAFETY: `run_timed` passes a pointer to its own reference, which nothing else uses while the passes run.
     let note = unsafe { &mut *note.cast::<&mut dyn FnMut(&str, f64)>() };
     note(&ir::to_string(pass), seconds);
 }
@@ -208,7 +209,7 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// The line where brackets are nested too deep for MLIR's parser, if there is one.
+/// The line where brackets are nested too deeply for MLIR's parser, if any.
 fn too_deep(text: &str) -> Option<isize> {
     // SAFETY: the text is borrowed for the call.
     let line = unsafe { ffi::dynamoFindDeepNesting(ir::str_ref(text)) };
@@ -221,7 +222,7 @@ pub fn module_op(module: &Module<'_>) -> ir::Op {
     ir::Op::from_raw(unsafe { mlirModuleGetOperation(module.to_raw()) })
 }
 
-/// The module's text with locations, as dumps hold it.
+/// The module's text with locations, as dumps contain it.
 pub fn module_text(module: &Module<'_>) -> String {
     debug_assert!(module.as_operation().verify());
     module_op(module).text_with_locations()

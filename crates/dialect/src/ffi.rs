@@ -8,19 +8,19 @@ use std::ffi::{c_char, c_int, c_void};
 
 use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirOperation, MlirPassManager, MlirStringRef, MlirType};
 
-/// What an option takes.
+/// The kind of value that an option takes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
     /// `true` or `false`.
     Flag,
-    /// A number that is not negative.
+    /// A non-negative number.
     Number,
     /// Text.
     Text,
 }
 
-/// An option as it is declared.
+/// The declaration of an option.
 #[repr(C)]
 pub struct Declaration {
     pub name: MlirStringRef,
@@ -36,14 +36,14 @@ pub struct OptionValue {
     pub text: MlirStringRef,
 }
 
-/// Something that a pass counts.
+/// A statistic of a pass.
 #[repr(C)]
 pub struct Statistic {
     pub name: MlirStringRef,
     pub description: MlirStringRef,
 }
 
-/// What `#dynamo.target` says.
+/// The parts of `#dynamo.target`.
 #[repr(C)]
 pub struct TargetParts {
     pub triple: MlirStringRef,
@@ -54,7 +54,7 @@ pub struct TargetParts {
     pub chip: MlirStringRef,
 }
 
-/// Says if a pass changed a module.
+/// The outcome of a pass.
 #[repr(C)]
 pub enum PassOutcome {
     /// An error has been emitted.
@@ -65,8 +65,8 @@ pub enum PassOutcome {
     Unchanged,
 }
 
-/// The body of a pass: the module, a value per option, a count per statistic and the pointer given at registration. It must
-/// not unwind.
+/// The body of a pass: takes the module, one value per option, one count per statistic and the pointer given at registration. It must not
+/// unwind.
 pub type PassCallback = unsafe extern "C" fn(MlirOperation, *const OptionValue, *mut u64, *mut c_void) -> PassOutcome;
 
 /// A pass to be registered.
@@ -92,7 +92,7 @@ pub struct OutputFields {
     pub offset: MlirAttribute,
 }
 
-/// A size that was read, or what is wrong with its text.
+/// A size that was parsed, or the error in its text.
 #[repr(C)]
 pub struct Size {
     pub is_number: bool,
@@ -104,7 +104,7 @@ pub struct Size {
     pub position: isize,
 }
 
-/// Takes a size, which is borrowed for the call, and the pointer given with it.
+/// Receives a size, which is borrowed for the call, and the pointer given with it.
 pub type SizeTake = unsafe extern "C" fn(*const Size, *mut c_void);
 
 /// The fields of `#dynamo.symbol<…>`.
@@ -119,7 +119,7 @@ pub struct SymbolFields {
     pub hint: i64,
 }
 
-/// How two sizes are compared.
+/// A relation between two sizes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRelation {
@@ -128,14 +128,14 @@ pub enum SizeRelation {
     LessOrEqual,
 }
 
-/// The algebra of sizes; neither may unwind.
+/// The callbacks for the algebra of sizes; neither may unwind.
 #[repr(C)]
 pub struct SizeCallbacks {
     pub read: unsafe extern "C" fn(MlirStringRef, SizeTake, *mut c_void),
     pub decide: unsafe extern "C" fn(*const SymbolFields, isize, MlirStringRef, SizeRelation, MlirStringRef, MlirStringRef) -> i32,
 }
 
-/// Told of a pass that has run: its name, the seconds it took, the pointer given with it. It must not unwind.
+/// Called after a pass has run, with its name, the seconds it took and the pointer given at registration. It must not unwind.
 pub type PassTimeCallback = unsafe extern "C" fn(MlirStringRef, f64, *mut c_void);
 
 unsafe extern "C" {

@@ -1,9 +1,9 @@
 //! The dynamo dialect from Rust.
 //!
 //! This crate is the only one that calls the MLIR C API. It builds `dialects/dynamo` (see `build.rs`) and offers
-//! - [`ir`]: one-word handles on operations, values, types and attributes, made for rewriting straight-line IR,
+//! - [`ir`]: one-word handles on operations, values, types and attributes, for rewriting straight-line IR,
 //! - [`context`]: contexts with the dialects in use registered, parsing, printing, running pipelines,
-//! - [`llvm`]: what LLVM's code generator lets one decide per process,
+//! - [`llvm`]: per-process settings of LLVM's code generator,
 //! - [`pass`]: passes written in Rust under names that pipelines, `mlir-opt` and plugins know,
 //! - [`program`]: the entries and kernels of a module,
 //! - [`transform`]: running transform-dialect schedules,

@@ -1,4 +1,4 @@
-//! What LLVM knows of machines, and decisions of its code generator that hold for the process.
+//! LLVM's knowledge of machines, and per-process settings of its code generator.
 
 use std::ffi::c_void;
 
@@ -9,17 +9,18 @@ use crate::{
     ir::{str_ref, to_string},
 };
 
-/// Whether address arithmetic in loops is made cheaper by induction variables of its own (loop strength reduction). False
-/// where this LLVM has no such switch. To be called before code is generated, by whoever sets the code generator up.
+/// Turns loop strength reduction on or off: the use of additional induction variables that make address arithmetic in loops cheaper.
+/// Returns false if this LLVM does not have such a switch. Must be called before code is generated, by the code that sets up the code
+/// generator.
 pub fn set_loop_strength_reduction(enabled: bool) -> bool {
-    // SAFETY: writes a word of LLVM's that code generation only reads.
+    // SAFETY: writes one word of LLVM's, which code generation only reads.
     unsafe { ffi::dynamoSetLoopStrengthReduction(enabled) }
 }
 
-/// LLVM's data layout for a triple; empty for one that it does not know.
+/// LLVM's data layout for a triple; empty for an unknown one.
 pub fn data_layout(triple: &str) -> String {
     unsafe extern "C" fn take(layout: MlirStringRef, text: *mut c_void) {
-        // SAFETY: the text is the caller's own, and lives through the call.
+        // SAFETY: the text belongs to the caller and lives through the call.
         unsafe { *text.cast::<String>() = to_string(layout) };
     }
     let mut text = String::new();

@@ -1,6 +1,6 @@
 //! The dialect's operations, enumerations and discardable attributes, generated from its ODS files (`crates/ods`).
 //!
-//! This is where Rust has their names from.
+//! Rust code takes their names from here.
 
 pub use generated::*;
 
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(DynamoOp::of(end), None);
         assert_eq!(slice.op().text(), "%0 = dynamo.slice %arg0 starts [1] steps [2] : tensor<6xf32> -> tensor<3xf32>");
 
-        // What follows a name that stands for several operands.
+        // Checks the operands that follow a variadic one.
         let scatter = ScatterOp::build(&b, args[0], &[args[1]], slice.result(), &[-1], Some(ReduceKind::Max), args[0].ty());
         assert_eq!((scatter.base(), scatter.indices(), scatter.source()), (args[0], vec![args[1]], slice.result()));
         assert_eq!(scatter.kind(), Some(ReduceKind::Max));

@@ -7,17 +7,17 @@ use mlir_sys::MlirDialectRegistry;
 
 use crate::{context, ffi, ir::sizes};
 
-/// What is known of MLIR's own dialects and passes. A program links what it names.
+/// The upstream dialects and passes that are registered. A program links what it names.
 #[derive(Clone, Copy)]
 pub struct Upstream(fn(MlirDialectRegistry));
 
 impl Upstream {
-    /// Everything, as upstream's `mlir-opt` has it.
+    /// Everything, as in upstream's `mlir-opt`.
     pub const ALL: Self = Self(|registry| {
         // SAFETY: the registry is alive.
         unsafe { ffi::dynamoRegisterAllOfUpstream(registry) };
     });
-    /// What our pipelines use.
+    /// Those that our pipelines use.
     pub const USED: Self = Self(|registry| {
         context::register_upstream_passes();
         // SAFETY: the registry is alive.
@@ -25,7 +25,7 @@ impl Upstream {
     });
 }
 
-/// Reads the command line, works and returns the exit code. Call it once per process: LLVM's options are the process's.
+/// Reads the command line, does the work and returns the exit code. Call it once per process: LLVM's options are global to the process.
 pub fn main(args: impl IntoIterator<Item = String>, upstream: Upstream) -> i32 {
     sizes::register();
     let registry = DialectRegistry::new();

@@ -33,26 +33,26 @@ pub fn kernels_module(module: Op) -> Option<Op> {
     module.body()?.ops().into_iter().find(|op| op.is(MODULE) && op.symbol().as_deref() == Some(KERNELS))
 }
 
-/// The functions in `module @kernels`, declarations among them.
+/// The functions in `module @kernels`, including declarations.
 #[must_use]
 pub fn kernels(module: Op) -> Vec<Op> {
     kernels_module(module).and_then(Op::body).map(Block::ops).unwrap_or_default()
 }
 
-/// The name by which a kernel is known where its own does not count.
+/// The name given to a kernel where its own does not matter.
 const NEUTRAL: &str = "k";
 
-/// What a kernel computes, its name and locations left out: kernels of one form are one.
+/// The computation of a kernel without its name and locations: kernels of equal form are the same kernel.
 ///
-/// It is made of types and attributes of one context and is as good as the context is alive; [`kernel_text`] is for longer.
+/// It consists of types and attributes of one context and is valid as long as the context is alive; use [`kernel_text`] for longer.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct KernelForm(Vec<Part>);
 
-/// An operation: its name, the numbers of its operands, its types – of results, then of its blocks' arguments – and its attributes.
+/// An operation: its name, the numbers of its operands, its types (of the results, then of its blocks' arguments) and its attributes.
 type Part = (String, Vec<usize>, Vec<Type>, Vec<(String, Attr)>);
 
 impl KernelForm {
-    /// Of a function.
+    /// The form of a function.
     #[must_use]
     pub fn of(kernel: Op) -> Self {
         let mut form = Self(Vec::new());
@@ -71,14 +71,14 @@ impl KernelForm {
         }
         self.0.push((op.name(), operands, types, attrs));
         for block in blocks {
-            // How far the block goes.
+            // Marks the end of the block.
             self.0.push((String::new(), vec![block.ops().len()], Vec::new(), Vec::new()));
             block.ops().into_iter().for_each(|inner| self.add(inner, numbers));
         }
     }
 }
 
-/// The same as text, which outlives the context: kernels of one text, for one target, are one.
+/// The same as text, which outlives the context: kernels of equal text, for the same target, are the same kernel.
 #[must_use]
 pub fn kernel_text(kernel: Op) -> String {
     let name = kernel.symbol().unwrap_or_default();
@@ -88,7 +88,7 @@ pub fn kernel_text(kernel: Op) -> String {
     text
 }
 
-/// Gives a function, of which nobody knows yet, its name.
+/// Renames a function that nothing refers to yet.
 pub fn rename(function: Op, name: &str) {
     function.set_attr("sym_name", Attr::str(function.ctx(), name));
 }

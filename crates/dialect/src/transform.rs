@@ -7,11 +7,11 @@ use mlir_sys::{
 
 use crate::ir::{Block, Builder, Op, str_ref};
 
-/// Applies the first `transform.named_sequence` of the module `schedule` (text) to a copy of `payload`, which takes its place.
+/// Applies the first `transform.named_sequence` of the module `schedule` (text) to a copy of `payload`, and replaces `payload` by it.
 ///
-/// None if the schedule does not parse or did not apply; the diagnostics say why, and `payload` is as it was.
+/// Returns `None` if the schedule does not parse or did not apply; the diagnostics give the reason, and `payload` is unchanged.
 pub fn apply(payload: Op, schedule: &str) -> Option<Op> {
-    // Nobody has a handle into the copy while the schedule erases what it likes.
+    // No other code has a handle into the copy, so the schedule may erase anything in it.
     let copy = payload.clone_detached();
     Builder::before(payload).insert(copy);
     let applied = apply_in_place(copy, schedule);
@@ -20,7 +20,7 @@ pub fn apply(payload: Op, schedule: &str) -> Option<Op> {
 }
 
 fn apply_in_place(payload: Op, schedule: &str) -> bool {
-    // SAFETY: the context is alive as the payload is; the text is borrowed for the call.
+    // SAFETY: the context is alive because the payload is; the text is borrowed for the call.
     let module = unsafe { mlirModuleCreateParse(payload.ctx().raw(), str_ref(schedule)) };
     if module.ptr.is_null() {
         return false;

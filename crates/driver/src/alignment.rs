@@ -1,22 +1,22 @@
-//! At what multiples the arguments of kernels lie, over all launches of all plans.
+//! The alignment of kernel arguments, over all launches of all plans.
 //!
-//! A GPU's kernel moves several elements at once where their address allows it, and equal kernels are one, wherever in a buffer
-//! their operands lie. What begins in the middle of memory, as a piece of a concatenation does, may allow less than what begins
-//! where memory does: torch's allocators, and the plan's buffers, begin at multiples of 64 bytes. An input that lies otherwise
-//! than it did when it was traced is noticed when the graph is called.
+//! A GPU kernel moves several elements at once if their address allows it. Equal kernels are shared, regardless of the position of their
+//! operands in a buffer. An operand that begins in the middle of memory, as a piece of a concatenation does, may have a smaller alignment
+//! than one at the start: torch's allocators, and the plan's buffers, begin at multiples of 64 bytes. An input whose alignment differs from
+//! the one at tracing is detected when the graph is called.
 
 use std::collections::HashMap;
 
 use dynamlir_dialect::{ir::Op, ops, program::kernels};
 use dynamlir_runtime::{Layout, Plan, Reg, Step};
 
-/// No code asks for more.
+/// No generated code needs more.
 const MOST: i64 = 16;
 
-/// Per kernel and argument, what all addresses are a multiple of, in bytes.
+/// Per kernel and argument, the alignment that all addresses have, in bytes.
 pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
     let mut found: Vec<Vec<i64>> = plan.kernels.iter().map(|kernel| vec![MOST; kernel.arguments]).collect();
-    // Bytes from where memory begins to where a register's offset counts from, and from there to element 0.
+    // For each register, the bytes from the start of memory to the base of its offset, and from that base to element 0.
     let mut places: HashMap<Reg, (i64, i64)> = HashMap::new();
     let first = Layout::first_byte;
     for (reg, input) in plan.inputs.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
             Step::Buffer { dst, byte_offset, layout } => {
                 places.insert(*dst, (*byte_offset as i64, first(layout)));
             }
-            // Element 0 lies where its memory begins.
+            // Element 0 lies at the start of its memory.
             Step::OutputBuffer { dst, layout } => {
                 places.insert(*dst, (-first(layout), first(layout)));
             }
@@ -54,7 +54,7 @@ pub fn alignments(plan: &Plan) -> Vec<Vec<i64>> {
     found
 }
 
-/// Writes them on the kernels of a module, where the GPU's schedule reads them: the worst of all plans.
+/// Records the alignments on the kernels of a module, for the GPU's schedule: the smallest of all plans.
 pub fn note<'a>(module: Op, plans: impl IntoIterator<Item = &'a Plan>) {
     let mut worst: HashMap<&str, Vec<i64>> = HashMap::new();
     for plan in plans {

@@ -1,8 +1,8 @@
-//! Kernels compiled before in this process.
+//! Kernels compiled earlier in this process.
 //!
-//! The key is the kernel's whole text at stage 05, its own name left out, after what it is made for: equal text is equal code.
-//! Threads share the cache; linked code, and code loaded into a device, lives as long as a kernel of it is held. The cache holds the
-//! latest few: the code of functions that are gone goes with them.
+//! The key is the machine that the kernel is compiled for, followed by the kernel's whole text at stage 05 without its name: equal text
+//! means equal code. Threads share the cache. Linked code, and code loaded into a device, lives as long as one of its kernels is held. The
+//! cache itself holds only the latest few; the code of other kernels is freed with the functions that use it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,10 +22,10 @@ pub enum Code {
     Device(DeviceKernel),
 }
 
-/// A kernel's code, and why it has no schedule if it has none.
+/// A kernel's code, and the reason why it does not have a schedule, if so.
 type Kept = (Code, Option<String>);
 
-/// As [`Code`], without keeping it.
+/// Like [`Code`], without keeping it alive.
 enum WeakCode {
     Host(WeakKernel),
     Device(WeakDeviceKernel),
@@ -49,23 +49,23 @@ impl WeakCode {
     }
 }
 
-/// How many of the latest kernels are kept although nothing uses them: what is compiled again finds them.
+/// The number of latest kernels that are kept even if unused, so that recompilations find them.
 const RECENT: usize = 32;
 
-/// How many entries there are at least before those of kernels that are gone are looked for.
+/// The minimum number of entries before entries of freed kernels are swept.
 const SWEEP: usize = 64;
 
 #[derive(Default)]
 struct Kernels {
     known: HashMap<String, (WeakCode, Option<String>)>,
     recent: VecDeque<Code>,
-    /// How many entries there may be before those of kernels that are gone are dropped.
+    /// The number of entries at which entries of freed kernels are dropped.
     sweep: usize,
 }
 
 static KERNELS: LazyLock<Mutex<Kernels>> = LazyLock::new(Mutex::default);
 
-/// A plan's kernels, all of one kind. Where there is none, nothing is launched, and no device is needed.
+/// A plan's kernels, which are all of one kind. A plan without kernels launches nothing and does not need a device.
 pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
     let (mut host, mut device) = (Vec::new(), Vec::new());
     for kernel in kernels {
@@ -80,19 +80,19 @@ pub fn together(kernels: Vec<Code>) -> dynamlir_runtime::Code {
     }
 }
 
-/// What a kernel is made for, and its text with a neutral name.
+/// The machine that a kernel is compiled for, and its text with a neutral name.
 pub fn key(kernel: Op, made_for: &str) -> String {
     made_for.to_owned() + &kernel_text(kernel)
 }
 
-/// A kernel compiled before, which something uses or which is among the latest.
+/// A kernel compiled earlier that is still in use or among the latest.
 pub fn find(key: &str) -> Option<Kept> {
     let kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     let (code, unscheduled) = kernels.known.get(key)?;
     Some((code.upgrade()?, unscheduled.clone()))
 }
 
-/// Keeps a kernel for as long as something uses it.
+/// Caches a kernel for as long as it is used.
 pub fn keep(key: String, kernel: Code, unscheduled: Option<String>) {
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     if kernels.known.len() >= kernels.sweep.max(SWEEP) {
@@ -102,12 +102,12 @@ pub fn keep(key: String, kernel: Code, unscheduled: Option<String>) {
     kernels.known.insert(key, (kernel.downgrade(), unscheduled));
     kernels.recent.push_back(kernel);
     let oldest = if kernels.recent.len() > RECENT { kernels.recent.pop_front() } else { None };
-    // Unlinking may take a while.
+    // Unlinking may take a while, so the lock is released first.
     drop(kernels);
     drop(oldest);
 }
 
-/// Forgets all kernels; those in use live on.
+/// Drops all kernels from the cache; those in use live on.
 pub fn clear() {
     let kernels = std::mem::take(&mut *KERNELS.lock().unwrap_or_else(PoisonError::into_inner));
     drop(kernels);

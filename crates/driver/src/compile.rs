@@ -1,4 +1,4 @@
-//! A module goes through all stages and comes back as plans with linked kernels, one for each entry.
+//! Compiles a module through all stages to plans with linked kernels, one for each entry.
 
 use std::{collections::HashMap, path::PathBuf, time::Instant};
 
@@ -23,33 +23,33 @@ use crate::{
     stages::{Dumper, advance},
 };
 
-/// How to compile.
+/// Options of a compilation.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Write every stage into this folder.
     pub dump: Option<PathBuf>,
-    /// Compile every kernel anew.
+    /// Do not look up kernels in the cache.
     pub no_cache: bool,
-    /// The chip of a GPU that kernels are made for. Where this is None, tensors on a device have kernels for that device.
+    /// The GPU chip that kernels are compiled for. `None`: tensors on a device get kernels for that device.
     pub chip: Option<String>,
-    /// How many threads compile kernels; as many as the process may run at a time where this is None.
+    /// The number of threads that compile kernels. `None`: as many as the process may run at a time.
     pub threads: Option<usize>,
-    /// By which strategies products are computed: the texts of problems and of strategies. The cost model decides about others.
+    /// The strategies chosen for matrix products: texts of problems and of strategies. The cost model decides about other problems.
     pub choices: Vec<(String, String)>,
-    /// Leave random numbers to eager's operators: after the same seed they are the same.
+    /// Generate random numbers with eager's operators, so that the same seed gives the same numbers.
     pub eager_random: bool,
-    /// How many percent of what backward could do without is kept for it: 0 is the least memory, 100 the least time. Where this is
-    /// None, the cost model weighs one against the other.
+    /// The percentage of recomputable values that is saved for backward: 0 needs the least memory, 100 the least time. `None`: the cost
+    /// model weighs one against the other.
     pub memory_budget: Option<u8>,
-    /// The values of symbols in sizes, `s0` and a number each: what is compiled of a program for many sizes is the one for these.
+    /// The values of symbols in sizes, `s0` and a number each: a program with dynamic sizes is compiled for these.
     pub symbols: Vec<(String, i64)>,
 }
 
 /// A compiled module, ready for the runtime.
 pub struct Compiled {
-    /// What can be called, in the order of the text; never empty.
+    /// The functions that can be called, in the order of the text; never empty.
     pub entries: Vec<Entry>,
-    /// What was done for all of them.
+    /// The report on the whole compilation.
     pub report: Report,
 }
 
@@ -57,24 +57,24 @@ pub struct Compiled {
 pub struct Entry {
     /// Its symbol.
     pub name: String,
-    /// What to do per call.
+    /// The steps of a call.
     pub plan: Plan,
-    /// Which numbers of the plan are expressions over sizes that vary.
+    /// The numbers of the plan that are expressions over symbolic sizes.
     pub open: Open,
-    /// The kernels of `plan.kernels`, in order. Entries share those of one name.
+    /// The kernels of `plan.kernels`, in order. Entries share kernels with the same name.
     pub kernels: Code,
-    /// What a call does.
+    /// The report on a call.
     pub report: EntryReport,
 }
 
-/// Asked between stages; an error ends the compilation.
+/// Called between stages; an error ends the compilation.
 pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 
 /// Compiles a recorded trace.
 pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let device = trace.device.as_deref().map_or(Ok(Device::Cpu), str::parse);
     let placement = Placement::here(device.map_err(|error| Error::Plan(error.to_string()))?, options.chip.as_deref())?;
-    // What the recorder wrote is checked; what a user loads may be wrong in any way.
+    // The recorder's own output is valid, but a module that a user loads may be wrong in any way.
     let session = Session::new().trusting();
     let mut report = Report::default();
     let mut module = problems::import(trace, &session, &mut report)?;
@@ -89,7 +89,7 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
     compile_module(&session, &mut module, (Stage::first(), &placement), options, report, check)
 }
 
-/// Compiles a module's text, which is at the named stage, or at the one that its ops tell.
+/// Compiles a module's text, which is at the named stage; if none is named, the stage is detected from its ops.
 pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let session = Session::new();
     let mut module = session.parse(text)?;
@@ -101,7 +101,7 @@ pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: C
     compile_module(&session, &mut module, (stage, &placement), options, Report::default(), check)
 }
 
-/// Whether a text can be parsed as a module and is one that the dialects accept. Upstream's parser may not survive it.
+/// Returns true if a text can be parsed as a module and is one that the dialects accept. Upstream's parser may not survive it.
 #[must_use]
 pub fn parses(text: &str) -> bool {
     Session::new().parse(text).is_ok()
@@ -125,7 +125,7 @@ fn compile_module(
     let dumper = Dumper::new(options.dump.as_deref())?;
     dumper.stage(from, module)?;
     if let Err(error) = placement.runs_here() {
-        // It can be looked at here all the same.
+        // The module can still be dumped on this machine.
         return lower_for_dump(session, module, from, &dumper, check).and(Err(error));
     }
     let from = specialise(session, module, from, options, &dumper, &mut report, check)?;
@@ -142,7 +142,7 @@ fn compile_module(
     }
     report.kernels.clone_from(&names);
 
-    // A dump shows every kernel; a module past linalg no longer has the text that the cache knows kernels by.
+    // A dump shows every kernel; a module past linalg no longer has the text that the cache uses as key.
     let cached = !(options.no_cache || dumper.is_on() || from.is_after(linalg));
     let mut found = if cached { take_known(module_op(module), placement, &mut report) } else { Taken::default() };
     report.kernels_reused = found.known.len();
@@ -171,8 +171,8 @@ fn compile_module(
     Ok(Compiled { entries: entries.collect::<Result<_, Error>>()?, report })
 }
 
-/// Puts the values of symbols in their place, where some are given: at stage kernels, up to which passes take expressions. Gives
-/// the stage that the module is at then.
+/// Replaces symbols by the given values, if any. This happens at stage kernels, the last at which passes support expressions. Returns the
+/// stage that the module is at afterwards.
 fn specialise<'a>(
     session: &Session,
     module: &mut Module<'_>,
@@ -214,7 +214,7 @@ struct Taken {
     keys: Vec<(String, String)>,
 }
 
-/// Writes all stages of a module for another machine, down to LLVM IR, if anything is dumped.
+/// Writes all stages of a module for another machine, down to LLVM IR, if dumping is on.
 fn lower_for_dump(session: &Session, module: &mut Module<'_>, from: &Stage, dumper: &Dumper, check: Check<'_>) -> Result<(), Error> {
     if !dumper.is_on() {
         return Ok(());
@@ -231,7 +231,7 @@ fn lower_for_dump(session: &Session, module: &mut Module<'_>, from: &Stage, dump
     dumper.write("09-kernels.ll", || text)
 }
 
-/// Takes the bodies of the kernels that are compiled already.
+/// Removes the bodies of the kernels that are in the cache.
 fn take_known(module: Op, placement: &Placement, report: &mut Report) -> Taken {
     let mut taken = Taken::default();
     let made_for = placement.key(module);
@@ -249,7 +249,7 @@ fn take_known(module: Op, placement: &Placement, report: &mut Report) -> Taken {
     taken
 }
 
-/// Machine code for the kernels that are not known yet, from the stage after `from` on.
+/// Generates machine code for the kernels that are not in the cache, from the stage after `from` on.
 fn generate(
     session: &Session,
     module: &mut Module<'_>,
@@ -262,7 +262,7 @@ fn generate(
     let (linalg, llvm) = (Stage::of("linalg"), Stage::of("llvm"));
     let is_later = from.is_after(linalg);
     let start = Instant::now();
-    // A dump shows all kernels of a stage in one file, and a later stage may hold what kernels share.
+    // A dump shows all kernels of a stage in one file, and at a later stage kernels may share definitions.
     let threads = if dumper.is_on() || is_later { 1 } else { options.threads.unwrap_or_else(parts::threads) };
     let parts = parts::split(session, module_op(module), names, threads)?;
     report.time("split", start.elapsed().as_secs_f64());

@@ -1,13 +1,13 @@
-//! At which stage a text is: checked where somebody says it, found where nobody does.
+//! Determines the stage of a text: checks the stage that the caller states, or detects it.
 //!
-//! | stage | what tells |
+//! | stage | detected by |
 //! |---|---|
 //! | aten | the entries work on `!dynamo.tensor` |
-//! | functional, prims, kernels | on tensors; the contract passes tell which, and launches are at kernels |
-//! | planned and later | on memrefs; the kernels tell: primitives, linalg on tensors, with loops, on memrefs, LLVM |
+//! | functional, prims, kernels | they work on tensors; the contract passes distinguish these stages, and launches mean kernels |
+//! | planned and later | they work on memrefs; the kernels distinguish them: primitives, linalg on tensors, loops, memrefs, LLVM |
 //!
-//! Neighbours may look the same, as prims do where every op is extern. Then it is the first of them: the passes between them
-//! leave alone what is done already.
+//! Adjacent stages may look the same, for example prims if every op is extern. Then the first of them is chosen: the passes between them do
+//! not change what is already done.
 
 use dynamlir_codegen::pipelines::{STAGES, Stage};
 use dynamlir_dialect::{
@@ -27,8 +27,8 @@ fn contracts() -> impl Iterator<Item = (&'static str, &'static str)> {
     STAGES.iter().filter_map(|stage| Some((stage.name, stage.contract?)))
 }
 
-/// The stage that somebody says, if the text can be at it; else the first that it can be at, or where all kernels are on
-/// memory the last.
+/// The stage that the caller states, if the text can be at it. Otherwise the first stage that the text can be at, or the last one if all
+/// kernels are on memory.
 pub fn stage(session: &Session, module: &mut Module<'_>, said: Option<&str>) -> Result<&'static Stage, Error> {
     let said = said.map(|name| known(name).ok_or_else(|| Error::Stage(format!("there is no stage '{name}', there are {}", list(STAGES)))));
     let said = said.transpose()?;
@@ -57,7 +57,7 @@ fn between(from: &str, to: &str) -> &'static [Stage] {
     &STAGES[Stage::of(from).number()..=Stage::of(to).number()]
 }
 
-/// What an entry works on.
+/// The kind of values that an entry works on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Mutable,
@@ -67,7 +67,7 @@ enum Level {
 }
 
 impl Level {
-    /// In words.
+    /// Describes it as text.
     fn describe(self) -> &'static str {
         match self {
             Self::Mutable => "tensors that are written in place",
@@ -78,7 +78,7 @@ impl Level {
     }
 }
 
-/// What all entries work on; one that works on nothing is at any stage.
+/// The kind of values that all entries work on; an entry that works on nothing fits any stage.
 fn level(module: Op) -> Result<Level, Error> {
     let entries = entries(module);
     if entries.is_empty() {
@@ -113,7 +113,7 @@ fn level_of(entry: Op) -> Level {
     }
 }
 
-/// The contract that is said, or the first one that holds.
+/// The stage whose contract is stated, or the first one whose contract holds.
 fn on_tensors(session: &Session, module: &mut Module<'_>, said: Option<&Stage>) -> Result<&'static [Stage], Error> {
     let mut holds = |name: &str, pass: &str| {
         let outcome = session.run(module, &format!("builtin.module({pass})"));
@@ -144,7 +144,7 @@ fn on_memory(module: Op) -> Result<&'static [Stage], Error> {
             let name = kernel.symbol().unwrap_or_default();
             return Err(Error::Stage(format!("kernel @{name} looks like {}, the others like {}", list(own), list(common))));
         }
-        // Both are stretches of the same list: the later start, the earlier end.
+        // Both are ranges of the same list: the later start, the earlier end.
         let (start, end) = (own[0].number().max(common[0].number()), own[own.len() - 1].number().min(common[common.len() - 1].number()));
         common = &STAGES[start..=end];
     }
@@ -158,14 +158,14 @@ fn of_kernel(kernel: Op) -> &'static [Stage] {
     let (mut tensors, mut primitives, mut generics, mut loops) = (false, false, false, false);
     kernel.walk(&mut |op| {
         tensors |= op.results().iter().any(|result| result.ty().is_tensor());
-        // What goes over windows stays until it is scheduled.
+        // Operations on windows stay until they are scheduled.
         let stays = matches!(DynamoOp::of(op), None | Some(DynamoOp::Attention(_) | DynamoOp::Convolution(_) | DynamoOp::MaxPool(_)));
         primitives |= !stays;
         generics |= op.is_of(linalg::DIALECT);
         loops |= op.is_of(scf::DIALECT);
     });
     match () {
-        // What writes by index, or multiplies matrices, works on memory long before the others do.
+        // Kernels that write by index, or multiply matrices, work on memory long before the others do.
         () if !tensors => between("linalg", "bufferized"),
         () if primitives || !generics => between("planned", "planned"),
         () if loops || ops::UNSCHEDULED.is_on(kernel) => between("scheduled", "scheduled"),

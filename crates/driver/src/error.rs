@@ -1,8 +1,8 @@
-//! Why a compilation ended without an executable.
+//! The reasons why a compilation ends without an executable.
 
 use dynamlir_import::Frame;
 
-/// Each variant is answered differently by whoever asked.
+/// Callers handle each variant differently.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program uses something that is not compiled; plain Python can run it.
@@ -10,34 +10,34 @@ pub enum Error {
     Unsupported {
         /// The ID of the reason.
         reason: &'static str,
-        /// What it is.
+        /// The description.
         message: String,
         /// The Python line, innermost frame first.
         location: Vec<Frame>,
     },
-    /// MLIR refused: a malformed module, or a pass that failed.
+    /// MLIR failed: a malformed module, or a pass that failed.
     #[error(transparent)]
     Mlir(#[from] dynamlir_dialect::Error),
-    /// LLVM refused.
+    /// LLVM failed.
     #[error("{source} (of the kernels {kernels})\n{diagnostics}")]
     Codegen {
-        /// The names of those that were compiled together, one of which it is about.
+        /// The names of the kernels that were compiled together; the error is about one of them.
         kernels: String,
-        /// What went wrong.
+        /// The error.
         source: dynamlir_codegen::Error,
-        /// What MLIR said, if it said something.
+        /// MLIR's diagnostics, if any.
         diagnostics: String,
     },
     /// The code could not be linked.
     #[error("cannot link the kernels: {0}")]
     Link(String),
-    /// The planned graph says something the runtime does not know.
+    /// The planned graph contains something that the runtime does not support.
     #[error("cannot read the plan: {0}")]
     Plan(String),
-    /// The text is not at the stage that somebody says, or at none.
+    /// The text is not at the stage that the caller states, or not at any stage.
     #[error("{0}")]
     Stage(String),
-    /// The kernels are made for a machine that this one is not.
+    /// The kernels are compiled for a machine that this one is not.
     #[error("{0}")]
     Target(String),
     /// A dump could not be written or read.
@@ -45,10 +45,10 @@ pub enum Error {
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Whoever asked wants no more (Ctrl-C).
+    /// The caller cancelled the compilation (Ctrl-C).
     #[error("interrupted")]
     Interrupted,
 }

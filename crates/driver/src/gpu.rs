@@ -1,4 +1,4 @@
-//! Kernels for a GPU: code for a chip, code loaded into a device's context.
+//! Kernels for a GPU: compiles code for a chip, and loads it into a device's context.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use dynamlir_runtime::{Device, TorchAbi};
 
 use crate::{Error, Report, placement::Placement, plan::attributes::location, stages::Dumper};
 
-/// The chip that code is made for where a device is to run it.
+/// The chip to compile for so that a device can run the code.
 pub(crate) fn chip_for(device: Device) -> Result<String, Error> {
     let own = context(device)?.chip().map_err(|error| refused(&error))?;
     ptx::for_device(&own).map(str::to_owned).ok_or_else(|| no_code(&own))
@@ -34,14 +34,14 @@ pub fn context(device: Device) -> Result<Arc<Context>, Error> {
     Driver::get().and_then(|driver| Context::of(&driver, number)).map_err(|error| refused(&error))
 }
 
-/// What the driver refuses: there is no CUDA to be had, or it does not want the code.
+/// Converts an error of the driver: CUDA is not available, or it rejects the code.
 fn refused(error: &dynamlir_cuda::Error) -> Error {
     use dynamlir_cuda::Error as Cuda;
     let reason = if matches!(error, Cuda::NoDriver(_) | Cuda::Call { .. }) { reason::NO_CUDA } else { reason::GPU_KERNEL };
     Error::Unsupported { reason, message: error.to_string(), location: Vec::new() }
 }
 
-/// Code for those of a module's kernels that are named, for a chip, loaded into a context that is asked for when the code is there.
+/// Compiles the named kernels of a module for a chip, and loads them into a context, which is requested only once the code exists.
 pub fn generate(
     module: Op,
     names: &[String],
@@ -52,7 +52,7 @@ pub fn generate(
 ) -> Result<Vec<(String, Kernel)>, Error> {
     pipelines::register_all();
     let chip = placement.target.chip.as_deref().unwrap_or(ptx::CHIP);
-    // The graph's launches must not lose their kernels, which will look otherwise.
+    // Works on a copy, in a session of its own: the graph's launches must not lose their kernels, which will look different.
     let session = Session::new().trusting();
     let mut kernels = session.read(&copied(module, names)?)?;
     let library = libdevice::find(TorchAbi::get().ok().and_then(TorchAbi::lib_dir));
@@ -88,7 +88,7 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
     let copy = session_module.clone_detached();
     ops::TARGET.set(copy, &Target::of(module));
     for function in copy.body().map(Block::ops).unwrap_or_default() {
-        // What kernels call stays declared.
+        // Functions that kernels call stay declared.
         if ops::KERNEL.is_on(function) && !function.symbol().is_some_and(|name| names.contains(&name)) {
             function.erase();
         }
@@ -98,7 +98,7 @@ fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// A kernel without a form for threads leaves its whole graph to eager, which is told by the line that it comes from.
+/// A kernel that does not have a form for threads makes its whole graph fall back to eager; the error names its Python line.
 fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
     let mut left = kernels.body().map(Block::ops).unwrap_or_default().into_iter();
     let Some((name, why)) = left.find_map(|op| Some((op.symbol()?, ops::NO_GPU.of(op)?))) else { return Ok(()) };

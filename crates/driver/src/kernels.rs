@@ -1,4 +1,4 @@
-//! What reports say of each kernel: how often it is launched, by which Python lines, and what it reads and writes.
+//! The reports on kernels: the number of launches, the Python lines they come from, and the bytes read and written.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ pub struct KernelReport {
     pub name: String,
     /// Launches per call.
     pub launches: usize,
-    /// `file:line` of what it computes, sorted.
+    /// `file:line` of the operations it computes, sorted.
     pub lines: BTreeSet<String>,
-    /// Bytes of the operands of all its launches: what a call reads and writes through them.
+    /// Bytes of the operands of all its launches: the bytes that a call reads and writes through them.
     pub bytes: usize,
 }
 
@@ -38,7 +38,7 @@ pub fn describe(entry: Op) -> Vec<KernelReport> {
     found
 }
 
-/// What a memref of static sizes shows.
+/// The bytes of a memref of static sizes.
 fn bytes(ty: Type) -> usize {
     let sizes = ty.shape();
     let elements = sizes.iter().map(|size| usize::try_from(*size).unwrap_or(0)).product::<usize>();

@@ -1,18 +1,18 @@
-//! From a trace, or a module at any stage, to something that can be called.
+//! Compiles a trace, or a module at any stage, to a callable.
 //!
-//! - [`stages`]: runs the pipelines stage by stage, dumps each, takes the time,
-//! - [`alignment`]: at what multiples the arguments of kernels lie,
-//! - [`cache`]: kernels compiled before in this process,
-//! - [`detect`]: at which stage a text is,
+//! - [`stages`]: runs the pipelines stage by stage, dumps each, measures the time,
+//! - [`alignment`]: the alignment of kernel arguments,
+//! - [`cache`]: kernels compiled earlier in this process,
+//! - [`detect`]: detects the stage of a text,
 //! - [`gpu`]: kernels for a GPU,
-//! - [`kernels`]: what reports say of each kernel,
-//! - [`memory`]: how much of a plan's workspace lives at a time,
-//! - [`placement`]: where tensors live and what kernels are made for, as a module says it,
+//! - [`kernels`]: reports on each kernel,
+//! - [`memory`]: the peak of live bytes in a plan's workspace,
+//! - [`placement`]: the device of a module's tensors and the target of its kernels,
 //! - [`opt`]: `dynamlir-opt` of the wheel,
-//! - [`parts`]: kernels become machine code on several threads,
-//! - [`problems`]: a recorded trace as a module, and the products in it that there is more than one strategy for,
+//! - [`parts`]: compiles kernels to machine code on several threads,
+//! - [`problems`]: a recorded trace as a module, and its matrix products for which there is more than one strategy,
 //! - [`plan`]: reads planned entries into the runtime's plans,
-//! - [`report`]: what was done, for people,
+//! - [`report`]: human-readable reports,
 //! - [`compile`]: all of it in order.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! How much of a plan's workspace lives at a time.
+//! The peak of live bytes in a plan's workspace.
 //!
-//! Read off the finished plan, whoever made it: a buffer lives from the first step that touches its memory, directly or through a
-//! view, to the last. The peak over all steps is what the packing of the workspace is held against in reports.
+//! It is computed from the finished plan, regardless of how that was created: a buffer lives from the first step that touches its memory,
+//! directly or through a view, to the last. Reports compare the packing of the workspace with the peak over all steps.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use dynamlir_runtime::{Layout, Plan, Reg, Step};
 /// Offsets of buffers are multiples of this.
 const ALIGNMENT: usize = 64;
 
-/// Bytes of a buffer, and the steps between which it lives.
+/// Bytes of a buffer, and the first and last step of its lifetime.
 struct Life {
     bytes: usize,
     first: usize,
     last: usize,
 }
 
-/// The most bytes of the workspace that live at one step.
+/// The maximum over all steps of the live bytes in the workspace.
 pub fn live_bytes(plan: &Plan) -> usize {
     let lives = lives(plan);
-    // What lives most begins where some buffer does.
+    // The peak is at the start of some buffer's lifetime.
     let at = |step: usize| lives.iter().filter(|life| life.first <= step && step <= life.last).map(|life| life.bytes).sum();
     lives.iter().map(|life| at(life.first)).max().unwrap_or(0)
 }
 
-/// The buffers that something is done with.
+/// The lifetimes of all buffers that are used.
 fn lives(plan: &Plan) -> Vec<Life> {
     let mut sizes = Vec::new();
     let mut lives: HashMap<usize, Life> = HashMap::new();
@@ -55,7 +55,7 @@ fn lives(plan: &Plan) -> Vec<Life> {
     lives.into_values().collect()
 }
 
-/// What a buffer of this layout takes of the workspace.
+/// The bytes of the workspace that a buffer of this layout occupies.
 fn bytes(layout: &Layout) -> usize {
     let (low, high) = layout.span().unwrap_or((0, 0));
     usize::try_from(high - low).unwrap_or(0).max(1).next_multiple_of(ALIGNMENT)

@@ -1,8 +1,8 @@
-//! `dynamlir-opt` of the wheel: our passes and pipelines, and of MLIR's what they use.
+//! `dynamlir-opt` of the wheel: our passes and pipelines, and the parts of MLIR that they use.
 
 use dynamlir_dialect::opt::{self, Upstream};
 
-/// Reads the command line, whose first word is the program's name, works and returns the exit code. Call it once per process.
+/// Reads the command line, whose first word is the program's name, does the work and returns the exit code. Call it once per process.
 pub fn main(args: impl IntoIterator<Item = String>) -> i32 {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();

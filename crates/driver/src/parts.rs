@@ -1,12 +1,12 @@
-//! Kernels become machine code on several threads.
+//! Compiles kernels to machine code on several threads.
 //!
-//! Kernels know nothing of each other, so the kernel module is split into as many parts as there are threads, of about equal
-//! size. The first part stays where it is, in the compilation's own session; the others travel as bytecode to sessions of
-//! their own, since neither an MLIR context nor an LLVM one is shared between threads. What a part is made of depends on the
-//! kernels alone, and their order is that of the module: two compilations make the same code.
+//! Kernels are independent of each other, so the kernel module is split into as many parts as there are threads, of about equal size. The
+//! first part stays in the compilation's own session; the others are passed as bytecode to sessions of their own, since neither an MLIR
+//! context nor an LLVM context may be shared between threads. The contents of a part depend only on the kernels, and their order is that of
+//! the module: two compilations produce the same code.
 //!
-//! A dump shows all kernels in one file, so there is one part where anything is dumped. The same holds where something in the
-//! module refers to something else in it, as it may in a stage that somebody has edited.
+//! A dump shows all kernels in one file, so there is a single part if dumping is on. The same applies if something in the module refers to
+//! something else in it, as is possible at a stage that a user has edited.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -33,11 +33,11 @@ use crate::{Error, Report, stages::Dumper};
 pub struct Part {
     /// Their names, in the order of the module.
     pub names: Vec<String>,
-    /// Their module's bytecode; None for what stays in the compilation's own module.
+    /// Their module's bytecode; `None` for the part that stays in the compilation's own module.
     module: Option<Vec<u8>>,
 }
 
-/// What a part became.
+/// The result of compiling a part.
 pub struct Made {
     /// Its machine code.
     pub object: KernelObject,
@@ -45,13 +45,13 @@ pub struct Made {
     pub report: Report,
 }
 
-/// How many threads to use, where nobody says: as many as the process may run at a time. Past sixteen each has too few kernels to
-/// pay for a session.
+/// The default number of threads: as many as the process may run at a time, but at most sixteen. With more, each has too few kernels to be
+/// worth a session.
 pub fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(16)
 }
 
-/// Splits off all parts but the first, whose kernels stay in `module`.
+/// Splits off all parts except the first, whose kernels stay in `module`.
 pub fn split(session: &Session, module: Op, names: &[String], threads: usize) -> Result<Vec<Part>, Error> {
     let whole = || vec![Part { names: names.to_vec(), module: None }];
     let functions = kernels(module);
@@ -78,7 +78,7 @@ pub fn split(session: &Session, module: Op, names: &[String], threads: usize) ->
     Ok(parts)
 }
 
-/// The bytecode of a module of these functions, of which declarations stay behind.
+/// The bytecode of a module of these functions; their declarations stay behind.
 fn take(session: &Session, functions: &[Op]) -> Result<Vec<u8>, Error> {
     let part = session.parse("module {}")?;
     let body = module_op(&part).body().ok_or_else(|| Error::Plan("a module without a body".into()))?;
@@ -92,7 +92,7 @@ fn take(session: &Session, functions: &[Op]) -> Result<Vec<u8>, Error> {
     Ok(module_op(&part).bytecode())
 }
 
-/// Leaves of a kernel what launches are held against.
+/// Reduces a kernel to the declaration that launches are verified against.
 pub fn declare(kernel: Op) {
     let ctx = kernel.ctx();
     let kept =
@@ -105,7 +105,8 @@ pub fn declare(kernel: Op) {
     kernel.erase();
 }
 
-/// Whether an op of the kernel module can be compiled without the others: a declaration, or a kernel that names no symbol.
+/// Returns true if an op of the kernel module can be compiled without the others: a declaration, or a kernel that does not refer to a
+/// symbol.
 fn stands_alone(op: Op) -> bool {
     if !op.is(func::FUNC) || (op.body().is_some() && !ops::KERNEL.is_on(op)) {
         return false;
@@ -115,8 +116,8 @@ fn stands_alone(op: Op) -> bool {
     alone
 }
 
-/// What a kernel will cost, roughly: loops, branches and calls come with each, and code with each operation. A kernel that packs
-/// its operands into memory of its own is a product of matrices, of which scheduling makes dozens of unrolled pieces.
+/// A rough estimate of a kernel's compile time: each operation costs loops, branches and calls, and code. A kernel that packs its operands
+/// into memory of its own is a matrix product, which scheduling turns into dozens of unrolled pieces.
 fn size(function: Op) -> usize {
     let mut operations = 0;
     function.walk(&mut |_| operations += 1);
@@ -125,7 +126,7 @@ fn size(function: Op) -> usize {
     (20 + operations) * if packs { 30 } else { 1 }
 }
 
-/// Shares of things with these sizes, at most `count` and none empty: the largest first, each to the smallest share so far.
+/// Distributes items of these sizes over at most `count` nonempty shares: the largest first, each to the smallest share so far.
 fn balance(sizes: &[usize], count: usize) -> Vec<Vec<usize>> {
     let mut shares = vec![(0, Vec::new()); count.min(sizes.len())];
     let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -139,9 +140,9 @@ fn balance(sizes: &[usize], count: usize) -> Vec<Vec<usize>> {
     shares.into_iter().map(|(_, mut share)| (share.sort_unstable(), share).1).collect()
 }
 
-/// Compiles all parts at the same time: the first by `here`, which works on the compilation's own module, the others on threads
-/// of their own, whose sessions trust their passes if `trusts` says so; where the system gives no thread, on this one. The first
-/// part that fails tells why.
+/// Compiles all parts at the same time. `here` compiles the first, in the compilation's own module. The others run on threads of their own,
+/// whose sessions trust their passes if `trusts` is set; if the system does not start a thread, on this one. Returns the error of the first
+/// part that fails.
 pub fn compile(
     parts: &[Part],
     dumper: &Dumper,
@@ -168,7 +169,7 @@ pub fn compile(
         let others = workers.into_iter().map(|(worker, work)| match worker.map(thread::ScopedJoinHandle::join) {
             Some(Ok(made)) => made,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            // A container's limit, as a rule.
+            // Usually because of a container's limit.
             None => work(),
         });
         std::iter::once(own).chain(others).collect()
@@ -199,7 +200,7 @@ fn elsewhere(names: &[String], bytecode: &[u8], trusts: bool, dumper: &Dumper, s
     Ok(Made { object, report })
 }
 
-/// Machine code for the functions of a kernel module at stage llvm.
+/// Generates machine code for the functions of a kernel module at stage llvm.
 pub fn object(kernels: Op, names: &[String], dumper: &Dumper, session: &Session, report: &mut Report) -> Result<KernelObject, Error> {
     let keep = dumper.is_on();
     for function in kernels.body().map(Block::ops).unwrap_or_default() {

@@ -1,8 +1,8 @@
-//! Where a module's tensors live and what its kernels are made for, as the module says it.
+//! The device of a module's tensors and the target of its kernels, as stated on the module.
 //!
-//! `module attributes {dynamo.device = "cuda:0", dynamo.target = #dynamo.target<…, chip = "sm_90">}`: so a dumped stage can be
-//! replayed anywhere. Without a device tensors live in the CPU's memory; a chip alone means kernels of a GPU that reaches that
-//! memory, which is how they are tested where there is none. What says no target is compiled for this machine.
+//! `module attributes {dynamo.device = "cuda:0", dynamo.target = #dynamo.target<…, chip = "sm_90">}`: with these a dumped stage can be
+//! replayed anywhere. Without a device, tensors are in the CPU's memory. A chip alone means GPU kernels that access that memory, which is
+//! how they are tested without a GPU. A module without a target is compiled for this machine.
 
 use std::env;
 
@@ -16,23 +16,23 @@ use dynamlir_runtime::Device;
 
 use crate::{Error, gpu};
 
-/// What a module is for.
+/// The device and target of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Where tensors live.
+    /// The device of the tensors.
     pub device: Device,
-    /// What kernels are made for.
+    /// The target of the kernels.
     pub target: Target,
 }
 
 impl Placement {
-    /// This machine, for a graph on a device: of a GPU the chip that is given, else the one that `DYNAMLIR_CUDA_CHIP` names, else
-    /// one whose code the device takes.
+    /// This machine, for a graph on a device. For a GPU, the chip is the given one, else the one in `DYNAMLIR_CUDA_CHIP`, else one whose
+    /// code the device accepts.
     pub fn here(device: Device, chip: Option<&str>) -> Result<Self, Error> {
         Self { device, target: host() }.with_chip(chip)
     }
 
-    /// What a module says, and for the rest this machine; a chip that is given has the say.
+    /// The placement stated by a module, completed by this machine; a given chip takes precedence.
     pub fn of(module: Op, chip: Option<&str>) -> Result<Self, Error> {
         Self { device: device(module)?, target: Target::written(module).unwrap_or_else(host) }.with_chip(chip)
     }
@@ -51,7 +51,7 @@ impl Placement {
         }
     }
 
-    /// Says it on a module. The CPU's memory is not worth a word.
+    /// Writes the placement to a module. The CPU's memory is the default and not written.
     pub fn write(&self, module: Op) {
         if self.device != Device::Cpu {
             ops::DEVICE.set(module, &self.device.to_string());
@@ -59,16 +59,16 @@ impl Placement {
         ops::TARGET.set(module, &self.target);
     }
 
-    /// What tells kernels for this from those with the same text for something else.
+    /// A text that distinguishes kernels for this placement from kernels with the same text for another one.
     pub fn key(&self, module: Op) -> String {
         let target: Attr = Target::write(module.ctx(), &self.target);
         format!("{} {target}\n", self.device)
     }
 
-    /// Whether this process can run the kernels.
+    /// Checks that this process can run the kernels.
     ///
     /// # Errors
-    /// What the machine that they are for has and this one does not.
+    /// The features that their target has and this machine lacks.
     pub fn runs_here(&self) -> Result<(), Error> {
         runs_here(&self.target).map_err(|what| {
             let Target { cpu, triple, .. } = &self.target;
@@ -80,7 +80,7 @@ impl Placement {
     }
 }
 
-/// Where a module's tensors live.
+/// The device of a module's tensors.
 pub fn device(module: Op) -> Result<Device, Error> {
     let wrong = |error: dynamlir_torch_abi::TorchError| Error::Plan(format!("dynamo.device: {error}"));
     ops::DEVICE.of(module).map_or(Ok(Device::Cpu), |text| text.parse().map_err(wrong))

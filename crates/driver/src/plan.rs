@@ -1,10 +1,10 @@
 //! Reads planned entries (stage 04 and later) into the runtime's plans.
 //!
-//! Where sizes are expressions, the plan is the one for the hints of the symbols, and beside it stands which of its numbers are
+//! If sizes are expressions, the plan contains their values at the hints of the symbols; a separate record lists the numbers that are
 //! expressions ([`open`]).
 //!
-//! The ops' verifiers have seen to what each op says by itself, and that a launch fits its kernel; the runtime checks bounds
-//! and overlaps. Here stands what makes a function an entry: one block of known ops on memory that is known to the byte.
+//! The ops' verifiers have checked each op separately, and that a launch fits its kernel; the runtime checks bounds and overlaps. This
+//! module checks that a function is an entry: one block of known ops on memory of known layout.
 
 pub(crate) mod attributes;
 mod effects;
@@ -19,14 +19,14 @@ use dynamlir_dialect::{
     program::kernels,
     upstream::{func, memref},
 };
-use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, Number, OpenPlan, Part, Plan, Reg, Step};
+use dynamlir_runtime::{ExternCall, InputSpec, KernelSpec, Layout, LayoutField, OpenPlan, Plan, PlanSlot, Reg, Step};
 use dynamlir_shapes::{Dim, Window};
 
 use crate::{Error, placement};
 use attributes::{dtype, location, output, route};
 use open::{Opened, window_of};
 
-/// The plan that an entry of the module writes down.
+/// The plan of an entry of the module.
 pub fn read(module: Op, main: Op) -> Result<OpenPlan, Error> {
     let body = main.body().filter(|_| main.region(0).blocks().len() == 1);
     let body = body.ok_or_else(|| at(main, "expected an entry of one block"))?;
@@ -42,7 +42,7 @@ pub fn read(module: Op, main: Op) -> Result<OpenPlan, Error> {
     for (i, arg) in body.args().into_iter().enumerate() {
         let storage = ops::STORAGE.of_arg(main, i).and_then(|s| u32::try_from(s).ok());
         let window = open::argument(main, i, arg.ty(), &reader.opened.scope);
-        let layout = reader.layout(arg.ty(), window, |part| Number::Input(i, part));
+        let layout = reader.layout(arg.ty(), window, |part| PlanSlot::Input(i, part));
         let layout = layout.map_err(|what| at(main, format!("argument {i} {what}")))?;
         reader.plan.inputs.push(InputSpec { layout, storage, mutated: false, version_bumps: 0 });
         reader.define(arg);
@@ -59,7 +59,7 @@ pub fn read(module: Op, main: Op) -> Result<OpenPlan, Error> {
     Ok((reader.plan, reader.opened.open))
 }
 
-/// An error about an op, with the place it comes from.
+/// An error about an op, with its source location.
 fn at(op: Op, what: impl std::fmt::Display) -> Error {
     Error::Plan(format!("{} ({}): {what}", op.name(), location(op)))
 }
@@ -69,7 +69,7 @@ struct Reader {
     regs: HashMap<Value, Reg>,
     /// The functions of `module @kernels`.
     functions: HashMap<String, Op>,
-    /// Numbers of the kernels launched so far.
+    /// The numbers of the kernels launched so far.
     kernels: HashMap<String, usize>,
     /// The numbers that are expressions.
     opened: Opened,
@@ -78,8 +78,9 @@ struct Reader {
 }
 
 impl Reader {
-    /// Torch element type of a memref with its window, in which `number` says which numbers of the plan are expressions.
-    fn layout(&mut self, ty: Type, window: Option<Window<Dim>>, number: impl Fn(Part) -> Number) -> Result<Layout, String> {
+    /// The layout of a memref seen through a window, with torch's element type; `number` gives the plan slots of the numbers that are
+    /// expressions.
+    fn layout(&mut self, ty: Type, window: Option<Window<Dim>>, number: impl Fn(LayoutField) -> PlanSlot) -> Result<Layout, String> {
         let window = window.ok_or_else(|| format!("has type {ty}, expected a memref whose sizes, strides and offset are said"))?;
         let dtype = dtype(ty.element()).ok_or_else(|| format!("has type {ty}, and {} is not one of torch's", ty.element()))?;
         Ok(Layout { dtype, window: self.opened.window(&window, number)? })
@@ -111,7 +112,7 @@ impl Reader {
                     return Err(at(op, "a second workspace"));
                 }
                 let bytes = workspace.bytes().unwrap_or_else(|| workspace.result().ty().numel().into());
-                let bytes = self.opened.number(&bytes, || Number::Workspace).map_err(|what| at(op, what))?;
+                let bytes = self.opened.number(&bytes, || PlanSlot::Workspace).map_err(|what| at(op, what))?;
                 self.plan.workspace_bytes = usize::try_from(bytes).map_err(|_| at(op, "expected a number of bytes"))?;
             }
             Some(DynamoOp::Buffer(buffer)) => {
@@ -120,7 +121,7 @@ impl Reader {
                 }
                 let step = self.plan.steps.len();
                 let byte_offset =
-                    self.opened.number(&buffer.byte_offset_dims(), || Number::ByteOffset(step)).map_err(|what| at(op, what))?;
+                    self.opened.number(&buffer.byte_offset_dims(), || PlanSlot::ByteOffset(step)).map_err(|what| at(op, what))?;
                 let byte_offset = usize::try_from(byte_offset).map_err(|_| at(op, "a negative byte offset"))?;
                 let (layout, dst) = (self.result_layout(op)?, self.define(buffer.result()));
                 self.step(op, "", Step::Buffer { dst, byte_offset, layout });
@@ -134,7 +135,7 @@ impl Reader {
                 let args = self.regs(op, &launch.inputs())?;
                 let kernel = self.kernel(op, &name)?;
                 let step = self.plan.steps.len();
-                let size = |(place, size)| self.opened.number(&size, || Number::LaunchSize(step, place));
+                let size = |(place, size)| self.opened.number(&size, || PlanSlot::LaunchSize(step, place));
                 let sizes = launch.sizes().unwrap_or_default().into_iter().enumerate().map(size).collect::<Result<_, _>>();
                 let sizes = sizes.map_err(|what| at(op, what))?;
                 self.step(op, &format!(" @{name}"), Step::Launch { kernel, args, sizes });
@@ -143,8 +144,8 @@ impl Reader {
             Some(DynamoOp::CheckRange(check)) => {
                 let src = self.reg(op, check.operand())?;
                 let step = self.plan.steps.len();
-                let low = self.opened.number(&check.low_dims(), || Number::Low(step)).map_err(|what| at(op, what))?;
-                let high = self.opened.number(&check.high_dims(), || Number::High(step)).map_err(|what| at(op, what))?;
+                let low = self.opened.number(&check.low_dims(), || PlanSlot::Low(step)).map_err(|what| at(op, what))?;
+                let high = self.opened.number(&check.high_dims(), || PlanSlot::High(step)).map_err(|what| at(op, what))?;
                 self.step(op, "", Step::CheckRange { src, low, high, message: check.message() });
             }
             Some(DynamoOp::Commit(_)) => self.step(op, "", Step::Commit),
@@ -164,15 +165,15 @@ impl Reader {
         Ok(())
     }
 
-    /// The layout of an op's one result, which is that of the step that is read next.
+    /// The layout of an op's only result, for the step that is read next.
     fn result_layout(&mut self, op: Op) -> Result<Layout, Error> {
         let step = self.plan.steps.len();
         let window = window_of(op, &self.opened.scope);
-        let layout = self.layout(op.result(0).ty(), window, |part| Number::Step(step, part));
+        let layout = self.layout(op.result(0).ty(), window, |part| PlanSlot::Step(step, part));
         layout.map_err(|what| at(op, format!("its result {what}")))
     }
 
-    /// The number of a kernel, which gets one when it is launched first.
+    /// The number of a kernel, assigned at its first launch.
     fn kernel(&mut self, launch: Op, name: &str) -> Result<usize, Error> {
         if let Some(&number) = self.kernels.get(name) {
             return Ok(number);
@@ -194,7 +195,7 @@ impl Reader {
         let number = self.plan.externs.len();
         let mut result_layouts = Vec::with_capacity(made.len());
         for (result, value) in made.iter().enumerate() {
-            // What nobody uses may as well be undefined.
+            // An unused result may be undefined.
             if !value.has_uses() {
                 result_layouts.push(None);
                 continue;
@@ -204,7 +205,7 @@ impl Reader {
             } else {
                 value.def().and_then(|def| window_of(def, &self.opened.scope))
             };
-            let layout = self.layout(value.ty(), window, |part| Number::ExternResult(number, result, part));
+            let layout = self.layout(value.ty(), window, |part| PlanSlot::ExternResult(number, result, part));
             result_layouts.push(Some(layout.map_err(|what| at(op, format!("a result {what}")))?));
         }
         let args = call.args().into_iter().enumerate();
@@ -224,7 +225,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Inputs whose memory a launch writes are mutated.
+    /// Marks inputs whose memory a launch writes as mutated.
     fn mark_mutated(&mut self) {
         let mut root: HashMap<Reg, Reg> = (0..self.plan.inputs.len()).map(|i| (i, i)).collect();
         for step in &self.plan.steps {

@@ -1,7 +1,7 @@
-//! The products of a trace that there is more than one strategy for.
+//! The matrix products of a trace for which there is more than one strategy.
 //!
-//! Who wants to measure asks for the problems first, and hands the strategies that won to the compilation proper
-//! ([`Options::choices`](crate::Options)), where they stand on the module at stage aten: a dump shows them, and replays them.
+//! To measure strategies, a caller first lists the problems, and then passes the winning strategies to the compilation proper
+//! ([`Options::choices`](crate::Options)). They are written on the module at stage aten: a dump shows them, and replays them.
 
 use std::time::Instant;
 
@@ -17,25 +17,25 @@ use melior::ir::Module;
 
 use crate::{Error, Report};
 
-/// From stage prims to the list.
+/// Lists the problems of a module at stage prims.
 const LIST: &str = "builtin.module(dynamo-select{list-problems=true})";
 
-/// A product or convolution, and the strategies that are worth a try.
+/// A matrix product or convolution, and the strategies that are worth trying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// By which choices know it.
+    /// The text that identifies it in choices.
     pub text: String,
-    /// The operator that the library would be called by.
+    /// The operator that calls the library for it.
     pub schema: String,
     /// Sizes and strides of the operands.
     pub operands: Vec<(Vec<i64>, Vec<i64>)>,
     /// Strides, padding, dilation and groups of a convolution.
     pub numbers: Vec<Vec<i64>>,
-    /// Whether something follows that code can take in.
+    /// True if it is followed by an operation that generated code can fuse.
     pub followed: bool,
-    /// Multiplications.
+    /// The number of multiplications.
     pub work: i64,
-    /// The strategies, the one that the cost model expects to win first.
+    /// The strategies, the one that the cost model predicts to win first.
     pub strategies: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn choose(module: Op, choices: &[(String, String)]) {
     ops::CHOICES.set(module, Attr::dict(ctx, &entries));
 }
 
-/// The problems of a trace, each once. Where tensors are on another device than the processor there are none.
+/// The problems of a trace, without duplicates. There are none if tensors are on a device other than the CPU.
 pub fn list_problems(trace: &Trace) -> Result<Vec<Problem>, Error> {
     if trace.device.is_some() {
         return Ok(Vec::new());
@@ -95,7 +95,7 @@ fn read(attr: Attr) -> Option<Problem> {
     })
 }
 
-/// Name and features of the processor that code is made for.
+/// Name and features of the processor that code is compiled for.
 pub fn processor() -> (String, String) {
     let host = host();
     (host.cpu, host.features)

@@ -1,4 +1,4 @@
-//! What a compilation did.
+//! Reports on a compilation.
 
 use std::collections::BTreeMap;
 
@@ -17,42 +17,41 @@ use crate::{
 /// Counts, times and decisions of one compilation.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Seconds by step, in order. Steps that threads took side by side have their shares of the time that passed, so that the sum
-    /// is how long one waited.
+    /// Seconds by step, in order. Steps that ran in parallel share the elapsed time, so that the sum is the time that the caller waited.
     pub seconds: Vec<(String, f64)>,
-    /// Seconds by pass, in the order of their first run, those of all threads added up.
+    /// Seconds by pass, in the order of their first run, summed over all threads.
     pub passes: Vec<(String, f64)>,
-    /// How many threads compiled kernels.
+    /// The number of threads that compiled kernels.
     pub threads: usize,
     /// Calls of `ATen` operators that became generated code or changes of view, by schema.
     pub generated: BTreeMap<String, usize>,
-    /// Calls that stay with torch, by schema.
+    /// Calls of operators that stay with torch, by schema.
     pub extern_ops: BTreeMap<String, usize>,
     /// Distinct kernels of all entries, in the order of their first launch.
     pub kernels: Vec<String>,
-    /// Kernels that run as plain loops, and why their schedule was refused.
+    /// Kernels that run as plain loops, and the reason why their schedule was refused.
     pub unscheduled: BTreeMap<String, String>,
-    /// How many of the kernels had been compiled before in this process.
+    /// The number of kernels that had been compiled earlier in this process.
     pub kernels_reused: usize,
 }
 
-/// What a call of one entry does.
+/// The report on a call of one entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntryReport {
-    /// The kernels that it launches, with the Python lines that they are of.
+    /// The kernels that it launches, with the Python lines they come from.
     pub launched: Vec<KernelReport>,
     /// Launches per call.
     pub launches: usize,
     /// Size of the workspace.
     pub workspace_bytes: usize,
-    /// The most bytes of it that live at one step: no packing makes the workspace smaller.
+    /// The peak of its live bytes over all steps: a lower bound for the workspace.
     pub live_bytes: usize,
-    /// How many operations of an entry that trains are computed again for its gradients.
+    /// The number of operations of an entry for training that are recomputed for its gradients.
     pub recomputed: usize,
 }
 
 impl EntryReport {
-    /// Of a planned entry.
+    /// The report on a planned entry.
     pub fn of(entry: Op, plan: &Plan) -> Self {
         let launched = kernels::describe(entry);
         let launches = launched.iter().map(|kernel| kernel.launches).sum();
@@ -62,17 +61,17 @@ impl EntryReport {
 }
 
 impl Report {
-    /// Notes a step's time; the same step again adds up.
+    /// Records a step's time; times of the same step add up.
     pub fn time(&mut self, step: &str, seconds: f64) {
         add(&mut self.seconds, step, seconds);
     }
 
-    /// Notes the time of one run of a pass.
+    /// Records the time of one run of a pass.
     pub fn time_pass(&mut self, pass: &str, seconds: f64) {
         add(&mut self.passes, pass, seconds);
     }
 
-    /// Takes over what is known of work that ran side by side, and its times; `passed` seconds went by meanwhile.
+    /// Merges the reports of work that ran in parallel, and its times; `passed` is the elapsed time in seconds.
     pub fn merge<'a>(&mut self, parts: impl Iterator<Item = &'a Self>, passed: f64) {
         let mut together = Self::default();
         for part in parts {

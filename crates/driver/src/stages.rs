@@ -15,20 +15,20 @@ use melior::ir::Module;
 
 use crate::{Error, Report};
 
-/// Writes each stage as a numbered file, if asked to.
+/// Writes each stage as a numbered file, if requested.
 pub struct Dumper {
     folder: Option<PathBuf>,
 }
 
 impl Dumper {
-    /// Dumps into `folder`, which is made if need be.
+    /// Dumps into `folder`, which is created if necessary.
     pub fn new(folder: Option<&Path>) -> Result<Self, Error> {
         if let Some(folder) = folder {
             fs::create_dir_all(folder).map_err(|error| Error::File { path: folder.display().to_string(), error })?;
         }
         Ok(Self { folder: folder.map(Path::to_owned) })
     }
-    /// Whether anything is written.
+    /// Returns true if dumping is on.
     pub fn is_on(&self) -> bool {
         self.folder.is_some()
     }
@@ -44,8 +44,7 @@ impl Dumper {
     }
 }
 
-/// Runs the pipelines of the stages after `from`, up to and with `to`. `check` is asked between stages
-/// whether to go on.
+/// Runs the pipelines of the stages after `from`, up to and including `to`. `check` is called between stages and may end the compilation.
 pub fn advance(
     session: &Session,
     module: &mut Module<'_>,
@@ -73,7 +72,7 @@ pub fn advance(
     Ok(())
 }
 
-/// What is left is extern; the rest is generated.
+/// The remaining calls are extern; the others have become generated code.
 fn count(before: std::collections::BTreeMap<String, usize>, report: &mut Report, module: &Module<'_>) {
     report.extern_ops = crate::report::aten_calls(module_op(module));
     report.generated = before
@@ -86,17 +85,17 @@ fn count(before: std::collections::BTreeMap<String, usize>, report: &mut Report,
         .collect();
 }
 
-/// The stage of this name (`linalg`) or label (`05-linalg`).
+/// The stage with this name (`linalg`) or label (`05-linalg`).
 pub fn known(name: &str) -> Option<&'static Stage> {
     STAGES.iter().find(|stage| stage.name == name || stage.label() == name)
 }
 
-/// `linalg` for `…/05-linalg.mlir`; None where the name does not say.
+/// `linalg` for `…/05-linalg.mlir`; `None` if the file name does not contain a stage.
 pub fn of_file(path: &str) -> Option<&'static str> {
     known(Path::new(path).file_stem()?.to_str()?).map(|stage| stage.name)
 }
 
-/// All stages in order: label, as in dump file names, and the pipeline that leads there from the stage before.
+/// All stages in order: the label used in dump file names, and the pipeline that leads there from the stage before.
 pub fn pipelines() -> Vec<(String, Option<String>)> {
     STAGES.iter().map(|stage| (stage.label(), stage.pipeline())).collect()
 }

@@ -1,78 +1,78 @@
-//! Audits: a call whose entry has been found is captured again, without effects, and what that comes to is compared with the entry.
+//! Audits: a call that hit an entry is captured again, without effects, and the result is compared with the entry.
 //!
-//! What the entry was made with – which places are inputs, which sizes vary, where the graph breaks – is made the same way once more, so
-//! that the two are equal unless the program would have done something else. Then a guard is missing: the entry is dropped, the user is
-//! told, and the call is one that no entry fits. Nothing of this is on the way of calls while no audits are asked for.
+//! The second capture uses the same choices as the first: the same places are inputs, the same sizes are dynamic, and the graph breaks at
+//! the same points. So the two are equal unless the program would have done something else. If they differ, a guard is missing: the entry
+//! is dropped, the user is notified, and the call is treated as a miss. None of this is on the path of calls while no audits are requested.
 
 use std::{rc::Rc, sync::Arc};
 
 use dynamlir_cpython_abi::{Thread, exception, observer};
 use dynamlir_guards::{Checked, Inputs, Roots};
-use dynamlir_interpreter::Standing;
+use dynamlir_interpreter::FrameState;
 use pyo3::prelude::*;
 
 use crate::{
     cache::{Cache, Entry, Run},
-    call::{Callable, Miss},
+    callable::{Callable, Miss},
+    compile_lock::Turns,
     settings,
-    turn::Turns,
 };
 
-/// What an entry keeps of its capture to have it repeated.
-pub trait Replay: Send + Sync {
-    /// Captures a call as the entry was captured, and compares; `values` is what its guards have collected. Nothing is compiled, and
-    /// nothing of the program's is touched.
+/// The state that an entry keeps of its capture in order to repeat it.
+pub trait Recapture: Send + Sync {
+    /// Captures a call as the entry was captured, and compares the two. `values` are the objects collected by its guards. Nothing is
+    /// compiled, and none of the program's state is touched.
     ///
     /// # Errors
-    /// An interruption.
+    /// Returns an interruption.
     fn replay<'py>(&self, call: &Miss<'_, 'py>, entry: &Entry, values: &[Option<Bound<'py, PyAny>>]) -> PyResult<Verdict>;
 }
 
-/// How an audit ended.
+/// The outcome of an audit.
 pub enum Verdict {
-    /// The entry does what the call would.
+    /// The entry does the same as the call.
     Same,
-    /// Nothing is known, for this reason.
+    /// Nothing was established, for this reason.
     Skipped(String),
-    /// Nothing is known, since the program is another each time that it is captured: in this.
+    /// Nothing was established, since the program differs each time it is captured. The difference is attached.
     Unsteady(Box<Difference>),
     /// The entry does something else.
     Differs(Box<Difference>),
 }
 
-/// In what an entry differs from a call that its guards let through.
+/// A difference between an entry and a call that passed its guards.
 pub struct Difference {
-    /// What is different: the program, what is done after it, the guards.
+    /// The part that differs: the program, the epilogue, the guards.
     pub what: &'static str,
-    /// What the entry has.
+    /// This part in the entry.
     pub kept: String,
-    /// What the call comes to.
+    /// This part in the capture of the call.
     pub found: String,
-    /// The places that vary between the two, with what was there and what is there.
+    /// The places that differ between the two, with the former and the current value.
     pub places: Vec<String>,
-    /// The guards that let these through.
+    /// The guards that let these places pass.
     pub guards: Vec<String>,
     /// The Python lines, the innermost frame first.
     pub location: Vec<(String, u32, String)>,
 }
 
 impl Callable {
-    /// Whether an entry whose guards have passed may answer the call, as far as an audit tells. The guards are asked once more
-    /// afterwards: another thread may have written meanwhile.
+    /// Returns true if an entry whose guards have passed may answer the call, as far as an audit can tell. The guards are checked again
+    /// afterwards, because another thread may have written meanwhile.
     ///
     /// # Errors
-    /// What the call raises.
+    /// Returns the exception that the call raises.
     #[cold]
     pub(crate) fn stands<'py>(
         &self,
         cache: &Cache,
         entry: &Arc<Entry>,
         roots: Roots<'_, 'py>,
-        from: Option<&[Rc<Standing>]>,
+        from: Option<&[Rc<FrameState>]>,
         inputs: &mut Inputs<'py>,
     ) -> PyResult<bool> {
         let py = roots.function.py();
-        // What a capture calls is a part of it.
+        // A call made by a capture is part of that capture.
         if !matches!(entry.run, Run::Graph { .. }) || Turns::is_any_taken() || !settings::is_audited() {
             return Ok(true);
         }
@@ -83,7 +83,7 @@ impl Callable {
             return skipped(observer);
         }
         let Some(replay) = &entry.replay else {
-            // Nothing is known of how it was made.
+            // The entry does not record its capture.
             cache.remove(entry);
             return Ok(false);
         };
@@ -91,7 +91,7 @@ impl Callable {
         let given = if from.is_none() { self.signature().unbind(py, roots.locals)? } else { self.signature().placeholders(py)? };
         let call = Miss { callable: self, function: roots.function, slots: roots.locals, given: &given, from, cache };
         let values = inputs.tensors(entry.guards.input_count());
-        // As for a compiler, what it drops may be owned anywhere.
+        // As during compilation, owned references may be dropped anywhere, which requires an attached interpreter.
         let verdict = Python::attach(|py| self.compiler().audit(py, &|| replay.replay(&call, entry, values)));
         drop(turn);
         let verdict = verdict?;
@@ -108,10 +108,10 @@ impl Callable {
         Ok(!differs)
     }
 
-    /// Raises what a signal handler has raised, if it is behind an error that guards ran into.
+    /// Raises the exception of a signal handler, if one is behind an error that guards ran into.
     ///
     /// # Errors
-    /// That.
+    /// Returns that exception.
     pub(crate) fn pass_on(&self, py: Python<'_>, error: &PyErr) -> PyResult<()> {
         let interruption = if exception::may_interrupt(py, error) { self.compiler().interruption(py, error) } else { None };
         interruption.map_or(Ok(()), Err)

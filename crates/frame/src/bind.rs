@@ -1,7 +1,7 @@
-//! Binding arguments to parameters, as CPython does for a Python function.
+//! Binds arguments to parameters, as CPython does for a Python function.
 //!
-//! The values of a call's parameters are borrowed from the caller; only what binding makes (`*args`, `**kwargs`, defaults)
-//! is owned. A call that Python would refuse is not bound: Python says best what is wrong with it.
+//! The values of a call's parameters are borrowed from the caller; only objects created by binding (`*args`, `**kwargs`, defaults) are
+//! owned. A call that Python would refuse is not bound: Python itself reports best what is wrong with it.
 
 use dynamlir_cpython_abi::callable::Arguments;
 use pyo3::{
@@ -25,22 +25,22 @@ pub struct Signature {
     names: Vec<Py<PyString>>,
 }
 
-/// What binding made.
+/// The objects created by binding.
 pub type Owned<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
-/// The values of a frame's first slots; None for a parameter that is not bound.
+/// The values of a frame's first slots; None for an unbound parameter.
 pub type Slots<'a, 'py> = SmallVec<[Option<&'a Bound<'py, PyAny>>; 12]>;
 
 /// Arguments of a call.
 #[derive(Clone)]
-pub struct Given<'py> {
-    /// Those by position.
+pub struct CallArguments<'py> {
+    /// The positional arguments.
     pub args: Bound<'py, PyTuple>,
-    /// Those by keyword.
+    /// The keyword arguments.
     pub kwargs: Bound<'py, PyDict>,
 }
 
-/// Where a parameter's value is.
+/// The place of a parameter's value.
 #[derive(Clone, Copy)]
 enum Filled<'a, 'py> {
     Nowhere,
@@ -49,10 +49,10 @@ enum Filled<'a, 'py> {
 }
 
 impl Signature {
-    /// Of a Python function's code.
+    /// Returns the signature of a Python function's code.
     ///
     /// # Errors
-    /// When it is none.
+    /// If `function` is not a Python function.
     pub fn of(function: &Bound<'_, PyAny>) -> PyResult<Self> {
         let code = function.getattr("__code__")?;
         let number = |name: &str| code.getattr(name)?.extract::<usize>();
@@ -70,38 +70,38 @@ impl Signature {
         })
     }
 
-    /// The names of the parameters that have one, in the order of the slots.
+    /// Returns the names of the named parameters, in the order of the slots.
     pub fn names(&self) -> &[Py<PyString>] {
         &self.names
     }
 
-    /// How many slots are parameters, `*args` and `**kwargs` included.
+    /// Returns the number of slots that are parameters, including `*args` and `**kwargs`.
     pub fn len(&self) -> usize {
         self.positional + self.keyword_only + usize::from(self.varargs) + usize::from(self.varkeywords)
     }
 
-    /// Whether there are no parameters.
+    /// Returns true if there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Arguments that make a frame whose slots are filled before it runs. They are nobody's, so that nothing is kept alive.
+    /// Returns arguments for creating a frame whose slots are filled before it runs. They belong to no caller, so they keep nothing alive.
     ///
     /// # Errors
-    /// When Python is out of memory.
-    pub fn placeholders<'py>(&self, py: Python<'py>) -> PyResult<Given<'py>> {
+    /// If Python is out of memory.
+    pub fn placeholders<'py>(&self, py: Python<'py>) -> PyResult<CallArguments<'py>> {
         let kwargs = PyDict::new(py);
         for name in &self.names[self.positional..] {
             kwargs.set_item(name, py.None())?;
         }
-        Ok(Given { args: PyTuple::new(py, (0..self.positional).map(|_| py.None()))?, kwargs })
+        Ok(CallArguments { args: PyTuple::new(py, (0..self.positional).map(|_| py.None()))?, kwargs })
     }
 
-    /// Arguments that bind to these values of the parameters.
+    /// Returns arguments that bind to these values of the parameters.
     ///
     /// # Errors
-    /// When Python is out of memory.
-    pub fn unbind<'py>(&self, py: Python<'py>, slots: &[Option<&Bound<'py, PyAny>>]) -> PyResult<Given<'py>> {
+    /// If Python is out of memory.
+    pub fn unbind<'py>(&self, py: Python<'py>, slots: &[Option<&Bound<'py, PyAny>>]) -> PyResult<CallArguments<'py>> {
         let mut slots = slots.iter().map(|slot| slot.cloned());
         let mut args: Vec<_> = slots.by_ref().take(self.positional).flatten().collect();
         let kwargs = PyDict::new(py);
@@ -120,14 +120,14 @@ impl Signature {
         {
             kwargs.update(rest.cast::<PyDict>()?.as_mapping())?;
         }
-        Ok(Given { args: PyTuple::new(py, args)?, kwargs })
+        Ok(CallArguments { args: PyTuple::new(py, args)?, kwargs })
     }
 
-    /// Binds a call whose first arguments are `bound`, into empty `slots`. False where Python raises a `TypeError`, which is left to
-    /// Python.
+    /// Binds a call whose first arguments are `bound`, into empty `slots`. Returns false where Python would raise a `TypeError`; raising it
+    /// is left to Python.
     ///
     /// # Errors
-    /// What Python raised on the way.
+    /// Returns an exception that Python raised on the way.
     #[inline]
     pub fn bind<'a, 'py>(
         &self,
@@ -193,7 +193,7 @@ impl Signature {
         Ok(true)
     }
 
-    /// The slot of the parameter that a keyword names.
+    /// Returns the slot of the parameter named by a keyword.
     fn find(&self, key: &Bound<'_, PyAny>) -> Option<usize> {
         let candidates = self.positional_only..self.names.len();
         // Names in code are interned, and so are most keywords.
@@ -201,7 +201,7 @@ impl Signature {
         same.or_else(|| candidates.into_iter().find(|&at| self.names[at].bind(key.py()).as_any().eq(key).unwrap_or(false)))
     }
 
-    /// Whether all parameters have a value in the end.
+    /// Fills in the defaults. Returns true if all parameters then have a value.
     fn fill_defaults<'py>(&self, function: &Bound<'py, PyAny>, places: &mut [Filled<'_, 'py>], owned: &mut Owned<'py>) -> PyResult<bool> {
         let py = function.py();
         let mut fill = |place: &mut Filled<'_, 'py>, value: Bound<'py, PyAny>| {

@@ -1,7 +1,7 @@
-//! The cache of a code object: entries in the order in which they were made.
+//! The cache of a code object: its entries, oldest first.
 //!
-//! It lives with the code object, so all functions that share the code share it, and it goes when the code goes. Entries are
-//! only ever appended; those whose guards can never pass again go when the next one is made.
+//! The cache lives with the code object. All functions that share the code share the cache, and it is dropped with the code. Entries are
+//! only ever appended; those whose guards can never pass again are dropped when the next one is added.
 
 use std::{
     collections::HashMap,
@@ -14,55 +14,56 @@ use std::{
 
 use dynamlir_cpython_abi::{Abi, CodeSlot};
 use dynamlir_guards::{GuardSet, TensorMatch};
-use dynamlir_interpreter::Standing;
+use dynamlir_interpreter::FrameState;
 use pyo3::prelude::*;
 
 use crate::{
-    audit::Replay, call::Callable, called::Noted, entry_code::EntryCode, epilogue::Epilogue, floats::Floats, graph::CompiledGraph,
-    point::Continuations, room::Kind,
+    audit::Recapture, callable::Callable, callees::Noted, continuation_key::Continuations, entry_code::EntryCode, epilogue::Epilogue,
+    graph::CompiledGraph, limits::SizeClass, value_history::ValueHistory,
 };
 
-/// What an entry does when its guards pass.
+/// The action of an entry when its guards pass.
 pub enum Run {
-    /// Runs a graph on the collected tensors, then what comes after it.
+    /// Runs a graph on the collected tensors, then the epilogue.
     Graph {
         /// The graph.
         graph: Box<dyn CompiledGraph>,
-        /// Where the tensors it takes stand among what the guards collect.
+        /// The indices of the graph's tensor inputs among the objects collected by the guards.
         tensors: Vec<usize>,
-        /// What is done with its results.
+        /// The steps that process its results.
         epilogue: Epilogue,
-        /// Whether the guards say all that the graph wants to know of the tensors.
+        /// True if the guards establish everything that the graph needs to know about the tensors.
         known: bool,
-        /// Why Python runs a part of the frame after it, if it does.
-        breaks: Option<Broke>,
+        /// The graph break after the graph, if Python runs a part of the frame after it.
+        breaks: Option<EntryBreak>,
     },
     /// Plain Python: the frame could not be captured whole under these guards.
     Plain(Plain),
 }
 
-/// Why a graph ends before its frame does.
-pub struct Broke {
-    /// What the compiler knows of it.
+/// A graph break: the reason that a graph ends before its frame does.
+pub struct EntryBreak {
+    /// The compiler's description of the break.
     pub why: Py<PyAny>,
-    /// Whether the frame itself says that graphs may break there, whatever its caller says.
+    /// True if the frame itself allows graph breaks there, regardless of its caller.
     pub allowed: bool,
 }
 
-/// Plain Python, and whether the user has been told.
+/// Plain Python, and whether this was reported to the user.
 pub struct Plain {
     why: Py<PyAny>,
     state: AtomicU8,
 }
 
-/// Plain Python is expected to raise, which says it all.
+/// Plain Python is expected to raise; then nothing else need be reported.
 const RAISES: u8 = 0;
-/// It has returned, though: the user is to be told before the next call.
+/// Plain Python returned instead: report to the user before the next call.
 const RETURNED: u8 = 1;
 const TOLD: u8 = 2;
 
 impl Plain {
-    /// Plain Python for a reason that the compiler can tell, and has told, unless plain Python is expected to raise.
+    /// Returns plain Python for a given reason. `told`: the compiler has already reported the reason; false if plain Python is expected to
+    /// raise.
     pub fn new(why: Py<PyAny>, told: bool) -> Self {
         Self { why, state: AtomicU8::new(if told { TOLD } else { RAISES }) }
     }
@@ -72,7 +73,7 @@ impl Plain {
         &self.why
     }
 
-    /// Whether the user is to be told before a call runs; where such calls are refused, that is so each time.
+    /// Returns true if the fallback must be reported before a call runs. Where such calls are refused, that is before every call.
     pub(crate) fn is_due(&self, refused: bool) -> bool {
         match self.state.load(Ordering::Relaxed) {
             RAISES => false,
@@ -81,27 +82,28 @@ impl Plain {
         }
     }
 
-    /// The user has been told.
-    pub(crate) fn told(&self) {
+    /// Records that the fallback was reported to the user.
+    pub(crate) fn note_reported(&self) {
         self.state.store(TOLD, Ordering::Relaxed);
     }
 
-    /// A call has run, and did not raise.
+    /// Records that a call ran and did not raise.
     pub(crate) fn returned(&self) {
-        // One that another thread has told of stays so.
+        // A reason that another thread has reported stays reported.
         let _ = self.state.compare_exchange(RAISES, RETURNED, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 impl Run {
-    /// A graph on what these guards collect. `numbers` says for which of its inputs it is given a float, and what tensor is made of that.
+    /// Runs a graph on the objects collected by these guards. `numbers` lists the graph inputs that receive a float, with the tensor
+    /// created from each.
     pub fn graph(
         graph: Box<dyn CompiledGraph>,
         tensors: Vec<usize>,
         numbers: &[(usize, TensorMatch)],
         epilogue: Epilogue,
         guards: &GuardSet,
-        breaks: Option<Broke>,
+        breaks: Option<EntryBreak>,
     ) -> Self {
         let collected = guards.tensor_guards();
         let mut guarded: Vec<_> = tensors.iter().map(|&at| collected.get(at).copied().flatten()).collect();
@@ -114,27 +116,27 @@ impl Run {
 
 /// One specialization.
 pub struct Entry {
-    /// Whose it is: the [`Share`] of the callables that use it.
+    /// The owner's key: that of the [`Share`] of the callables that use it.
     pub key: u64,
-    /// Which calls it is for, but for their sizes.
-    pub kind: Kind,
-    /// When it holds.
+    /// The class of calls that it is for, apart from their sizes.
+    pub kind: SizeClass,
+    /// The conditions under which it is valid.
     pub guards: GuardSet,
-    /// What it does.
+    /// Its action.
     pub run: Run,
-    /// The same as Python code, once somebody has asked.
+    /// The entry as Python code, once it was requested.
     pub written: OnceLock<(EntryCode, Py<PyAny>)>,
-    /// By which calls that it answers are audited; None where no audits were asked for when it was made.
-    pub replay: Option<Box<dyn Replay>>,
-    /// Whether a later entry takes all calls that this one does: then it is there to be faster, and does not count.
+    /// The state for auditing hits of this entry; None if no audits were requested when it was created.
+    pub replay: Option<Box<dyn Recapture>>,
+    /// True if a later entry accepts all calls that this one accepts. This entry is then kept only for speed, and does not count.
     covered: AtomicBool,
-    /// The place of the entry that fitted after this one the last time.
+    /// The index of the entry that last hit after this one.
     next: AtomicUsize,
 }
 
 impl Entry {
-    /// An entry.
-    pub fn new(key: u64, kind: Kind, guards: GuardSet, run: Run) -> Self {
+    /// Creates an entry.
+    pub fn new(key: u64, kind: SizeClass, guards: GuardSet, run: Run) -> Self {
         Self {
             key,
             kind,
@@ -147,13 +149,13 @@ impl Entry {
         }
     }
 
-    /// The same, with what audits need.
+    /// Returns the entry with the state that audits need.
     #[must_use]
-    pub fn with_replay(self, replay: Option<Box<dyn Replay>>) -> Self {
+    pub fn with_replay(self, replay: Option<Box<dyn Recapture>>) -> Self {
         Self { replay, ..self }
     }
 
-    /// Whether it is one of those that are limited in number.
+    /// Returns true if the entry counts towards the limit on the number of entries.
     pub(crate) fn counts(&self) -> bool {
         self.guards.is_valid() && !self.covered.load(Ordering::Relaxed)
     }
@@ -165,30 +167,31 @@ type Entries = Arc<Vec<Arc<Entry>>>;
 #[derive(Default)]
 pub struct Cache {
     entries: Mutex<Entries>,
-    /// The entry that fitted last.
+    /// The entry that hit last.
     recent: AtomicUsize,
-    /// What is known of floats, by the keys of the entries.
-    floats: Mutex<HashMap<u64, Arc<Floats>>>,
-    /// The caches of frames that stand elsewhere than at their beginning.
+    /// The observed floats, by the keys of the entries.
+    histories: Mutex<HashMap<u64, Arc<ValueHistory>>>,
+    /// The caches of continuations.
     continuations: Mutex<Continuations>,
-    /// For such a frame, by key: the unit of the instruction before which there is nothing to compile.
+    /// For a continuation, by key: the unit of the instruction before which there is nothing to compile.
     walks: Mutex<HashMap<u64, (u32, bool)>>,
-    /// Callables for the code where it is called from a frame that has left its graph, by the key of the callable whose frame that is.
+    /// The decisions about this code when it is called from a frame that has left its graph, by the key of the callable that compiled that
+    /// frame.
     callees: Mutex<HashMap<u64, Noted>>,
 }
 
-/// The entries of a code object that callables have in common which were compiled alike. They go with the last of its owners.
+/// The entries of a code object that are shared by callables compiled with the same options. They are dropped with the last of its owners.
 pub struct Share {
     cache: Arc<Cache>,
     key: u64,
-    /// What is called between the graphs of such callables, by the address of its code, which is kept alive.
+    /// The callees between the graphs of such callables, by the address of their code, which is kept alive.
     callees: Mutex<HashMap<usize, Arc<Callable>>>,
-    /// Whether it is of such a one itself.
+    /// True if this share itself belongs to such a callee.
     is_called: AtomicBool,
 }
 
 impl Share {
-    /// A share of the cache of a code object, with no entries yet.
+    /// Creates a share of the cache of a code object, without entries.
     pub fn new(abi: &'static Abi, code: &Bound<'_, PyAny>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
@@ -199,20 +202,20 @@ impl Share {
         })
     }
 
-    /// Whether it is one of this code object's cache.
+    /// Returns true if this is a share of this code object's cache.
     pub fn is_of(&self, abi: &'static Abi, code: &Bound<'_, PyAny>) -> bool {
         Arc::ptr_eq(&self.cache, &Cache::of(abi, code))
     }
 
-    /// The cache of the code object.
+    /// Returns the cache of the code object.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// The callable for code that is called between the graphs, if there is one; else the one that is made, which is kept.
+    /// Returns the callable for code that is called between the graphs. If it does not exist yet, it is created and kept.
     ///
     /// # Errors
-    /// What making one raised.
+    /// Returns an exception raised by `make`.
     pub(crate) fn callee(&self, code: usize, make: impl FnOnce() -> PyResult<Option<Callable>>) -> PyResult<Option<Arc<Callable>>> {
         let known = || self.callees.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known().get(&code) {
@@ -223,13 +226,13 @@ impl Share {
         Ok(Some(known().entry(code).or_insert(made).clone()))
     }
 
-    /// Whether it is what a compiled function calls between its graphs: nobody sees whether such a frame is compiled, where that computes
-    /// nothing.
+    /// Returns true if this belongs to a function that a compiled function calls between its graphs. Where such a frame computes nothing,
+    /// it is unobservable whether it is compiled.
     pub fn is_called(&self) -> bool {
         self.is_called.load(Ordering::Relaxed)
     }
 
-    /// By which its entries are known.
+    /// Returns the key of its entries.
     pub fn key(&self) -> u64 {
         self.key
     }
@@ -237,27 +240,27 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // The code may live longer, and there are other shares of its cache.
+        // The code may live longer, and its cache has other shares.
         self.cache.forget(self.key);
     }
 }
 
-/// How many entries a code object may have.
+/// The limits on the number of entries of a code object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For callables of one share: how many kinds of calls, and how many entries of each, see [`crate::Kind`].
+    /// For the callables of one share: the number of kinds of calls, and the number of entries of each kind, see [`crate::SizeClass`].
     pub entries: usize,
-    /// In all.
+    /// The total.
     pub accumulated: usize,
 }
 
 static SLOT: CodeSlot<Cache> = CodeSlot::new();
-/// All caches there are, for [`forget_all`]. No Python code runs while it is locked.
+/// All existing caches, for [`forget_all`]. No Python code runs while it is locked.
 static ALL: Mutex<Vec<Weak<Cache>>> = Mutex::new(Vec::new());
-/// How often all was forgotten.
+/// The number of calls of [`forget_all`].
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Forgets all entries of all code objects. Those that are running finish.
+/// Forgets all entries of all code objects. Running ones finish.
 pub fn forget_all() {
     FORGOTTEN.fetch_add(1, Ordering::Relaxed);
     let caches: Vec<_> = ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -266,13 +269,13 @@ pub fn forget_all() {
     }
 }
 
-/// How often all entries were forgotten.
+/// Returns how often all entries were forgotten.
 pub(crate) fn forgotten() -> u64 {
     FORGOTTEN.load(Ordering::Relaxed)
 }
 
 impl Cache {
-    /// The cache of a code object, made if it has none.
+    /// Returns the cache of a code object, creating it if needed.
     pub fn of(abi: &'static Abi, code: &Bound<'_, PyAny>) -> Arc<Self> {
         SLOT.get(abi, code).unwrap_or_else(|| {
             let cache = Arc::new(Self::default());
@@ -286,24 +289,24 @@ impl Cache {
         })
     }
 
-    /// The entries, the oldest first.
+    /// Returns the entries, oldest first.
     #[inline]
     pub fn entries(&self) -> Entries {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The entries of one key, the oldest first.
+    /// Returns the entries of one key, oldest first.
     pub fn of_key(&self, key: u64) -> Vec<Arc<Entry>> {
         self.entries().iter().filter(|entry| entry.key == key).cloned().collect()
     }
 
-    /// What the captures of one key have found out of floats.
-    pub fn floats(&self, key: u64) -> Arc<Floats> {
-        self.floats.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
+    /// Returns the float history of the captures of one key.
+    pub fn history(&self, key: u64) -> Arc<ValueHistory> {
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
     }
 
-    /// The order in which to ask entries: the one that came after the last one when that had fitted before, as in a loop over layers, the
-    /// last one itself, then the others from the first.
+    /// Returns the order in which to check entries. First comes the one that followed the last hit the previous time, as in a loop over
+    /// layers; then the last hit itself; then the others from the first.
     #[inline]
     pub(crate) fn order(&self, entries: &[Arc<Entry>]) -> impl Iterator<Item = usize> + use<> {
         let count = entries.len();
@@ -313,34 +316,34 @@ impl Cache {
         next.into_iter().chain(last).chain((0..count).filter(move |&at| Some(at) != recent && Some(at) != next))
     }
 
-    /// The cache of the code's frames that stand as these do.
-    pub(crate) fn at(&self, frames: &[Rc<Standing>]) -> Arc<Self> {
+    /// Returns the cache for frames of this code that are at the same point as these.
+    pub(crate) fn at(&self, frames: &[Rc<FrameState>]) -> Arc<Self> {
         self.continuations.lock().unwrap_or_else(PoisonError::into_inner).at(frames)
     }
 
-    /// Says that there is nothing to compile for frames that stand here before the instruction at this unit, whatever they hold.
-    /// `breaks` says that a graph break is why, which the frame itself does not allow.
-    pub fn walk(&self, key: u64, until: u32, breaks: bool) {
+    /// Records that frames at this point have nothing to compile before the instruction at this unit, regardless of their values. `breaks`:
+    /// the reason is a graph break that the frame itself does not allow.
+    pub fn skip_until(&self, key: u64, until: u32, breaks: bool) {
         self.walks.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (until, breaks));
     }
 
-    /// What [`Cache::walk`] was told.
-    pub(crate) fn walks(&self, key: u64) -> Option<(u32, bool)> {
+    /// Returns what was recorded by [`Cache::skip_until`].
+    pub(crate) fn skipped_until(&self, key: u64) -> Option<(u32, bool)> {
         self.walks.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
     }
 
-    /// What was said of the code as one that the callable of this key calls.
+    /// Returns the decision about this code when it is called from the callable with this key.
     pub(crate) fn called(&self, key: u64) -> Option<Noted> {
         self.callees.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// Remembers it.
+    /// Records the decision for [`Cache::called`].
     pub(crate) fn note_called(&self, key: u64, called: Noted) {
         let former = self.callees.lock().unwrap_or_else(PoisonError::into_inner).insert(key, called);
         drop(former);
     }
 
-    /// Remembers which of the entries fitted.
+    /// Records which entry hit.
     #[inline]
     pub(crate) fn hit(&self, entries: &[Arc<Entry>], at: usize) {
         let recent = self.recent.load(Ordering::Relaxed);
@@ -354,18 +357,19 @@ impl Cache {
         }
     }
 
-    /// How many entries of a key count: not those that a later one covers, which are for sizes and numbers that have turned out to vary.
-    /// There is an end to those, since an entry is never made for calls that another one takes.
+    /// Returns how many entries of a key count towards the limit. Entries covered by a later one do not count: they are for sizes and
+    /// numbers that turned out to be dynamic. Their number is bounded as well, since an entry is never created for calls that another one
+    /// accepts.
     pub fn counted(&self, key: u64) -> usize {
         self.entries().iter().filter(|entry| entry.key == key && entry.counts()).count()
     }
 
-    /// Whether an entry of this key has a graph that takes no tensors.
+    /// Returns true if an entry of this key has a graph that takes no tensors.
     pub fn has_idle(&self, key: u64) -> bool {
         self.entries().iter().any(|entry| entry.key == key && matches!(&entry.run, Run::Graph { tensors, .. } if tensors.is_empty()))
     }
 
-    /// Adds an entry; those whose objects have died go.
+    /// Adds an entry; drops those whose objects have died.
     pub fn add(&self, entry: Entry) {
         for earlier in self.entries().iter().filter(|earlier| earlier.key == entry.key && earlier.counts()) {
             earlier.covered.store(entry.guards.covers(&earlier.guards), Ordering::Relaxed);
@@ -381,9 +385,9 @@ impl Cache {
         self.change(|list| list.retain(|other| !Arc::ptr_eq(other, entry)));
     }
 
-    /// Forgets the entries of one key. Those that are running finish.
+    /// Forgets the entries of one key. Running ones finish.
     pub fn forget(&self, key: u64) {
-        self.floats.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         self.walks.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         let called = self.callees.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         for cache in self.all_continuations() {
@@ -395,7 +399,7 @@ impl Cache {
 
     /// Forgets all entries.
     fn clear(&self) {
-        self.floats.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.walks.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let former = (
             std::mem::take(&mut *self.continuations.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -412,7 +416,7 @@ impl Cache {
         self.continuations.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, cache)| cache.clone()).collect()
     }
 
-    /// The caches of frames that stand elsewhere, in the order of their units, with those.
+    /// Returns the caches of continuations with their units, in the order of the units.
     pub fn continuations(&self) -> Vec<(u32, Arc<Self>)> {
         let mut all: Vec<_> = self
             .continuations
@@ -430,7 +434,7 @@ impl Cache {
         let mut list = entries.to_vec();
         change(&mut list);
         let former = std::mem::replace(&mut *entries, Arc::new(list));
-        // What is dropped may run Python code, which may come back here.
+        // Dropping these may run Python code, which may re-enter this cache.
         drop(entries);
         drop(former);
     }
@@ -438,7 +442,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        // A code object may die anywhere; what entries own wants to know that the lock is held.
+        // A code object may die anywhere, but dropping the objects owned by entries requires an attached interpreter.
         let entries = std::mem::take(self.entries.get_mut().unwrap_or_else(PoisonError::into_inner));
         if !entries.is_empty() {
             Python::attach(|_| drop(entries));

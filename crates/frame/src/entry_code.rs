@@ -1,12 +1,12 @@
-//! An entry as Python code, for people: what the graph takes, its call, and what is made of its results.
+//! An entry as Python code, for people to read: the graph's inputs, its call, and the use of its results.
 //!
 //! ```python
 //! graph_out = __compiled_graph_0(x, self._parameters['weight'])
 //! return {'logits': graph_out[0], 'input': x}
 //! ```
 //!
-//! Nothing runs it but who asks for it. What is not a literal – the graph, classes, objects that guards know by themselves – goes by
-//! global names that nobody else uses.
+//! It runs only if the person who requested it runs it. Objects that are not literals (the graph, classes, objects that the guards hold)
+//! are referred to by unused global names.
 
 mod reach;
 
@@ -30,33 +30,33 @@ use crate::{
     recipe::{Instance, Made, Recipe},
 };
 
-/// What stands under a name that an entry's code uses.
+/// The object behind a name that an entry's code uses.
 pub enum Named {
     /// The compiled graph.
     Graph,
     /// An object that the recipe keeps.
     Object(Py<PyAny>),
-    /// An object that the guards hold weakly, on the way to what they collect at this place.
+    /// An object that the guards hold weakly, on the route to the object collected at this place.
     Held(usize),
-    /// One of Python's own, whose name the function uses for something else.
+    /// A Python builtin whose name the function uses for something else.
     Builtin(&'static str),
-    /// The globals of the function itself, in which it sets names.
+    /// The globals of the function itself, in which the entry sets names.
     Globals,
 }
 
-/// An entry's code, and the names that it needs.
+/// An entry's code with the names that it needs.
 pub struct EntryCode {
     /// The code.
     pub code: CodeObject,
-    /// Names of globals that the function's own must be joined by.
+    /// The names to add to the function's own globals.
     pub names: Vec<(String, Named)>,
 }
 
 impl EntryCode {
-    /// Puts what the names stand for into a dict of globals. `own` are the globals of the function that was compiled.
+    /// Puts the named objects into a dict of globals. `own` are the globals of the compiled function.
     ///
     /// # Errors
-    /// When something is gone.
+    /// If one of the objects has died.
     pub fn install(&self, globals: &Bound<'_, PyDict>, own: &Bound<'_, PyDict>, entry: &Entry) -> PyResult<()> {
         let py = globals.py();
         for (name, named) in &self.names {
@@ -82,10 +82,11 @@ fn unwritable(what: &str) -> PyErr {
     PyNotImplementedError::new_err(format!("this entry has no bytecode: {what} cannot be written as Python"))
 }
 
-/// Writes an entry. `like` is the function's own code, `globals` are the function's. None for an entry that is plain Python.
+/// Writes an entry as code. `like` is the function's own code, `globals` are the function's. Returns None for an entry that is plain
+/// Python.
 ///
 /// # Errors
-/// When the recipe or the way to an input has no Python that surely does the same, or something has died.
+/// If the recipe or the route to an input has no Python form that surely does the same, or if an object has died.
 pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> PyResult<Option<EntryCode>> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let Run::Graph { tensors, epilogue, .. } = &entry.run else { return Ok(None) };
@@ -116,7 +117,7 @@ pub fn write(entry: &Entry, like: &CodeObject, globals: &Bound<'_, PyDict>) -> P
     Ok(Some(EntryCode { code, names }))
 }
 
-/// The numbers of what is used once more after it was made.
+/// Finds the numbers of objects that are used again after they were created.
 fn repeated(recipe: &Recipe, found: &mut HashSet<usize>) {
     if let Recipe::Kept(number) = recipe {
         found.insert(*number);
@@ -124,7 +125,7 @@ fn repeated(recipe: &Recipe, found: &mut HashSet<usize>) {
     recipe.parts().into_iter().for_each(|part| repeated(part, found));
 }
 
-/// The places of what the guards collect for a recipe.
+/// Finds the places of the collected objects that a recipe uses.
 fn inputs_of(recipe: &Recipe, found: &mut Vec<usize>) {
     if let Recipe::Input(place) = recipe {
         found.push(*place);
@@ -144,16 +145,16 @@ struct Scribe<'a, 'py> {
     again: HashSet<usize>,
     /// The variables that hold them.
     kept: HashMap<usize, String>,
-    /// The variables that hold what was reached before anything is written.
+    /// The variables that hold the objects read before anything is written.
     before: HashMap<usize, String>,
     /// The variable that holds the graph's results.
     results: String,
-    /// Whether it sets global names: then they are read where they are set.
+    /// True if the entry sets global names: they are then read from the dict in which they are set.
     sets_globals: bool,
 }
 
 impl<'py> Scribe<'_, 'py> {
-    /// Whether a name means something already.
+    /// Returns true if a name is already in use.
     fn is_taken(&self, name: &str) -> PyResult<bool> {
         Ok(self.like.slots().contains(&name)
             || self.like.names.iter().any(|known| known == name)
@@ -163,7 +164,7 @@ impl<'py> Scribe<'_, 'py> {
             || dynamlir_cpython_abi::import(self.py, "builtins")?.hasattr(name)?)
     }
 
-    /// A name like this one that nobody uses.
+    /// Returns an unused name similar to this one.
     fn fresh(&self, wanted: &str) -> PyResult<String> {
         let mut name = wanted.to_owned();
         let mut number = 0;
@@ -174,21 +175,21 @@ impl<'py> Scribe<'_, 'py> {
         Ok(name)
     }
 
-    /// A new global.
+    /// Adds a global.
     fn name(&mut self, wanted: &str, named: Named) -> PyResult<Expr> {
         let name = self.fresh(wanted)?;
         self.names.push((name.clone(), named));
         Ok(Expr::Global(name))
     }
 
-    /// A new variable.
+    /// Adds a variable.
     fn local(&mut self, wanted: &str) -> PyResult<String> {
         let name = self.fresh(wanted)?;
         self.locals.insert(name.clone());
         Ok(name)
     }
 
-    /// One of Python's own functions and classes.
+    /// Returns a Python builtin function or class.
     fn builtin(&mut self, name: &'static str) -> PyResult<Expr> {
         if !self.like.slots().contains(&name) && !self.globals.contains(name)? {
             return Ok(Expr::Global(name.to_owned()));
@@ -200,7 +201,7 @@ impl<'py> Scribe<'_, 'py> {
         }
     }
 
-    /// The globals of the function.
+    /// Returns the globals of the function.
     fn own_globals(&mut self) -> PyResult<Expr> {
         match self.names.iter().find(|(_, named)| matches!(named, Named::Globals)) {
             Some((known, _)) => Ok(Expr::Global(known.clone())),
@@ -208,7 +209,7 @@ impl<'py> Scribe<'_, 'py> {
         }
     }
 
-    /// This very object, or a literal that is the same.
+    /// Returns an expression for this very object, or an identical literal.
     fn object(&mut self, object: &Bound<'py, PyAny>) -> PyResult<Expr> {
         if let Some(value) = literal(object)? {
             return Ok(Expr::Const(value));
@@ -233,7 +234,7 @@ impl<'py> Scribe<'_, 'py> {
         items.iter().map(|item| self.value(item)).collect()
     }
 
-    /// Where the steps write, puts what they take into variables first: afterwards it may not be there any more.
+    /// If the steps write anything, first reads their operands into variables: the operands may not be there any more afterwards.
     fn read_before_writing(&mut self, steps: &[AfterGraph]) -> PyResult<()> {
         if steps.len() < 2 {
             return Ok(());
@@ -244,7 +245,7 @@ impl<'py> Scribe<'_, 'py> {
             let reached = self.input(place)?;
             let stays = match &reached {
                 Expr::Local(_) => true,
-                // The function's own are among what may be written.
+                // The function's own globals are among those that may be written.
                 Expr::Global(name) => self.names.iter().any(|(known, _)| known == name),
                 _ => false,
             };
@@ -258,7 +259,7 @@ impl<'py> Scribe<'_, 'py> {
         Ok(())
     }
 
-    /// What comes after the graph; the result.
+    /// Writes the steps after the graph; returns the result.
     fn steps(&mut self, steps: &[AfterGraph]) -> PyResult<Expr> {
         for step in steps {
             match step {
@@ -294,7 +295,7 @@ impl<'py> Scribe<'_, 'py> {
         Err(unwritable("an entry without a result"))
     }
 
-    /// A method of a class: `list.append`; or a function.
+    /// Returns an expression for a method of a class (`list.append`), or for a function.
     fn method(&mut self, method: &Bound<'py, PyAny>) -> PyResult<Expr> {
         if method.is_exact_instance_of::<PyFunction>() {
             return self.object(method);
@@ -303,7 +304,7 @@ impl<'py> Scribe<'_, 'py> {
         Ok(self.object(&method.getattr("__objclass__")?)?.attr(&name))
     }
 
-    /// A value of the result; what needs statements of its own has them put before.
+    /// Returns an expression for a value of the result; statements that it needs are written first.
     fn value(&mut self, recipe: &Recipe) -> PyResult<Expr> {
         Ok(match recipe {
             Recipe::Input(place) => match self.before.get(place) {
@@ -332,7 +333,7 @@ impl<'py> Scribe<'_, 'py> {
             Recipe::Set(items, kind) => {
                 let class = self.builtin(if kind.frozen { "frozenset" } else { "set" })?;
                 let items = self.values(items)?;
-                // A display of constants would be made of a frozenset, which has an order of its own.
+                // CPython would build a display of constants from a frozenset, whose order differs.
                 let given = if items.is_empty() { Vec::new() } else { vec![Expr::Tuple(items)] };
                 if kind.copied { class.call(vec![self.builtin("set")?.call(given)]) } else { class.call(given) }
             }
@@ -374,7 +375,7 @@ impl<'py> Scribe<'_, 'py> {
         if pairs.len() < 2 || !pairs.iter().all(|(key, _)| matches!(key, Expr::Const(_))) {
             return Ok(Expr::Dict(pairs));
         }
-        // Of a display whose keys are constants depyf forgets the quotes.
+        // For a display whose keys are constants, depyf omits the quotes.
         let name = self.local("made")?;
         self.body.push(Statement::Assign(name.clone(), Expr::Dict(Vec::new())));
         let made = Expr::Local(name);
@@ -419,7 +420,7 @@ impl<'py> Scribe<'_, 'py> {
         Ok(made)
     }
 
-    /// The class that a recipe gives: a builtin one, or one that the guards hold.
+    /// Returns the class given by a recipe: a builtin, or one that the guards hold.
     fn class(&self, recipe: &Recipe) -> PyResult<Bound<'py, PyAny>> {
         match recipe {
             Recipe::Constant(class) => Ok(class.bind(self.py).clone()),
@@ -428,7 +429,7 @@ impl<'py> Scribe<'_, 'py> {
         }
     }
 
-    /// Puts an object into a variable, and attributes into its `__dict__`.
+    /// Assigns an object to a variable, and puts attributes into its `__dict__`.
     fn attach(&mut self, class: &Bound<'py, PyAny>, made: Expr, attributes: &[(Py<PyAny>, Recipe)]) -> PyResult<Expr> {
         let name = self.local("made")?;
         self.body.push(Statement::Assign(name.clone(), made));
@@ -449,7 +450,7 @@ impl<'py> Scribe<'_, 'py> {
     }
 }
 
-/// What a global that stands for an object is called.
+/// Returns the name of a global for an object.
 fn wanted(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let name = object.getattr("__name__").ok().and_then(|name| name.cast_into::<PyString>().ok());
     let kind = if object.is_instance_of::<PyType>() { "class" } else { "object" };
@@ -459,7 +460,7 @@ fn wanted(object: &Bound<'_, PyAny>) -> PyResult<String> {
     })
 }
 
-/// The literal for an object, if one has exactly its type and value.
+/// Returns the literal for an object, if one has exactly its type and value.
 fn literal(object: &Bound<'_, PyAny>) -> PyResult<Option<Const>> {
     Ok(if object.is_none() {
         Some(Const::None)
@@ -468,12 +469,12 @@ fn literal(object: &Bound<'_, PyAny>) -> PyResult<Option<Const>> {
     } else if let Ok(value) = object.cast_exact::<PyBool>() {
         Some(Const::Bool(value.is_true()))
     } else if object.is_exact_instance_of::<PyInt>() {
-        // Python refuses to write very long ones in decimal.
+        // Python refuses to write very long integers in decimal.
         shown::str(object).ok().map(|digits| Const::Int(digits.to_string()))
     } else if let Ok(value) = object.cast_exact::<PyFloat>() {
         Some(value.value()).filter(|value| value.is_finite()).map(Const::Float)
     } else if let Ok(value) = object.cast_exact::<PyComplex>() {
-        // EntryCode as a sum, of which the signs of zeros get lost.
+        // Complex numbers are written as a sum, which loses the signs of zeros.
         Some((value.real(), value.imag())).filter(|(real, imag)| real.to_bits() == 0 && imag.is_finite()).map(|(r, i)| Const::Complex(r, i))
     } else if let Ok(value) = object.cast_exact::<PyString>() {
         value.to_str().ok().map(|text| Const::Str(text.to_owned()))

@@ -1,10 +1,10 @@
-//! What an entry does once its graph has run: a list of steps, in the order of the program.
+//! The steps that an entry runs after its graph, in the order of the program.
 //!
-//! All steps draw from one [`Supply`]: an object that one of them makes is the same object for the others. The last step gives what
-//! the call returns.
+//! All steps draw from one [`Supply`]: an object created by one step is the same object for the others. The last step produces the result
+//! of the call.
 
 use dynamlir_cpython_abi::object::set_generic_attribute;
-use dynamlir_interpreter::Standing;
+use dynamlir_interpreter::FrameState;
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
@@ -19,13 +19,13 @@ use crate::{
 /// A step after the graph.
 #[derive(Debug)]
 pub enum AfterGraph {
-    /// Stores an attribute of an object as `object.__setattr__` does, which asks nothing of its class but for data descriptors.
+    /// Stores an attribute of an object as `object.__setattr__` does, which uses nothing of its class except data descriptors.
     StoreAttribute {
         /// The object.
         owner: Recipe,
         /// The name.
         name: Py<PyString>,
-        /// What is stored.
+        /// The value.
         value: Recipe,
     },
     /// Deletes an attribute of an object as `object.__delattr__` does.
@@ -41,69 +41,69 @@ pub enum AfterGraph {
         globals: Recipe,
         /// The name.
         name: Py<PyString>,
-        /// What is stored.
+        /// The value.
         value: Recipe,
     },
-    /// Takes a name out of a dict of globals.
+    /// Removes a name from a dict of globals.
     DeleteGlobal {
         /// The dict.
         globals: Recipe,
         /// The name.
         name: Py<PyString>,
     },
-    /// Calls a method of a builtin container, or a function of ours. No code of the user's runs in it.
+    /// Calls a method of a builtin container, or one of our own functions. It runs no user code.
     Call {
         /// The method, as the class has it.
         method: Py<PyAny>,
-        /// The container, and what the method is given.
+        /// The container, and the method's arguments.
         given: Vec<Recipe>,
     },
-    /// Makes what the call returns, and ends it.
+    /// Creates the result of the call, and returns it.
     Return(Recipe),
-    /// Makes the frames as they stand where the graph breaks, and ends what was compiled: Python goes on there.
+    /// Creates the frames in their state at the graph break, and ends the compiled part: Python continues there.
     Suspend(Suspension),
 }
 
-/// Frames that stand within one another.
+/// Nested frames.
 #[derive(Debug)]
 pub struct Suspension {
-    /// How many frames around them stand as they did.
+    /// The number of frames around them whose state is unchanged.
     pub base: usize,
-    /// The others, the outermost first: each but the last is making the call in which the next one runs.
+    /// The other frames, outermost first. Each except the last is making the call in which the next one runs.
     pub frames: Vec<FrameParts>,
 }
 
-/// A frame by its parts. None is NULL: a variable without a value, a place on the stack that stays empty.
+/// The parts of a frame. None means NULL: a variable without a value, or an empty place on the stack.
 #[derive(Debug)]
 pub struct FrameParts {
     /// Its code object.
     pub code: Py<PyAny>,
     /// The unit of the instruction that Python runs next.
     pub unit: u32,
-    /// All local slots: arguments, variables, cells, free variables. Those of the function may be left out of the last.
+    /// All local slots: arguments, variables, cells, free variables. The function's own free variables, which come last, may be omitted.
     pub locals: Vec<Option<Recipe>>,
-    /// The value stack, the lowest first.
+    /// The value stack, from the bottom.
     pub stack: Vec<Option<Recipe>>,
 }
 
-/// Where a graph has left its frames.
+/// The state in which a graph has left its frames.
 pub(crate) struct Suspended {
-    /// As [`Suspension::base`].
+    /// See [`Suspension::base`].
     pub base: usize,
-    /// As [`Suspension::frames`].
-    pub frames: Vec<Standing>,
+    /// See [`Suspension::frames`].
+    pub frames: Vec<FrameState>,
 }
 
-/// What an entry comes to.
+/// The result of an entry.
 pub(crate) enum Ended<'py> {
     /// The call returns this.
     Returned(Bound<'py, PyAny>),
-    /// The frames go on like this.
+    /// The frames continue in this state.
     Suspended(Suspended),
 }
 
 impl AfterGraph {
-    /// What it makes, in order.
+    /// Returns the recipes of the step, in order.
     pub fn recipes(&self) -> impl Iterator<Item = &Recipe> {
         let parts: Vec<_> = match self {
             Self::StoreAttribute { owner, value, .. } | Self::StoreGlobal { globals: owner, value, .. } => vec![owner, value],
@@ -121,31 +121,31 @@ impl AfterGraph {
 #[derive(Debug)]
 pub struct Epilogue {
     steps: Vec<AfterGraph>,
-    /// Whether there is nothing to do but to return the graph's only result.
+    /// True if the only step is to return the graph's only result.
     is_result: bool,
 }
 
 impl Epilogue {
-    /// These steps. The last has to be a [`AfterGraph::Return`] or a [`AfterGraph::Suspend`].
+    /// Creates an epilogue. The last step must be a [`AfterGraph::Return`] or a [`AfterGraph::Suspend`].
     pub fn new(steps: Vec<AfterGraph>) -> Self {
         let is_result = matches!(&steps[..], [AfterGraph::Return(Recipe::Output(0))]);
         Self { steps, is_result }
     }
 
-    /// Where the frames are left to Python, if they are.
+    /// Returns the state in which the frames are handed to Python, if they are.
     pub fn suspends(&self) -> Option<&Suspension> {
         self.steps.iter().find_map(|step| if let AfterGraph::Suspend(suspension) = step { Some(suspension) } else { None })
     }
 
-    /// The steps in order.
+    /// Returns the steps in order.
     pub fn steps(&self) -> &[AfterGraph] {
         &self.steps
     }
 
-    /// Takes the steps; what the call comes to. `results` are the graph's.
+    /// Runs the steps, and returns the result of the call. `results` are the graph's.
     ///
     /// # Errors
-    /// What Python raised: that is what the call raises.
+    /// Returns the exception raised by Python; the call raises it.
     #[inline]
     pub(crate) fn run<'py>(
         &self,
@@ -195,7 +195,7 @@ impl Suspension {
 }
 
 impl FrameParts {
-    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Standing> {
+    fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<FrameState> {
         let mut all = |recipes: &[Option<Recipe>]| {
             let make = |recipe: &Option<Recipe>| recipe.as_ref().map(|recipe| recipe.make(py, supply).map(Bound::unbind)).transpose();
             recipes.iter().map(make).collect::<PyResult<Vec<_>>>()
@@ -206,7 +206,7 @@ impl FrameParts {
             _ => false,
         };
         let made = self.stack.iter().enumerate().filter(|(_, recipe)| is_iterator(recipe)).map(|(place, _)| place).collect();
-        Ok(Standing { code: Some(self.code.clone_ref(py)), unit: self.unit, locals, stack, made })
+        Ok(FrameState { code: Some(self.code.clone_ref(py)), unit: self.unit, locals, stack, made })
     }
 }
 

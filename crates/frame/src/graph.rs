@@ -1,4 +1,4 @@
-//! What runs when the guards of an entry pass.
+//! The graph that runs when the guards of an entry pass.
 
 use dynamlir_guards::TensorMatch;
 use pyo3::{
@@ -11,34 +11,34 @@ use smallvec::SmallVec;
 /// Objects of one run.
 pub type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
 
-/// Why a graph gave no results.
+/// The reason that a graph returned no results.
 pub enum Failed {
-    /// Nothing of the caller's was written: plain Python may do it all over, and raise what it raises.
+    /// Nothing of the caller's was written: plain Python may repeat the call, and raise its own exception.
     Before(PyErr),
-    /// This is what the call raises.
+    /// The call raises this exception.
     Raise(PyErr),
 }
 
 /// A compiled graph: tensors in, tensors out.
 pub trait CompiledGraph: Send + Sync {
-    /// Whether tensors for which these guards hold, of which there is one per input, need not be looked at again. None is unknown.
+    /// Returns true if tensors that pass these guards (one per input) need not be checked again. None means unknown.
     fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
         let _ = guards;
         false
     }
 
-    /// Runs it. Results are appended to `results`. The inputs are `known` if guards that [`CompiledGraph::accepts`] has approved hold for
-    /// them now.
+    /// Runs the graph. Results are appended to `results`. The inputs are `known` if guards that [`CompiledGraph::accepts`] has approved
+    /// hold for them now.
     ///
     /// # Errors
     /// See [`Failed`].
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed>;
 
-    /// As a Python callable, for people to look at.
+    /// Returns the graph as a Python callable, for inspection.
     fn callable(&self, py: Python<'_>) -> Py<PyAny>;
 }
 
-/// The graph of a piece of a frame in which nothing is computed.
+/// The graph of a part of a frame that computes nothing.
 pub struct NoGraph;
 
 impl CompiledGraph for NoGraph {
@@ -51,15 +51,15 @@ impl CompiledGraph for NoGraph {
     }
 }
 
-/// A graph that somebody else's backend compiled: a Python callable that returns a list or tuple.
+/// A graph compiled by an external backend: a Python callable that returns a list or tuple.
 pub struct PythonGraph {
     callable: Py<PyAny>,
-    /// Whether an exception means that nothing was written.
+    /// Returns true if an exception means that nothing was written.
     retry: fn(Python<'_>, &PyErr) -> bool,
 }
 
 impl PythonGraph {
-    /// Wraps a callable; `retry` tells which of its exceptions are [`Failed::Before`].
+    /// Wraps a callable; `retry` selects the exceptions that are [`Failed::Before`].
     pub fn new(callable: Py<PyAny>, retry: fn(Python<'_>, &PyErr) -> bool) -> Self {
         Self { callable, retry }
     }
@@ -69,7 +69,7 @@ impl CompiledGraph for PythonGraph {
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], _known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
         let mut call = || {
             let returned = self.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
-            // Rows of a tensor are not outputs.
+            // A tensor is iterable too, but its rows are not outputs.
             if let Ok(outputs) = returned.cast::<PyTuple>() {
                 results.extend(outputs.iter());
             } else if let Ok(outputs) = returned.cast::<PyList>() {

@@ -1,43 +1,45 @@
-//! Compiled callables: what happens between a call and the graph that answers it.
+//! Compiled callables: the path from a call to the graph that answers it.
 //!
-//! Arguments are bound as Python binds them, the entries of the code object's cache are asked, and the first one whose guards
-//! pass runs its graph and rebuilds what the function returns. A miss is somebody else's business: capture and compiler come
-//! in as a [`Compiler`], graphs as [`CompiledGraph`]s.
+//! Arguments are bound as Python binds them, and the entries of the code object's cache are checked. The first one whose guards pass runs
+//! its graph and rebuilds the function's result. Misses are handled elsewhere: capture and compiler are supplied as a [`Compiler`], graphs
+//! as [`CompiledGraph`]s.
 //!
-//! *Architecture invariant:* no Python code runs between a guard hit and a native graph, nor between that and the result.
+//! *Architecture invariant:* no Python code runs between a guard hit and a native graph, nor between the graph and the result.
 #![forbid(unsafe_code)]
 
 mod audit;
+mod back_off;
 mod bind;
 mod cache;
-mod call;
-mod called;
-mod chain;
-mod description;
-mod drive;
+mod callable;
+mod callable_description;
+mod callees;
+mod compile_lock;
+mod continuation_key;
+mod describe_epilogue;
 mod entry_code;
 mod epilogue;
-mod floats;
+mod frame_chain;
 mod graph;
-mod plainly;
-mod point;
+mod limits;
+mod plain_calls;
 mod recipe;
-mod room;
+mod replaced_code;
+mod resume;
 pub mod settings;
 mod stance;
-mod successors;
-mod told;
-mod turn;
+mod value_history;
 
-pub use audit::{Difference, Replay, Verdict};
-pub use bind::{Given, Owned, Signature, Slots};
-pub use cache::{Broke, Cache, Entry, Limits, Plain, Run, Share, forget_all};
-pub use call::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
-pub use description::{Description, Method};
+pub use audit::{Difference, Recapture, Verdict};
+pub use back_off::BackOff;
+pub use bind::{CallArguments, Owned, Signature, Slots};
+pub use cache::{Cache, Entry, EntryBreak, Limits, Plain, Run, Share, forget_all};
+pub use callable::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
+pub use callable_description::{Description, Method};
+pub use describe_epilogue::{EpilogueText, content, without_addresses};
 pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue, FrameParts, Suspension};
-pub use floats::Floats;
 pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
+pub use limits::SizeClass;
 pub use recipe::{Instance, Made, Measured, Recipe, SetKind, Supply};
-pub use room::Kind;
-pub use told::{Told, content, without_addresses};
+pub use value_history::ValueHistory;

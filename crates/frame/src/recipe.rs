@@ -1,4 +1,4 @@
-//! Output recipes: how to make what a function returns from the graph's outputs and from what exists.
+//! Output recipes: how to build a function's result from the graph's outputs and from existing objects.
 
 use dynamlir_cpython_abi::{
     abi, cell, import_once,
@@ -16,19 +16,19 @@ use pyo3::{
     types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple, PyType},
 };
 
-/// How to make a value.
+/// Instructions for building a value.
 #[derive(Debug)]
 pub enum Recipe {
-    /// What the guards collected under this number: an argument, or something reached from one.
+    /// The object that the guards collected under this number: an argument, or an object reached from one.
     Input(usize),
     /// A result of the graph.
     Output(usize),
-    /// This very object, which refers to nothing of the user's: what an entry keeps would be kept for good where it refers to the
-    /// function that was compiled. What does is an input, held weakly by the guards.
+    /// This very object, which refers to nothing of the user's. An entry would leak its object if the object referred to the function that
+    /// was compiled. Objects that do are inputs, which the guards hold weakly.
     Constant(Py<PyAny>),
-    /// A size that the program has computed from those of tensors, and from ints.
+    /// A size that the program computed from sizes of tensors and from ints.
     Size(Box<Measured>),
-    /// A number that the program has computed from others.
+    /// A number that the program computed from others.
     Computed(BinaryOp, Box<[Recipe; 2]>),
     /// A tuple.
     Tuple(Vec<Recipe>),
@@ -38,18 +38,18 @@ pub enum Recipe {
     Set(Vec<Recipe>, SetKind),
     /// A dict.
     Dict(Vec<(Recipe, Recipe)>),
-    /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's; with what stands in
-    /// its `__dict__`.
+    /// A named tuple or another subclass of tuple: `tuple.__new__(class, items)`, or `class(items)` for torch's; with the contents of its
+    /// `__dict__`.
     TupleClass(Box<Recipe>, Vec<Recipe>, Vec<(Py<PyAny>, Recipe)>),
-    /// An instance of a class of the user's, made without its `__init__`.
+    /// An instance of one of the user's classes, created without its `__init__`.
     Instance(Box<Instance>),
-    /// What a function of C's makes of these.
+    /// The result of calling a C function with these arguments.
     Made(Box<Made>),
-    /// A cell, with what it holds.
+    /// A cell, with its contents.
     Cell(Option<Box<Recipe>>),
-    /// A bound method: of this function, to this object.
+    /// A bound method: this function, bound to this object.
     Method(Box<[Recipe; 2]>),
-    /// What an object of C's has under this name: a method of a tensor.
+    /// The attribute of a C object under this name: a method of a tensor.
     Attribute(Box<Recipe>, Py<PyString>),
     /// The first use of an object that is used again.
     Keep(usize, Box<Recipe>),
@@ -62,7 +62,7 @@ pub enum Recipe {
 pub struct Measured {
     /// The expression.
     pub size: Dim,
-    /// Each of its symbols, and which dimension of what the guards collected is that, as [`size_in`] has it.
+    /// Each of its symbols, with the dimension of a collected object that the symbol denotes, as in [`size_in`].
     pub symbols: Vec<(Symbol, usize, usize)>,
 }
 
@@ -77,14 +77,14 @@ impl Measured {
         if let Ok(value) = self.size.at(&bindings) {
             return Ok(value.into_pyobject(py)?.into_any());
         }
-        // An int of the program's may be as large as it likes.
+        // The program's ints may be arbitrarily large.
         let mut ints = PythonInts { py, bindings: &bindings, raised: None };
         let made = self.size.fold(&mut ints);
         made.ok_or_else(|| ints.raised.unwrap_or_else(|| PyOverflowError::new_err("a size is too large")))
     }
 }
 
-/// Computes with Python's ints, which do not overflow. None where Python has raised.
+/// Computes with Python's ints, which do not overflow. Returns None if Python has raised.
 struct PythonInts<'a, 'py> {
     py: Python<'py>,
     bindings: &'a Bindings,
@@ -139,20 +139,20 @@ impl<'py> Algebra for PythonInts<'_, 'py> {
     }
 }
 
-/// How a set comes about, which decides in which order it is iterated.
+/// The way in which a set was created, which determines its iteration order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetKind {
-    /// Whether it is a `frozenset`.
+    /// True for a `frozenset`.
     pub frozen: bool,
-    /// Whether it is made of a set, all at once.
+    /// True if it is created from another set, all at once.
     pub copied: bool,
 }
 
 impl SetKind {
-    /// Makes the set.
+    /// Creates the set.
     ///
     /// # Errors
-    /// When an element has no hash.
+    /// If an element has no hash.
     pub fn make<'py>(self, py: Python<'py>, items: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
         let set = PySet::new(py, items)?.into_any();
         Ok(match self {
@@ -164,36 +164,37 @@ impl SetKind {
     }
 }
 
-/// An instance by its parts.
+/// The parts of an instance.
 #[derive(Debug)]
 pub struct Instance {
     /// Its class.
     pub class: Recipe,
     /// The builtin class whose `__new__` and item protocol it uses: object, dict, `OrderedDict`, list.
     pub base: Py<PyAny>,
-    /// Items: for dicts key and value, for lists the value alone counts.
+    /// Items: key and value for dicts; for lists only the value is used.
     pub items: Vec<(Recipe, Recipe)>,
-    /// What stands in its `__dict__`.
+    /// The contents of its `__dict__`.
     pub attributes: Vec<(Py<PyAny>, Recipe)>,
 }
 
-/// An object by the call that makes it.
+/// An object, described by the call that creates it.
 #[derive(Debug)]
 pub struct Made {
-    /// A class or a function of C's.
+    /// A class or a C function.
     pub callable: Py<PyAny>,
-    /// What it is called with.
+    /// The arguments of the call.
     pub given: Vec<Recipe>,
-    /// What `__setstate__` is called with, if it is.
+    /// The argument of `__setstate__`, if it is called.
     pub state: Option<Recipe>,
-    /// What is set afterwards, by name, as `object.__setattr__` does.
+    /// The attributes set afterwards, by name, as `object.__setattr__` does.
     pub attributes: Vec<(Py<PyString>, Recipe)>,
-    /// For one of Python's own iterators, how many items it has given since it was made so; it may be one over what is made.
+    /// For a Python builtin iterator, the number of items that it has yielded since it was created in this way. The iterable may be one
+    /// that is created.
     pub iterates: Option<usize>,
 }
 
 impl Made {
-    /// What a call with these makes, as it is.
+    /// Creates the result of a call with these arguments, unchanged.
     pub fn new(callable: Py<PyAny>, given: Vec<Recipe>) -> Self {
         Self { callable, given, state: None, attributes: Vec::new(), iterates: None }
     }
@@ -205,9 +206,9 @@ impl From<Made> for Recipe {
     }
 }
 
-/// What recipes draw from.
+/// The objects that recipes draw from.
 pub struct Supply<'a, 'py> {
-    /// What the guards collected.
+    /// The objects that the guards collected.
     pub inputs: &'a [Option<Bound<'py, PyAny>>],
     /// The graph's results.
     pub outputs: &'a [Bound<'py, PyAny>],
@@ -226,7 +227,7 @@ impl<'py> Supply<'_, 'py> {
 }
 
 impl Recipe {
-    /// The recipes that it is made of, in order.
+    /// Returns the recipes of its parts, in order.
     #[must_use]
     pub fn parts(&self) -> Vec<&Self> {
         match self {
@@ -247,7 +248,7 @@ impl Recipe {
         }
     }
 
-    /// Makes the value.
+    /// Builds the value.
     pub fn make<'py>(&self, py: Python<'py>, supply: &mut Supply<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let lost = || pyo3::exceptions::PyRuntimeError::new_err("the graph's callable has returned fewer outputs than the graph has");
         Ok(match self {
@@ -270,10 +271,10 @@ impl Recipe {
                 dict.into_any()
             }
             Self::TupleClass(class, items, attributes) => {
-                // The items may be of the same class.
+                // The items may be instances of the same class.
                 let class = class.make(py, supply)?;
                 let items = PyTuple::new(py, all(py, items, supply)?)?;
-                // Struct sequences have a `__new__` of their own, which takes the items.
+                // Struct sequences have their own `__new__`, which takes the items.
                 let made = if class.hasattr("n_sequence_fields")? {
                     class.call1((items,))?
                 } else {
@@ -297,7 +298,7 @@ impl Recipe {
             Self::Attribute(owner, name) => owner.make(py, supply)?.getattr(name)?,
             Self::Keep(number, recipe) => {
                 if let Self::Cell(Some(content)) = &**recipe {
-                    // What it holds may be a function that closes over it.
+                    // Its content may be a function that closes over it.
                     let made = supply.keep(*number, new_cell(py, None)?);
                     made.setattr(intern!(py, "cell_contents"), content.make(py, supply)?)?;
                     return Ok(made);
@@ -356,7 +357,7 @@ impl Instance {
     }
 }
 
-/// Puts attributes into an object's `__dict__`, even if its class has something under these names.
+/// Puts attributes into an object's `__dict__`, even if its class defines attributes with these names.
 fn attach<'py>(object: &Bound<'py, PyAny>, attributes: &[(Py<PyAny>, Recipe)], supply: &mut Supply<'_, 'py>) -> PyResult<()> {
     if attributes.is_empty() {
         return Ok(());

@@ -1,11 +1,10 @@
-//! What `torch.compiler.set_stance` says now, of all compiled callables and threads.
+//! The current `torch.compiler.set_stance`, for all compiled callables and threads.
 //!
-//! Torch keeps the stance in a global of `torch._dynamo.eval_frame`, which is exchanged as a whole. While nobody has imported that
-//! module the stance is the default; it is not imported for being asked. That the stance is the default is remembered as the state
-//! of the dict that says so: `sys.modules` without the module, or the module's own. A call compares that, and looks again only
-//! where it differs.
+//! Torch keeps the stance in a global of `torch._dynamo.eval_frame`, which is replaced as a whole. While that module has not been imported,
+//! the stance is the default; the module is not imported just for this query. A default stance is remembered as the state of the dict that
+//! shows it: `sys.modules` without the module, or the module's own dict. A call compares that state, and looks again only if it differs.
 //!
-//! `skip_guard_eval_unsafe` asks for fewer guards: ours are all checked all the same.
+//! `skip_guard_eval_unsafe` requests fewer guards; ours are all checked nevertheless.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,32 +20,32 @@ use pyo3::{
     types::{PyDict, PyModule},
 };
 
-/// What a call may do.
+/// The behavior that the stance allows a call.
 pub(crate) enum Stance<'py> {
-    /// What it does without a stance.
+    /// The behavior without a stance.
     Default,
-    /// As by default, compiled by this backend instead of its own.
+    /// The default behavior, compiled by this backend instead of the callable's own.
     Backend(Bound<'py, PyAny>),
     /// Plain Python.
     Eager,
-    /// Use entries, but make none: plain Python where none fits.
+    /// Use entries, but create none: plain Python on a miss.
     EagerOnMiss,
-    /// Use entries, but make none: an error where none fits.
+    /// Use entries, but create none: an error on a miss.
     FailOnMiss,
     /// Plain Python at the first miss, entries from the second on.
     EagerFirst,
 }
 
-/// The state of the dict that says that the stance is the default.
+/// The state of the dict that shows the stance to be the default.
 static DEFAULT: Unchanged = Unchanged::new();
-/// The latest default stance: what looking again finds, if it was another name of the dict that changed, or dicts have no version.
+/// The latest default stance. It is found again when a different name of the dict changed, or if dicts have no version.
 static OBJECT: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
 impl<'py> Stance<'py> {
-    /// The stance now.
+    /// Returns the current stance.
     ///
     /// # Errors
-    /// When it has a name that torch does not know; torch accepts any, and says so at the next call.
+    /// If torch does not know its name; torch accepts any name, and reports it at the next call.
     #[inline]
     pub fn now(py: Python<'py>, abi: &'static Abi) -> PyResult<Self> {
         if DEFAULT.holds(py) { Ok(Self::Default) } else { Self::look(py, abi) }
@@ -62,7 +61,7 @@ impl<'py> Stance<'py> {
             DEFAULT.remember(abi, &modules(py), intern!(py, "torch._dynamo.eval_frame"));
             return Ok(Self::Default);
         };
-        // A module that is still being imported has no stance yet; one that is none was put there by somebody.
+        // A module that is still being imported has no stance yet; an object that is not a module was put there by other code.
         let names = module.cast_into::<PyModule>().map(|module| module.dict()).ok();
         match names.filter(|names| names.contains(intern!(py, "_stance")).unwrap_or(false)) {
             Some(names) => Self::read(NAMES.get_or_init(py, || names.unbind()).bind(py), abi),
@@ -70,7 +69,7 @@ impl<'py> Stance<'py> {
         }
     }
 
-    /// The stance that the module's names say.
+    /// Reads the stance from the module's names.
     fn read(names: &Bound<'py, PyDict>, abi: &'static Abi) -> PyResult<Self> {
         let py = names.py();
         let Some(stance) = names.get_item(intern!(py, "_stance"))? else { return Ok(Self::Default) };
@@ -91,7 +90,7 @@ impl<'py> Stance<'py> {
             Ok("force_eager") => Ok(Self::Eager),
             Ok("eager_on_recompile") => Ok(Self::EagerOnMiss),
             Ok("fail_on_recompile") => Ok(Self::FailOnMiss),
-            // What "aot_eager" would save the first call is memory for gradients, which are not recorded here.
+            // "aot_eager" would only save memory for gradients in the first call, and gradients are not recorded here.
             Ok("eager_then_compile" | "aot_eager_then_compile") => Ok(Self::EagerFirst),
             _ => Err(PyRuntimeError::new_err(format!("invalid torch.compile stance '{stance}'"))),
         }

@@ -1,4 +1,4 @@
-//! What a node is given: other nodes, constants, and containers of them.
+//! The arguments of a node: other nodes, constants, and containers of them.
 
 use std::fmt::{self, Display};
 
@@ -27,7 +27,7 @@ pub enum Argument<O> {
     Dict(Vec<(Argument<O>, Argument<O>)>),
     /// A slice: start, stop, step.
     Slice(Box<[Argument<O>; 3]>),
-    /// Anything else, with the text that stands for it.
+    /// Any other object, with its text.
     Object(O, String),
 }
 
@@ -60,7 +60,7 @@ impl<O> Argument<O> {
         }
     }
 
-    /// The same with other nodes and objects; None where a node has no counterpart.
+    /// The same argument with other nodes and objects; `None` if a node does not have a counterpart.
     pub fn map<P>(&self, node: &impl Fn(NodeId) -> Option<NodeId>, object: &impl Fn(&O) -> P) -> Option<Argument<P>> {
         let all = |items: &[Self]| items.iter().map(|item| item.map(node, object)).collect::<Option<Vec<_>>>();
         Some(match self {
@@ -153,7 +153,7 @@ pub(crate) fn write_items<O>(
     Ok(())
 }
 
-/// A float as Python writes it, infinities and NaN as calls that evaluate to them.
+/// A float in Python's notation; infinities and NaN as calls that evaluate to them.
 struct Float(f64);
 
 impl Display for Float {
@@ -162,13 +162,13 @@ impl Display for Float {
             value if value.is_nan() => f.write_str("float('nan')"),
             f64::INFINITY => f.write_str("float('inf')"),
             f64::NEG_INFINITY => f.write_str("float('-inf')"),
-            // Both print the shortest digits that read back the same; Rust writes the exponent as Python does.
+            // Both print the shortest digits that parse back to the same value; Rust writes the exponent as Python does.
             value => write!(f, "{value:?}"),
         }
     }
 }
 
-/// A string in single quotes, with what Python would escape escaped.
+/// A string in single quotes, escaped as in Python.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {

@@ -1,7 +1,7 @@
-//! The captured graph: what a frame asked torch to do, as an ordered list of nodes.
+//! The captured graph: the operations that a frame requested from torch, as an ordered list of nodes.
 //!
-//! The six kinds of node are torch.fx's. A node's target and arguments may be any Python object: the graph holds them as an
-//! opaque type `O`, so that this crate needs no Python and its tests use strings.
+//! The six kinds of node are torch.fx's. A node's target and arguments may be any Python object: the graph holds them as an opaque type
+//! `O`, so that this crate does not need Python and its tests use strings.
 //!
 //! ```
 //! use dynamlir_graph::{Argument, Graph, Target};
@@ -20,6 +20,6 @@ mod source;
 
 pub use crate::{
     argument::Argument,
-    node::{Checkpoint, Example, Graph, GraphError, Kind, Line, Node, NodeId, Store, Target},
+    node::{Example, Graph, GraphError, Kind, Line, Node, NodeId, Savepoint, Store, Target},
     source::PythonSource,
 };

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use crate::Argument;
 
-/// A node's place in its graph.
+/// A node's position in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
@@ -15,14 +15,14 @@ impl NodeId {
     }
 }
 
-/// What a node calls or names.
+/// The callee or name of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target<O> {
-    /// What nodes are named after: `add`, `relu`.
+    /// The base of node names: `add`, `relu`.
     pub base: String,
-    /// How it is written in Python: `torch.add`; for a method its name, for a placeholder its source.
+    /// Its Python text: `torch.add`; for a method its name, for a placeholder its source.
     pub qualified: String,
-    /// The object itself, where there is one.
+    /// The object itself, if there is one.
     pub object: Option<O>,
 }
 
@@ -67,26 +67,26 @@ impl Kind {
 /// A line of the user's Python: file, line, function.
 pub type Line = (String, u32, String);
 
-/// What a node's value is while the graph is captured.
+/// A node's value during capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Example<O> {
-    /// Nothing that would stand for it: a list of tensors, say.
+    /// Not represented, for example a list of tensors.
     #[default]
     Unknown,
-    /// This.
+    /// This value.
     Is(O),
-    /// Nobody has made it; it would look like the value of this node.
+    /// Not created; it would look like the value of this node.
     Like(NodeId),
 }
 
-/// That the program stored a node's value in a variable.
+/// A record that the program stored a node's value in a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store<O> {
     /// The node.
     pub node: NodeId,
-    /// How many nodes there were.
+    /// The number of nodes at that time.
     pub at: usize,
-    /// What the variable is called.
+    /// The name of the variable.
     pub name: O,
 }
 
@@ -95,28 +95,28 @@ pub struct Store<O> {
 pub struct Node<O> {
     /// Its kind.
     pub kind: Kind,
-    /// What is called or named.
+    /// The callee or name.
     pub target: Target<O>,
     /// Positional arguments; for a method the object first.
     pub args: Vec<Argument<O>>,
     /// Keyword arguments.
     pub kwargs: Vec<(String, Argument<O>)>,
-    /// Where in the user's Python, innermost frame first.
+    /// The location in the user's Python, innermost frame first.
     pub location: Vec<Line>,
-    /// Its value while the graph is captured.
+    /// Its value during capture.
     pub example: Example<O>,
-    /// How many nodes with the same base name came before.
+    /// The number of earlier nodes with the same base name.
     pub(crate) ordinal: u32,
 }
 
-/// A point to which [`Graph::roll_back`] returns.
+/// A state to which [`Graph::roll_back`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct Savepoint {
     nodes: usize,
     stores: usize,
 }
 
-/// Why a graph is not well formed.
+/// The reason why a graph is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphError {
     /// A node uses one that comes after it or does not exist.
@@ -145,7 +145,7 @@ pub struct Graph<O> {
     nodes: Vec<Node<O>>,
     /// Names of variables, in the order in which the program stored into them.
     stores: Vec<Store<O>>,
-    /// How many nodes there are of each base name, placeholders aside.
+    /// The number of nodes with each base name, except placeholders.
     named: HashMap<String, u32>,
 }
 
@@ -156,13 +156,13 @@ impl<O> Default for Graph<O> {
 }
 
 impl<O> Graph<O> {
-    /// How far it is now.
-    pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint { nodes: self.nodes.len(), stores: self.stores.len() }
+    /// A savepoint of the current state.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { nodes: self.nodes.len(), stores: self.stores.len() }
     }
 
-    /// Takes out the nodes and the stores that were added since. What the others' values are stays as it was said last.
-    pub fn roll_back(&mut self, to: Checkpoint) {
+    /// Removes the nodes and the stores that were added since. The remaining nodes keep their latest example values.
+    pub fn roll_back(&mut self, to: Savepoint) {
         for node in self.nodes.drain(to.nodes..) {
             if node.kind != Kind::Placeholder
                 && let Some(count) = self.named.get_mut(&node.target.base)
@@ -183,27 +183,27 @@ impl<O> Graph<O> {
         &self.nodes[id.index()]
     }
 
-    /// What the program stored in variables, in order.
+    /// The program's stores into variables, in order.
     pub fn stores(&self) -> &[Store<O>] {
         &self.stores
     }
 
-    /// Notes that the program stores a node's value in a variable.
+    /// Records that the program stores a node's value in a variable.
     pub fn store(&mut self, node: NodeId, name: O) {
         self.stores.push(Store { node, at: self.nodes.len(), name });
     }
 
-    /// Adds stores that came with other nodes. They are to be in order, and not before the latest one.
+    /// Adds stores that came with other nodes. They must be in order, and not before the latest one.
     pub fn add_stores(&mut self, stores: impl IntoIterator<Item = Store<O>>) {
         self.stores.extend(stores);
     }
 
-    /// Says what a node's value is while the graph is captured.
+    /// Sets a node's value during capture.
     pub fn set_example(&mut self, node: NodeId, example: Example<O>) {
         self.nodes[node.index()].example = example;
     }
 
-    /// The value that a node has while the graph is captured, and whether it is its own: another node's may be like it.
+    /// A node's value during capture, and true if it is the node's own; otherwise it is the value of another node that looks the same.
     pub fn example(&self, node: NodeId) -> Option<(&O, bool)> {
         match &self.node(node).example {
             Example::Unknown => None,
@@ -215,7 +215,7 @@ impl<O> Graph<O> {
         }
     }
 
-    /// The id of the node at a place.
+    /// The id of the node at a position.
     pub fn id_at(&self, place: usize) -> Option<NodeId> {
         (place < self.nodes.len()).then_some(NodeId(place as u32))
     }
@@ -230,12 +230,12 @@ impl<O> Graph<O> {
         self.ids().filter(|id| self.node(*id).kind == Kind::Placeholder)
     }
 
-    /// How many nodes compute something.
+    /// The number of nodes that compute something.
     pub fn len_ops(&self) -> usize {
         self.nodes.iter().filter(|node| !matches!(node.kind, Kind::Placeholder | Kind::Output | Kind::GetAttr)).count()
     }
 
-    /// Adds an input called `name` that comes from `source`, a Python expression.
+    /// Adds an input with this `name` that comes from `source`, a Python expression.
     pub fn placeholder(&mut self, name: &str, source: &str) -> NodeId {
         self.push(Kind::Placeholder, Target { base: name.to_owned(), qualified: source.to_owned(), object: None }, vec![], vec![], None)
     }
@@ -271,7 +271,7 @@ impl<O> Graph<O> {
 
     /// The graph with these placeholders in front, in this order, and without the others.
     ///
-    /// A capture meets its inputs one by one, and some are only asked for their shape.
+    /// A capture encounters its inputs one by one, and uses some only for their shape.
     #[must_use]
     pub fn with_placeholders(self, placeholders: &[NodeId]) -> Self {
         let mut order: Vec<usize> = placeholders.iter().map(|id| id.index()).collect();
@@ -280,7 +280,7 @@ impl<O> Graph<O> {
         for (place, at) in order.iter().enumerate() {
             places[*at] = NodeId(place as u32);
         }
-        // A store came before the operations that come after it here.
+        // A store stays before the operations that follow it.
         let mut stores = self.stores;
         let mut passed = (0, placeholders.len());
         for store in &mut stores {
@@ -420,11 +420,11 @@ mod tests {
         let (mut plain, x, sum) = begin();
         go_on(&mut plain, x, sum);
         let (mut tried, x, sum) = begin();
-        let checkpoint = tried.checkpoint();
+        let savepoint = tried.savepoint();
         go_on(&mut tried, x, sum);
         tried.call_method("relu", vec![Argument::Node(sum)], vec![], None);
-        tried.roll_back(checkpoint);
-        assert_eq!(tried.checkpoint(), checkpoint);
+        tried.roll_back(savepoint);
+        assert_eq!(tried.savepoint(), savepoint);
         go_on(&mut tried, x, sum);
         assert_eq!(tried.to_string(), plain.to_string());
         assert_eq!((tried.nodes(), tried.stores()), (plain.nodes(), plain.stores()));

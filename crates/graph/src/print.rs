@@ -35,7 +35,7 @@ impl<O> Graph<O> {
         out
     }
 
-    /// The table: one row a node, columns opcode, name, target, args, kwargs.
+    /// The table: one row per node, columns opcode, name, target, args, kwargs.
     pub fn table(&self) -> String {
         let mut rows = vec![["opcode", "name", "target", "args", "kwargs"].map(str::to_owned)];
         rows.push([const { "" }; 5].map(str::to_owned));
@@ -82,7 +82,7 @@ impl<O> Graph<O> {
                 format!("{name} = {object}.{}({})", node.target.qualified, self.arguments(rest, &node.kwargs))
             }
             Kind::GetAttr => format!("{name} = {}", node.target.qualified),
-            // Backends get a tuple always; a reader sees what the function returns.
+            // Backends always get a tuple; the printed text shows what the function returns.
             Kind::Output => match &node.args[..] {
                 [Argument::Tuple(items)] if items.len() == 1 => format!("return {}", self.text(&items[0])),
                 args => format!("return {}", self.arguments(args, &[])),
@@ -91,7 +91,7 @@ impl<O> Graph<O> {
     }
 }
 
-/// The torch-level graph, a line a node.
+/// The torch-level graph, one line per node.
 impl<O> fmt::Display for Graph<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Graph:")?;

@@ -2,7 +2,7 @@
 
 use crate::{Graph, Kind};
 
-/// Python source of `def compiled_fn(…)`, and what its free names stand for.
+/// Python source of `def compiled_fn(…)`, and the objects that its free names refer to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PythonSource<'a, O> {
     /// The text, ready for `exec`.
@@ -11,7 +11,7 @@ pub struct PythonSource<'a, O> {
     pub globals: Vec<(String, &'a O)>,
 }
 
-/// Names that Python keeps for itself; torch has parameters of some of them, such as `from`.
+/// Python's keywords; torch has parameters with some of these names, such as `from`.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except",
     "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try",
@@ -19,7 +19,7 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 impl<O> Graph<O> {
-    /// The graph as Python source. A call whose target has no object is called by its qualified name.
+    /// The graph as Python source. A call whose target does not have an object is made by its qualified name.
     pub fn python_source(&self) -> PythonSource<'_, O> {
         let mut globals: Vec<(String, &O)> = Vec::new();
         let parameters: Vec<String> = self.placeholders().map(|id| self.name(id)).collect();

@@ -1,4 +1,4 @@
-//! The builder: what a capture says while it runs.
+//! The builder: it records the guards while a capture runs.
 //!
 //! All methods take `&self`, so that a policy that is called re-entrantly can share one builder. Nothing is evaluated here.
 
@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Constant, DictKey, Facet, Guard, GuardError, GuardSet, HeldId, ModuleTable, Name, Relation, Source, SourceId, Sources, TensorMatch,
-    Texts, check::ordered_keys, held::Held, registered::Answer,
+    Texts, abc_registrations::RegistryAnswer, check::ordered_keys, identity_pins::Held,
 };
 
 /// Collects sources and guards of one capture.
@@ -27,20 +27,20 @@ pub struct GuardBuilder {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub sources: Sources,
-    /// In the order they were added.
+    /// The guards in the order in which they were added.
     pub guards: Vec<(SourceId, Guard)>,
     pub relations: Vec<Relation>,
-    /// Tensors that a passing check hands out, in order.
+    /// The tensors that a passing check collects, in order.
     pub collected: Vec<SourceId>,
-    /// Objects that the call writes to after its graph.
+    /// The objects that the call writes to after its graph.
     pub written: Vec<SourceId>,
     pub held: Vec<Py<PyAny>>,
     pub torch: Option<TorchState>,
     pub handled: Option<bool>,
-    pub registered: Vec<Answer>,
-    /// What was used of what is at sources, in order: see `ledger.rs`.
+    pub registered: Vec<RegistryAnswer>,
+    /// The demands: the uses of the objects at sources, in order; see `ledger.rs`.
     pub demands: Vec<(SourceId, Facet)>,
-    /// What was added already, so that a value asked for twice is guarded once.
+    /// The guards added so far, so that a value queried twice is guarded once.
     known: FxHashSet<(SourceId, String)>,
     known_relations: FxHashSet<Relation>,
     known_registered: FxHashSet<(usize, usize)>,
@@ -50,7 +50,7 @@ pub(crate) struct State {
 
 /// A point to which [`GuardBuilder::roll_back`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct Savepoint {
     sources: usize,
     guards: usize,
     relations: usize,
@@ -63,12 +63,12 @@ pub struct Checkpoint {
 }
 
 impl State {
-    /// Drops guards that something is there, where another guard of it or of what is reached from it says more.
+    /// Drops presence guards that are implied by another guard on the same source, or on one reached from it.
     fn drop_implied(&mut self) {
         let mut reached = FxHashSet::default();
         for (id, guard) in &self.guards {
             if matches!(guard, Guard::Absent | Guard::Unwatched) {
-                // What is not reached lacks everything.
+                // A source that is not reached lacks everything.
                 continue;
             }
             let mut at = if matches!(guard, Guard::Present) { self.sources.get(*id).base() } else { Some(*id) };
@@ -80,7 +80,7 @@ impl State {
     }
 }
 
-/// The class that a method or an attribute of C's belongs to, if it is found there, and its name.
+/// Returns the class to which a C method or attribute belongs, if it is found there, and its name.
 fn class_member<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyType>, String)>> {
     if !kind::is_class_member(object) {
         return Ok(None);
@@ -91,45 +91,45 @@ fn class_member<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, 
 }
 
 impl GuardBuilder {
-    /// An empty one.
+    /// Creates an empty builder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The number of a source, new or known.
+    /// Returns the number of a source, new or known.
     pub fn source(&self, source: Source) -> SourceId {
         self.state.borrow_mut().sources.intern(source)
     }
 
-    /// The source of a number.
+    /// Returns the source with a number.
     #[must_use]
     pub fn source_at(&self, number: usize) -> Option<SourceId> {
         (number < self.state.borrow().sources.len()).then_some(SourceId(number as u32))
     }
 
-    /// A parameter of the frame's function.
+    /// Returns the source of a parameter of the frame's function.
     pub fn local(&self, slot: usize, name: &str) -> SourceId {
         self.source(Source::Local { slot: slot as u32, name: name.into() })
     }
 
-    /// A global of the frame's function.
+    /// Returns the source of a global of the frame's function.
     pub fn global(&self, name: &str) -> SourceId {
         self.source(Source::Global(name.into()))
     }
 
-    /// A builtin of the frame's function; guards that no global hides it.
+    /// Returns the source of a builtin of the frame's function; guards that it is not hidden by a global.
     pub fn builtin(&self, name: &str) -> SourceId {
         self.add(self.global(name), Guard::Absent);
         self.source(Source::Builtin(name.into()))
     }
 
-    /// A free variable of the frame's function.
+    /// Returns the source of a free variable of the frame's function.
     pub fn free(&self, index: usize, name: &str) -> SourceId {
         self.source(Source::Free { index: index as u32, name: name.into() })
     }
 
-    /// The tables of modules of which members were looked up: the module, and which of its tables.
+    /// Returns the modules and tables in which members were looked up.
     #[must_use]
     pub fn tables(&self) -> Vec<(SourceId, ModuleTable)> {
         let state = self.state.borrow();
@@ -146,7 +146,7 @@ impl GuardBuilder {
         found
     }
 
-    /// What attributes were looked up of, in order.
+    /// Returns the sources on which attributes were looked up, in order.
     #[must_use]
     pub fn readers_of_attributes(&self) -> Vec<SourceId> {
         let state = self.state.borrow();
@@ -157,7 +157,7 @@ impl GuardBuilder {
         found
     }
 
-    /// The functions whose globals were looked up; None for the captured one.
+    /// Returns the functions whose globals were looked up; None for the captured function.
     #[must_use]
     pub fn readers_of_globals(&self) -> Vec<Option<SourceId>> {
         let state = self.state.borrow();
@@ -175,35 +175,36 @@ impl GuardBuilder {
         found
     }
 
-    /// What an instance stores under a name.
+    /// Returns the source of the value that an instance stores under a name.
     pub fn attr(&self, base: SourceId, name: &str) -> SourceId {
         self.source(Source::Attr(base, name.into()))
     }
 
-    /// A raw class attribute, looked up along the MRO.
+    /// Returns the source of a raw class attribute, looked up along the MRO.
     pub fn type_attr(&self, class: SourceId, name: &str) -> SourceId {
         self.source(Source::TypeAttr(class, name.into()))
     }
 
-    /// A value of a dict.
+    /// Returns the source of a value of a dict.
     ///
     /// # Errors
-    /// When the key is not a constant: use [`Source::DictValue`] and guard the keys.
+    /// If the key is not a constant: use [`Source::DictValue`] and guard the keys.
     pub fn item(&self, base: SourceId, key: &Bound<'_, PyAny>) -> Result<SourceId, GuardError> {
-        // Its text is the user's code.
+        // A `repr` of the key would run user code.
         let class = key.get_type();
         let named = || class.name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
         let key = Constant::new(key)?.ok_or_else(|| GuardError::NotWeak(format!("a key of type {}", named())))?;
         Ok(self.source(Source::Item(base, key)))
     }
 
-    /// An object that the guards know by themselves, held weakly: a function, class or module met through C code.
+    /// Returns the source of an object that the guards hold directly, by a weak reference: a function, class or module reached through C
+    /// code.
     ///
     /// # Errors
-    /// When it takes no weak references.
+    /// If the object does not support weak references.
     pub fn hold(&self, object: &Bound<'_, PyAny>, name: &str) -> Result<SourceId, GuardError> {
         if let Some((class, name)) = class_member(object)? {
-            // It may take no weak references. Its class does, and has it.
+            // The object may not support weak references. Its class does, and has the object as an attribute.
             let label = class.fully_qualified_name()?.to_string();
             return Ok(self.type_attr(self.hold(&class, &label)?, &name));
         }
@@ -218,13 +219,13 @@ impl GuardBuilder {
         Ok(state.sources.intern(Source::Held { id, name: Name::from(name) }))
     }
 
-    /// The Python expression that reaches a source's value.
+    /// Returns the Python expression that reaches a source's value.
     #[must_use]
     pub fn expression(&self, id: SourceId) -> String {
         self.state.borrow().sources.expression(id)
     }
 
-    /// The same with the table that a parameter or buffer of a module is found in: `L['self']._buffers['scale']`.
+    /// Returns the expression with the table that contains a parameter or buffer of a module: `L['self']._buffers['scale']`.
     pub fn stored_expression(&self, id: SourceId) -> String {
         match self.get(id) {
             Source::Member(base, table, name) => format!("{}.{}['{name}']", self.expression(base), table.attribute()),
@@ -232,20 +233,20 @@ impl GuardBuilder {
         }
     }
 
-    /// How many steps a source is from a root.
+    /// Returns the number of steps from a root to a source.
     #[must_use]
     pub fn depth(&self, id: SourceId) -> usize {
         self.state.borrow().sources.depth(id)
     }
 
-    /// What a number stands for.
+    /// Returns the source with a number.
     #[must_use]
     pub fn get(&self, id: SourceId) -> Source {
         self.state.borrow().sources.get(id).clone()
     }
 
-    /// Adds a guard, unless the same is there already. Of a number that is computed, what it is computed from is guarded to be what
-    /// it was; that it is there, and of which type, follows from what is guarded of those anyway.
+    /// Adds a guard unless it already exists. For a computed number, guards that its operands are unchanged. That the number exists and
+    /// which type it has follows anyway from the guards on the operands.
     pub fn add(&self, id: SourceId, guard: Guard) {
         if matches!(self.get(id), Source::Computed(_)) {
             if !matches!(guard, Guard::Present | Guard::Type(_)) {
@@ -259,38 +260,38 @@ impl GuardBuilder {
         }
     }
 
-    /// Guards that a number is computed from what it was computed from.
+    /// For a computed number, guards that its operands are unchanged.
     pub fn settle(&self, id: SourceId) {
         if let Source::Computed(computed) = self.get(id) {
             computed.reached().for_each(|(source, was)| self.add(source, Guard::Equals(was.clone())));
         }
     }
 
-    /// Guards that a value is exactly of the class of this one.
+    /// Guards that a value has exactly the class of this one.
     pub fn type_match(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
         self.add(id, Guard::Type(value.get_type().into_any().unbind()));
         Ok(())
     }
 
-    /// Guards that a value is this object; a constant may be an equal one.
+    /// Guards that a value is this object; for a constant, an equal object passes as well.
     ///
     /// # Errors
-    /// When the object takes no weak references, nor is made of what does.
+    /// If neither the object nor the parts that define it support weak references.
     pub fn identity(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
         if self.equals(id, value)? { Ok(()) } else { self.this_object(id, value) }
     }
 
-    /// Guards that a value is this very object, where that it is equal to it is not enough.
+    /// Guards that a value is this very object, where equality does not suffice.
     ///
     /// # Errors
-    /// As [`GuardBuilder::identity`].
+    /// See [`GuardBuilder::identity`].
     pub fn this_object(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<(), GuardError> {
         Held::possible(value)?;
         self.add(id, Guard::Identity(value.clone().unbind()));
         Ok(())
     }
 
-    /// Guards that a value is this constant: exact type and value. False if it is not one of the types of [`Constant`].
+    /// Guards that a value is this constant: exact type and value. Returns false if it does not have one of the types of [`Constant`].
     pub fn equals(&self, id: SourceId, value: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let Some(constant) = Constant::new(value)? else { return Ok(false) };
         self.add(id, Guard::Equals(constant));
@@ -302,8 +303,8 @@ impl GuardBuilder {
         self.add(id, Guard::Tensor(expected));
     }
 
-    /// Notes that a program has looked something up: without it, Python would raise. What is guarded anyway is there, so only what
-    /// nobody looks at costs a guard.
+    /// Records that the program looked something up; Python would raise if it were missing. A value that is guarded in another way exists,
+    /// so only values without another guard cost one.
     pub fn looked_up(&self, id: SourceId) {
         let stored = matches!(
             self.state.borrow().sources.get(id),
@@ -326,12 +327,12 @@ impl GuardBuilder {
         }
     }
 
-    /// Guards that a source reaches something.
+    /// Guards that a source reaches an object.
     pub fn present(&self, id: SourceId) {
         self.add(id, Guard::Present);
     }
 
-    /// Guards that a source reaches nothing.
+    /// Guards that a source does not reach an object.
     pub fn absent(&self, id: SourceId) {
         self.add(id, Guard::Absent);
     }
@@ -341,11 +342,11 @@ impl GuardBuilder {
         self.add(id, Guard::Length(length));
     }
 
-    /// Guards the keys of a dict and their order. Keys that are not constants are guarded by identity of their positions'
-    /// values, or left to the caller when they take no weak references.
+    /// Guards the keys of a dict and their order. Keys that are not constants are guarded by identity of their positions' values, or left
+    /// to the caller if they do not support weak references.
     pub fn dict_keys(&self, id: SourceId, dict: &Bound<'_, PyDict>) -> Result<(), GuardError> {
         let mut keys = Vec::with_capacity(dict.len());
-        // An `OrderedDict` has an order of its own, which C knows.
+        // An `OrderedDict` keeps its own order, which only C code can see.
         let by_c = !dict.get_type().getattr(intern!(dict.py(), "__iter__"))?.is_exact_instance_of::<PyFunction>();
         let listed = if by_c { PyList::new(dict.py(), ordered_keys(dict)?)? } else { dict.keys() };
         for (position, key) in listed.iter().enumerate() {
@@ -359,7 +360,7 @@ impl GuardBuilder {
         Ok(())
     }
 
-    /// Guards the elements of a set. False if one of them is not a constant.
+    /// Guards the elements of a set. Returns false if one of them is not a constant.
     pub fn set_elements(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let mut elements = Vec::new();
         for element in set.try_iter()? {
@@ -370,7 +371,7 @@ impl GuardBuilder {
         Ok(true)
     }
 
-    /// Guards the elements of a set and their order. False if one of them is neither a constant nor one of C's classes.
+    /// Guards the elements of a set and their order. Returns false if one of them is neither a constant nor a C class.
     pub fn set_order(&self, id: SourceId, set: &Bound<'_, PyAny>) -> Result<bool, GuardError> {
         let mut elements = Vec::new();
         for element in set.try_iter()? {
@@ -392,25 +393,25 @@ impl GuardBuilder {
         Ok(())
     }
 
-    /// Guards torch's state: that of the thread and of the process, as it was when the capture began.
+    /// Guards torch's state, of the thread and of the process, as it was when the capture began.
     pub fn torch_state(&self, state: TorchState) {
         self.state.borrow_mut().torch = Some(state);
     }
 
-    /// Guards whether a caller of the function handles an exception.
+    /// Guards that a caller of the function is, or is not, handling an exception.
     pub fn handled(&self, expected: bool) {
         self.state.borrow_mut().handled = Some(expected);
     }
 
-    /// Guards what an abstract base class said of a class: whether that is a subclass of it. Both must be guarded to be these.
+    /// Guards the answer of an abstract base class to whether a class is its subclass. Both must be guarded to be these classes.
     pub fn registered(&self, class: &Bound<'_, PyType>, base: &Bound<'_, PyAny>, expected: bool) {
         let mut state = self.state.borrow_mut();
         if state.known_registered.insert((class.as_ptr() as usize, base.as_ptr() as usize)) {
-            state.registered.push(Answer { class: class.clone().unbind(), base: base.clone().unbind(), expected });
+            state.registered.push(RegistryAnswer { class: class.clone().unbind(), base: base.clone().unbind(), expected });
         }
     }
 
-    /// Guards how several values relate.
+    /// Guards a relation between several values.
     pub fn relate(&self, relation: Relation) {
         let mut state = self.state.borrow_mut();
         if state.known_relations.insert(relation.clone()) {
@@ -418,7 +419,7 @@ impl GuardBuilder {
         }
     }
 
-    /// The constant that what is here is guarded to be.
+    /// Returns the constant that a source is guarded to equal.
     #[must_use]
     pub fn equal_to(&self, id: SourceId) -> Option<Constant> {
         let state = self.state.borrow();
@@ -428,7 +429,8 @@ impl GuardBuilder {
         })
     }
 
-    /// The numbers that are guarded by their values, also those in tensors: the expressions that reach them, and [`Constant::number`].
+    /// Returns the numbers that are guarded by value, including those in tensors: the expressions that reach them, and
+    /// [`Constant::number`].
     #[must_use]
     pub fn numbers(&self) -> Vec<(String, u64)> {
         let state = self.state.borrow();
@@ -440,7 +442,7 @@ impl GuardBuilder {
         state.guards.iter().filter_map(number).map(|(bits, place)| (place, bits)).collect()
     }
 
-    /// Hands a tensor to the graph: its number among the inputs that a passing check collects.
+    /// Passes a tensor to the graph. Returns its number among the inputs that a passing check collects.
     pub fn collect(&self, id: SourceId) -> usize {
         let mut state = self.state.borrow_mut();
         let next = state.collected.len();
@@ -451,7 +453,7 @@ impl GuardBuilder {
         place
     }
 
-    /// Says that the call writes to what is here, after its graph: what is stored there differs from call to call.
+    /// Records that the call writes to this object after its graph: its stored contents differ from call to call.
     pub fn written(&self, id: SourceId) {
         let mut state = self.state.borrow_mut();
         if !state.written.contains(&id) {
@@ -459,7 +461,7 @@ impl GuardBuilder {
         }
     }
 
-    /// How many computations are within one another at a source.
+    /// Returns the nesting depth of the computations at a source.
     #[must_use]
     pub fn computations(&self, id: SourceId) -> usize {
         match self.get(id) {
@@ -468,11 +470,11 @@ impl GuardBuilder {
         }
     }
 
-    /// Where we are, for an attempt that may have to be undone.
+    /// Returns a savepoint for an attempt that may have to be rolled back.
     #[must_use]
-    pub fn checkpoint(&self) -> Checkpoint {
+    pub fn savepoint(&self) -> Savepoint {
         let state = self.state.borrow();
-        Checkpoint {
+        Savepoint {
             sources: state.sources.len(),
             guards: state.guards.len(),
             relations: state.relations.len(),
@@ -485,8 +487,8 @@ impl GuardBuilder {
         }
     }
 
-    /// Forgets all that was said since. Numbers of sources that were new since stand for others from now on.
-    pub fn roll_back(&self, to: Checkpoint) {
+    /// Rolls back everything recorded since the savepoint. The numbers of sources created since will be reused for other sources.
+    pub fn roll_back(&self, to: Savepoint) {
         let mut borrowed = self.state.borrow_mut();
         let state = &mut *borrowed;
         let guards = state.guards.split_off(to.guards);
@@ -510,22 +512,22 @@ impl GuardBuilder {
         state.sources.truncate(to.sources);
         state.handled = to.handled;
         let dropped = (guards, state.held.split_off(to.held), state.registered.split_off(to.registered));
-        // What is dropped may run Python code, which may come back here.
+        // Dropping these may run Python code, which may re-enter the builder.
         drop(borrowed);
         drop(dropped);
     }
 
-    /// The expressions that reach what a passing check collects, in order.
+    /// Returns the expressions that reach the objects collected by a passing check, in order.
     #[must_use]
     pub fn collected(&self) -> Vec<String> {
         let state = self.state.borrow();
         state.collected.iter().map(|source| state.sources.expression(*source)).collect()
     }
 
-    /// The guards in words, as those of the set would be. Nothing is held, and so nothing is to be let go.
+    /// Returns the guards as text, the same as the built set would give. Nothing is held, so nothing has to be released.
     ///
     /// # Errors
-    /// When a class has no name.
+    /// If a class does not have a name.
     pub fn into_texts(self, py: Python<'_>) -> PyResult<Texts> {
         let mut state = self.state.into_inner();
         state.drop_implied();
@@ -533,10 +535,10 @@ impl GuardBuilder {
         Ok(Texts::new(py, state, registered))
     }
 
-    /// Makes the guard set. Nothing is checked yet: the values may have changed during the capture.
+    /// Builds the guard set. Nothing is checked yet: the values may have changed during the capture.
     ///
     /// # Errors
-    /// When something cannot be held weakly, or Python is out of memory.
+    /// If an object cannot be held weakly, or if Python is out of memory.
     pub fn build(self, py: Python<'_>) -> Result<GuardSet, GuardError> {
         let mut state = self.state.into_inner();
         state.drop_implied();

@@ -1,10 +1,10 @@
-//! Checking: by trails where they hold, by walking where they do not.
+//! Checks guards: by trails where these hold, otherwise by walking.
 //!
-//! A *segment* is a part of the tree with a root of its own: a parameter, the function, a large submodule. For each, what a walk
-//! that passed has read, the metadata of tensors included, is remembered as a [`Trail`], together with its *leaves*: objects to be
-//! collected, and what the trail cannot prove, such as the values of objects that may be exchanged for others at the same address.
-//! A later check compares the trail's words and then looks at the leaves. Where a word differs, the segment is walked again, with
-//! real look-ups, and if it passes the new trail is remembered: unrelated changes cost time once, and never a recompilation.
+//! A *segment* is a part of the tree with a root of its own: a parameter, the function, a large submodule. For each segment, everything
+//! that a passing walk has read, including the metadata of tensors, is remembered as a [`Trail`]. Its *leaves* are remembered with it:
+//! objects to be collected, and facts that the trail cannot prove, such as the values of objects that may be replaced by others at the same
+//! address. A later check compares the trail's words and then checks the leaves. If a word differs, the segment is walked again, with real
+//! look-ups, and if it passes the new trail is remembered. So an unrelated change costs time once, and never a recompilation.
 
 use dynamlir_cpython_abi::{Attributes, Thread, function, mapping::iterates_as_dict};
 use dynamlir_torch_abi::State as TorchState;
@@ -18,9 +18,9 @@ use pyo3::{
 
 use crate::{
     Constant, DictKey, GuardSet, Inputs,
-    memo::{Leaf, Memos, Record},
-    tree::{Check, FUNCTION, Node, Step},
-    watched::is_watched,
+    death_watchers::is_watched,
+    remembered_checks::{Leaf, Memos, Record},
+    tree::{FUNCTION, Node, PreparedGuard, Step},
 };
 
 /// One check.
@@ -40,8 +40,8 @@ impl<'a, 'py> Run<'a, 'py> {
         &self.set.tree.nodes[node]
     }
 
-    /// The guards of a node.
-    pub fn checks(&self, node: usize) -> impl Iterator<Item = &'a Check> + use<'a> {
+    /// Returns the guards of a node.
+    pub fn checks(&self, node: usize) -> impl Iterator<Item = &'a PreparedGuard> + use<'a> {
         let tree = &self.set.tree;
         tree.nodes[node].checks.iter().map(|&check| &tree.checks[check].1)
     }
@@ -53,7 +53,7 @@ impl<'a, 'py> Run<'a, 'py> {
         };
         let description = self.node(node);
         if let Some(expected) = description.tensor {
-            // The usual parameter, without a detour.
+            // The usual kind of parameter, on the short path.
             let same = self.tensor_matches(expected, value);
             if let Some(output) = description.output.filter(|_| same) {
                 self.inputs.values[output] = Some(value.clone());
@@ -69,7 +69,7 @@ impl<'a, 'py> Run<'a, 'py> {
         self.visit(node, &Reached::unproven(Some(value.clone())), &mut Recorder::off(self.py, self.set.abi), &mut Vec::new())
     }
 
-    /// The place of a segment's record, if anything is remembered at all.
+    /// Returns the slot of a segment's record, if checks are remembered at all.
     fn record_of(&mut self, segment: usize, record: usize) -> Option<&mut Option<Record>> {
         Some(&mut self.memos.as_mut()?.0[segment].records[record])
     }
@@ -77,7 +77,7 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Checks a segment.
     fn segment(&mut self, node: usize, segment: usize, root: &Bound<'py, PyAny>) -> PyResult<bool> {
         for index in 0..2 {
-            // Where objects only go to their places nothing is called meanwhile, so the record may stay where it is.
+            // If objects only go to their output slots, nothing is called meanwhile, so the record may stay in its slot.
             if let Some(memos) = &self.memos
                 && let memo = &memos.0[segment]
                 && let Some(Record { trail, outputs: Some(outputs), .. }) = &memo.records[index]
@@ -90,7 +90,7 @@ impl<'a, 'py> Run<'a, 'py> {
                 continue;
             }
             let first = self.inputs.passing.len();
-            // Taken out, since looking at leaves uses the records of other segments.
+            // Taken out, since checking leaves uses the records of other segments.
             let Some(known) = self.record_of(segment, index).and_then(Option::take) else { continue };
             let passing = &mut self.inputs.passing;
             let holds = known.trail.holds(root, |_, object| passing.push(object));
@@ -109,7 +109,7 @@ impl<'a, 'py> Run<'a, 'py> {
         self.walk(node, segment, root)
     }
 
-    /// Looks at the leaves of a trail that holds; their objects begin at `first`.
+    /// Checks the leaves of a trail that holds; their objects begin at `first`.
     fn leaves(&mut self, leaves: &[Leaf], first: usize) -> PyResult<bool> {
         for (index, leaf) in leaves.iter().enumerate() {
             let Some(object) = self.inputs.passing.get_mut(first + index).and_then(Option::take) else { return Ok(false) };
@@ -126,7 +126,7 @@ impl<'a, 'py> Run<'a, 'py> {
                     same
                 }
                 Leaf::Recheck(node) => {
-                    self.inputs.disturbed |= !self.checks(node).all(Check::is_pure);
+                    self.inputs.disturbed |= !self.checks(node).all(PreparedGuard::is_pure);
                     self.guards_hold(node, &object)?
                 }
                 Leaf::Subtree(node) => {
@@ -145,7 +145,7 @@ impl<'a, 'py> Run<'a, 'py> {
         Ok(true)
     }
 
-    /// Whether a tensor looks as expected.
+    /// Returns true if a tensor matches a pattern.
     #[inline]
     pub fn tensor_matches(&mut self, pattern: usize, object: &Bound<'py, PyAny>) -> bool {
         let expected = &self.set.tree.tensors[pattern];
@@ -161,7 +161,7 @@ impl<'a, 'py> Run<'a, 'py> {
         dynamic_marks(self.py).into_iter().all(|mark| expected.class.lacks(object, mark).unwrap_or(false))
     }
 
-    /// Walks a segment, and remembers the walk if that is likely to be of use.
+    /// Walks a segment, and remembers the walk if that is likely to be useful.
     fn walk(&mut self, node: usize, segment: usize, root: &Bound<'py, PyAny>) -> PyResult<bool> {
         let worth = match &mut self.memos {
             Some(memos) => {
@@ -182,7 +182,7 @@ impl<'a, 'py> Run<'a, 'py> {
         }
         if let (Some(trail), Some(memos)) = (recorder.finish(root), &mut self.memos) {
             let records = &mut memos.0[segment].records;
-            // The record of this root, or else the older one, makes place; the latest is asked first.
+            // Replaces the record of this root if it is the latest, otherwise the older record; the latest is tried first.
             let same = records[0].as_ref().is_some_and(|record| record.trail.starts_at(root));
             if !same {
                 records.swap(0, 1);
@@ -197,10 +197,10 @@ impl<'a, 'py> Run<'a, 'py> {
         let description = self.node(node);
         // Other steps and guards may run Python code.
         let quiet = matches!(description.step, Step::Root | Step::Pinned(_) | Step::TypeAttr(_) | Step::Type | Step::Mro);
-        self.inputs.disturbed |= !quiet || !self.checks(node).all(Check::is_pure);
+        self.inputs.disturbed |= !quiet || !self.checks(node).all(PreparedGuard::is_pure);
         let Some(mut spot) = reached.spot() else {
-            // Nothing is here, so nothing is below.
-            if description.output.is_some() || !self.checks(node).all(Check::holds_of_nothing) {
+            // There is no object here, so there is none below.
+            if description.output.is_some() || !self.checks(node).all(PreparedGuard::holds_of_nothing) {
                 return Ok(false);
             }
             for &child in &description.children {
@@ -210,7 +210,7 @@ impl<'a, 'py> Run<'a, 'py> {
             }
             return Ok(true);
         };
-        // Of several tensor guards on one value the first is told apart, the others are looked at again.
+        // The first of several tensor guards on one value becomes a leaf of its own; the others are rechecked.
         let mut tensor = None;
         let mut covered = true;
         let mut pinned = false;
@@ -218,23 +218,23 @@ impl<'a, 'py> Run<'a, 'py> {
             if !holds(self.set, check, spot.object())? {
                 return Ok(false);
             }
-            // The state of what changes would be another word at each call.
-            let lasts = !description.changes || !matches!(check, Check::Length(_) | Check::DictKeys(_));
+            // The state of an object that changes would be a different word at each call.
+            let lasts = !description.changes || !matches!(check, PreparedGuard::Length(_) | PreparedGuard::DictKeys(_));
             if recorder.records() && !(lasts && record(self.set, check, &spot, recorder)?) {
                 match check {
-                    Check::Tensor(expected) if tensor.is_none() => tensor = Some(*expected),
+                    PreparedGuard::Tensor(expected) if tensor.is_none() => tensor = Some(*expected),
                     _ => covered = false,
                 }
             } else {
                 pinned |= match check {
-                    Check::Identity(held) => held.by_address(),
-                    Check::Like(_) => true,
+                    PreparedGuard::Identity(held) => held.by_address(),
+                    PreparedGuard::Like(_) => true,
                     _ => false,
                 };
             }
         }
         if pinned {
-            // What is pinned is alive while the guards are valid, so its address is its identity.
+            // A pinned object is alive while the guards are valid, so its address is its identity.
             spot.identify();
         }
         let object = spot.object();
@@ -266,7 +266,7 @@ impl<'a, 'py> Run<'a, 'py> {
     /// Steps to a child and checks it.
     fn descend(&mut self, child: usize, from: &Spot<'py>, recorder: &mut Recorder<'py>, leaves: &mut Vec<Leaf>) -> PyResult<bool> {
         let description = self.node(child);
-        // The class of what is written to stays what it is.
+        // The class of an object that is written to does not change.
         let may_change = !matches!(description.step, Step::Type) && description.parent.is_some_and(|parent| self.node(parent).changes);
         if recorder.records() && may_change {
             recorder.expose(from);
@@ -276,9 +276,9 @@ impl<'a, 'py> Run<'a, 'py> {
         }
         let mut reached = description.step.take(from, recorder)?;
         if reached.proof == Proof::Address && matches!(description.step, Step::Code | Step::GetAttr(_)) {
-            // A guard of the function may have pinned its code; of what is read by `getattr`, only that and a dict are proven.
+            // A guard of the function may have pinned its code. Of the objects read by `getattr`, only code and dicts are proven.
             let mut guards = description.parent.into_iter().flat_map(|parent| self.checks(parent));
-            if reached.is_code() && guards.any(|check| matches!(check, Check::Code(held) if held.by_address())) {
+            if reached.is_code() && guards.any(|check| matches!(check, PreparedGuard::Code(held) if held.by_address())) {
                 reached.proof = Proof::Object;
             }
         }
@@ -301,7 +301,7 @@ impl<'a, 'py> Run<'a, 'py> {
         }
     }
 
-    /// Whether what is below a node can never change: attributes of one code object, which may be made anew by each access.
+    /// Returns true if everything below a node is immutable: attributes of one code object, which may be created anew by each access.
     fn is_settled(&self, node: usize, from: &Spot<'py>) -> bool {
         let collects = |set: &GuardSet| {
             let mut below = vec![node];
@@ -317,7 +317,7 @@ impl<'a, 'py> Run<'a, 'py> {
         matches!(self.node(node).step, Step::GetAttr(_)) && from.proof() == Proof::Object && from.is_code() && !collects(self.set)
     }
 
-    /// Whether all guards of a node hold for an object.
+    /// Returns true if all guards of a node pass for an object.
     fn guards_hold(&self, node: usize, object: &Bound<'py, PyAny>) -> PyResult<bool> {
         for check in self.checks(node) {
             if !holds(self.set, check, object)? {
@@ -339,40 +339,40 @@ fn tensor_matches(set: &GuardSet, pattern: usize, object: &Bound<'_, PyAny>) -> 
     !expected.no_dynamic_indices || dynamic_marks(object.py()).into_iter().all(unmarked)
 }
 
-/// The [`crate::DYNAMIC_MARKS`], interned.
+/// Returns the [`crate::DYNAMIC_MARKS`], interned.
 fn dynamic_marks(py: Python<'_>) -> [&Bound<'_, PyString>; 3] {
     static MARKS: PyOnceLock<[Py<PyString>; 3]> = PyOnceLock::new();
     MARKS.get_or_init(py, || crate::DYNAMIC_MARKS.map(|mark| PyString::intern(py, mark).unbind())).each_ref().map(|mark| mark.bind(py))
 }
 
-/// Whether a guard holds for an object.
-pub(crate) fn holds(set: &GuardSet, check: &Check, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// Returns true if a guard passes for an object.
+pub(crate) fn holds(set: &GuardSet, check: &PreparedGuard, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     match check {
-        Check::Type(class) => class.is(&object.get_type()),
-        Check::Identity(held) => held.is(object),
-        Check::Like(known) => match &set.tree.checks[*known].1 {
-            Check::Identity(held) => held.is(object),
+        PreparedGuard::Type(class) => class.is(&object.get_type()),
+        PreparedGuard::Identity(held) => held.is(object),
+        PreparedGuard::Like(known) => match &set.tree.checks[*known].1 {
+            PreparedGuard::Identity(held) => held.is(object),
             _ => Ok(false),
         },
-        Check::Equals(constant) => constant.matches(object),
-        Check::Tensor(expected) => Ok(tensor_matches(set, *expected, object)),
-        Check::Compares(comparison) => Ok(object.cast_exact::<PyFloat>().is_ok_and(|float| comparison.holds(float.value()))),
-        Check::Contents(contents) => Ok(contents.holds(object)),
-        Check::Present => Ok(true),
-        Check::Absent => Ok(false),
-        Check::Unwatched => Ok(!is_watched(object)?),
-        Check::Length(length) => Ok(length_of(object)? == *length),
-        Check::DictKeys(keys) => dict_keys(keys, object),
-        Check::SetElements(elements) => set_elements(elements, object),
-        Check::SetOrder(elements) => set_order(elements, object),
-        Check::Code(code) => match code_of(object)? {
+        PreparedGuard::Equals(constant) => constant.matches(object),
+        PreparedGuard::Tensor(expected) => Ok(tensor_matches(set, *expected, object)),
+        PreparedGuard::Compares(comparison) => Ok(object.cast_exact::<PyFloat>().is_ok_and(|float| comparison.holds(float.value()))),
+        PreparedGuard::Contents(contents) => Ok(contents.holds(object)),
+        PreparedGuard::Present => Ok(true),
+        PreparedGuard::Absent => Ok(false),
+        PreparedGuard::Unwatched => Ok(!is_watched(object)?),
+        PreparedGuard::Length(length) => Ok(length_of(object)? == *length),
+        PreparedGuard::DictKeys(keys) => dict_keys(keys, object),
+        PreparedGuard::SetElements(elements) => set_elements(elements, object),
+        PreparedGuard::SetOrder(elements) => set_order(elements, object),
+        PreparedGuard::Code(code) => match code_of(object)? {
             Some(seen) => code.is(&seen),
             None => Ok(false),
         },
     }
 }
 
-/// What an object has for its code; None where it has none.
+/// Returns the code of an object; None if it has none.
 fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if let Some(code) = function::code(object) {
         return Ok(Some(code));
@@ -384,27 +384,27 @@ fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>
     }
 }
 
-/// Records what makes a guard hold; false where the trail does not prove it.
-fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<bool> {
+/// Records the state that makes a guard pass; returns false if the trail does not prove it.
+fn record<'py>(set: &GuardSet, check: &PreparedGuard, spot: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<bool> {
     let same_object = spot.proof() == Proof::Object;
     Ok(match check {
-        Check::Type(_) => recorder.class(spot),
-        Check::Identity(held) => same_object || held.by_address(),
+        PreparedGuard::Type(_) => recorder.class(spot),
+        PreparedGuard::Identity(held) => same_object || held.by_address(),
         // The constant keeps its own object alive.
-        Check::Equals(constant) => same_object || constant.is_singleton() || constant.object().is(spot.object()),
-        Check::Present | Check::Like(_) => true,
-        Check::Length(_) => recorder.length(spot) || recorder.dict_content(spot),
-        // One key has no order.
-        Check::DictKeys(keys) if keys.len() < 2 => recorder.dict_content(spot),
-        Check::DictKeys(_) => recorder.dict_unchanged(spot),
-        // The trail has the whole table, and so the order.
-        Check::SetElements(elements) | Check::SetOrder(elements) => {
+        PreparedGuard::Equals(constant) => same_object || constant.is_singleton() || constant.object().is(spot.object()),
+        PreparedGuard::Present | PreparedGuard::Like(_) => true,
+        PreparedGuard::Length(_) => recorder.length(spot) || recorder.dict_content(spot),
+        // A single key has only one order.
+        PreparedGuard::DictKeys(keys) if keys.len() < 2 => recorder.dict_content(spot),
+        PreparedGuard::DictKeys(_) => recorder.dict_unchanged(spot),
+        // The trail contains the whole table, and so the order.
+        PreparedGuard::SetElements(elements) | PreparedGuard::SetOrder(elements) => {
             let known: Vec<_> = elements.iter().map(|element| element.object().bind(spot.object().py())).collect();
             same_object && spot.object().is_exact_instance_of::<PyFrozenSet>() || recorder.set_content(spot, &known)
         }
-        Check::Code(_) => recorder.code(spot)?.proof != Proof::None,
-        Check::Compares(_) => same_object,
-        Check::Tensor(pattern) => {
+        PreparedGuard::Code(_) => recorder.code(spot)?.proof != Proof::None,
+        PreparedGuard::Compares(_) => same_object,
+        PreparedGuard::Tensor(pattern) => {
             let (expected, pattern) = (&set.tree.tensors[*pattern], &set.tree.patterns[*pattern]);
             let marks = expected.no_dynamic_indices.then(|| dynamic_marks(spot.object().py())).into_iter().flatten();
             let mut recorded = recorder.tensor(spot, &expected.class, pattern);
@@ -413,12 +413,12 @@ fn record<'py>(set: &GuardSet, check: &Check, spot: &Spot<'py>, recorder: &mut R
             }
             recorded
         }
-        // A trail does not see what is written to a tensor's memory.
-        Check::Absent | Check::Unwatched | Check::Contents(_) => false,
+        // A trail does not see writes to a tensor's memory.
+        PreparedGuard::Absent | PreparedGuard::Unwatched | PreparedGuard::Contents(_) => false,
     })
 }
 
-/// What the container's own type says, not an overridden `__len__`.
+/// Returns the length according to the container's own type, not an overridden `__len__`.
 fn length_of(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     if let Ok(list) = object.cast::<PyList>() {
         return Ok(list.len());
@@ -447,7 +447,7 @@ fn dict_keys(expected: &[DictKey], object: &Bound<'_, PyAny>) -> PyResult<bool> 
     if iterates_as_dict(dict)? {
         return dict.keys().iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?));
     }
-    // An OrderedDict has an order of its own.
+    // An OrderedDict keeps its own order.
     ordered_keys(dict)?.into_iter().zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && fits((expected, seen))?))
 }
 
@@ -475,17 +475,17 @@ fn set_order(expected: &[Constant], object: &Bound<'_, PyAny>) -> PyResult<bool>
     object.try_iter()?.zip(expected).try_fold(true, |same, (seen, expected)| Ok(same && expected.matches(&seen?)?))
 }
 
-/// The keys in the order in which iterating gives them.
+/// Returns the keys in iteration order.
 pub(crate) fn ordered_keys<'py>(dict: &Bound<'py, PyDict>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     dict.as_any().try_iter()?.collect()
 }
 
-/// Whether an exception is being handled on this thread: in Python code that has called, since guards are checked outside of frames.
+/// Returns true if this thread is handling an exception: in the calling Python code, since guards are checked outside of frames.
 pub(crate) fn handles_an_exception(py: Python<'_>) -> bool {
     Thread::current(py).is_ok_and(|thread| thread.topmost_handled_exception().is_some())
 }
 
-/// Torch's mode objects on this thread, as many as a state says there are.
+/// Returns torch's mode objects on this thread, as many as the state counts.
 pub(crate) fn modes<'py>(py: Python<'py>, state: &TorchState) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let (functions, dispatches) = state.modes();
     if functions == 0 && dispatches == 0 {
@@ -498,7 +498,7 @@ pub(crate) fn modes<'py>(py: Python<'py>, state: &TorchState) -> PyResult<Vec<Bo
     Ok(all)
 }
 
-/// Whether torch's modes are the ones that were active when it was captured. Their numbers are known to be equal.
+/// Returns true if torch's modes are those that were active at the capture. Their numbers are known to be equal.
 pub(crate) fn same_modes(py: Python<'_>, set: &GuardSet) -> PyResult<bool> {
     let Some(state) = &set.torch else { return Ok(true) };
     let now = modes(py, state)?;

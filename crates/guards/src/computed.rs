@@ -1,5 +1,5 @@
-//! Numbers that a program computes from numbers that existed before: kept as the computation, so that a counter that is only
-//! written back is not guarded to be what it was.
+//! Numbers that a program computes from existing numbers. They are kept as the computation, so that a counter that is only written back is
+//! not guarded to have its former value.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use rustc_hash::FxHashMap;
 
 use crate::{Constant, Source, SourceId, Sources};
 
-/// `left op right`, of which no operand can make Python raise, whatever numbers of their types they are.
+/// `left op right`, for operand types with which Python never raises, regardless of the numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Computed {
     /// The operation.
     pub op: BinaryOp,
-    /// What stands on its left.
+    /// The left operand.
     pub left: Operand,
-    /// What stands on its right.
+    /// The right operand.
     pub right: Operand,
 }
 
 /// An operand of a [`Computed`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// A number that is reached, or computed as well, and what it was in the capture. Its type is guarded.
+    /// A number that is reached, or computed in the same way, with its value at the capture. Its type is guarded.
     Reached(SourceId, Constant),
-    /// A number of the program's.
+    /// A literal number of the program.
     Constant(Constant),
 }
 
-/// What Python's operator of this name gives: `<`, `<=`, `==`, `!=`, `>=` or `>`.
+/// Returns the result of Python's operator with this name: `<`, `<=`, `==`, `!=`, `>=` or `>`.
 ///
 /// # Errors
-/// What comparing raised.
+/// Returns an exception raised by the comparison.
 pub fn compare(left: &Bound<'_, PyAny>, operator: &str, right: &Bound<'_, PyAny>) -> PyResult<bool> {
     let operator = match operator {
         "<" => CompareOp::Lt,
@@ -45,21 +45,21 @@ pub fn compare(left: &Bound<'_, PyAny>, operator: &str, right: &Bound<'_, PyAny>
     left.rich_compare(right, operator)?.is_truthy()
 }
 
-/// What comparing two numbers gives.
+/// A comparison of two numbers and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Predicate {
     /// Python's operator: `<`, `<=`, `==`, `!=`, `>=` or `>`.
     pub operator: &'static str,
-    /// What stands on its left.
+    /// The left operand.
     pub left: Operand,
-    /// What stands on its right.
+    /// The right operand.
     pub right: Operand,
-    /// What it gives.
+    /// The result.
     pub outcome: bool,
 }
 
 impl Predicate {
-    /// The sources that are looked at, in the order in which `holds` asks for them.
+    /// Returns the sources that are read, in the order in which `holds` reads them.
     pub(crate) fn leaves(&self, sources: &Sources) -> Vec<SourceId> {
         let mut leaves = Vec::new();
         self.left.leaves(sources, &mut leaves);
@@ -67,7 +67,7 @@ impl Predicate {
         leaves
     }
 
-    /// Whether it gives the same for these values of the leaves.
+    /// Returns true if the comparison has the same result for these values of the leaves.
     pub(crate) fn holds<'a, 'py: 'a>(
         &self,
         py: Python<'py>,
@@ -79,7 +79,7 @@ impl Predicate {
         Ok(compare(&left, self.operator, &right)? == self.outcome)
     }
 
-    /// As Python.
+    /// Returns the predicate as Python.
     pub(crate) fn text(&self, sources: &Sources) -> String {
         let operand = |operand: &Operand| operand.text(|source| sources.expression(source));
         let compared = format!("{} {} {}", operand(&self.left), self.operator, operand(&self.right));
@@ -87,12 +87,12 @@ impl Predicate {
     }
 }
 
-/// The computations that predicates are about, by their sources.
+/// The computations that predicates refer to, by their sources.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Computations(FxHashMap<SourceId, Arc<Computed>>);
 
 impl Computations {
-    /// Those within a predicate.
+    /// Returns the computations within a predicate.
     pub fn of(predicate: &Predicate, sources: &Sources) -> Self {
         let mut found = FxHashMap::default();
         let mut waiting = vec![&predicate.left, &predicate.right];
@@ -135,7 +135,7 @@ impl Operand {
         }
     }
 
-    /// As Python, given the expression of each source.
+    /// Returns the computation as Python, given the expression of each source.
     pub(crate) fn text(&self, expression: impl Fn(SourceId) -> String) -> String {
         match self {
             Self::Reached(source, _) => expression(*source),
@@ -145,7 +145,7 @@ impl Operand {
 }
 
 impl Computed {
-    /// The operands that are not constants, with what they were.
+    /// Returns the operands that are not constants, with their values at the capture.
     pub fn reached(&self) -> impl Iterator<Item = (SourceId, &Constant)> {
         [&self.left, &self.right].into_iter().filter_map(|operand| match operand {
             Operand::Reached(source, was) => Some((*source, was)),

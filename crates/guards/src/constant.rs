@@ -1,7 +1,7 @@
 //! Constants: immutable Python values that are compared by exact type and value.
 //!
-//! Python's `==` is too kind for guards: `1 == True == 1.0` and `0.0 == -0.0`, while `nan != nan`. Here two values are the same
-//! if no program could tell them apart but by `is`: equal types, equal bits of floats, equal elements of tuples.
+//! Python's `==` is too lenient for guards: `1 == True == 1.0` and `0.0 == -0.0`, while `nan != nan`. Here two values are the same if no
+//! program can distinguish them except by `is`: equal types, equal bits of floats, equal elements of tuples.
 
 use std::{
     cell::Cell,
@@ -17,18 +17,18 @@ use pyo3::{
     types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PyNone, PyRange, PySlice, PyString, PyTuple, PyType},
 };
 
-/// An immutable Python value. Holds its object strongly, so it must be one that refers to nothing of the user's.
+/// An immutable Python value. Holds its object strongly, so the object must not refer to anything of the user's.
 #[derive(Debug)]
 pub struct Constant {
     object: Py<PyAny>,
     kind: Kind,
-    /// Equal exactly if the constants are the same; also what hashing uses.
+    /// A canonical text: equal exactly if the constants are the same. Also used for hashing.
     canon: Arc<str>,
-    /// What Python's `repr` says.
+    /// The value as in Python's `repr`.
     text: Arc<str>,
 }
 
-/// How a value is compared.
+/// The way in which a value is compared.
 #[derive(Debug, Clone)]
 enum Kind {
     /// By address: None, Ellipsis, True, False, dtypes and other singletons.
@@ -38,12 +38,12 @@ enum Kind {
     /// Exact type, then `==`, which runs C code only: str, bytes, int beyond 64 bits, torch.device.
     Equal,
     Complex(u64, u64),
-    /// A scalar of numpy: its exact type and its bytes.
+    /// A numpy scalar: its exact type and its bytes.
     Bytes(Vec<u8>),
     /// The exact type is that of the object: tuple, torch.Size, a named tuple.
     Tuple(Vec<Constant>),
     FrozenSet(Vec<Constant>),
-    /// start, stop, step of a slice, or of a range: equal ranges may have others.
+    /// start, stop, step of a slice or range. They are compared since equal ranges may differ in them.
     Steps(Vec<Constant>),
 }
 
@@ -81,15 +81,15 @@ impl fmt::Display for Constant {
 /// The parts of a slice and of a range.
 const STEPS: [&str; 3] = ["start", "stop", "step"];
 
-/// How deep a constant may be nested.
+/// The maximum nesting depth of a constant.
 const DEEPEST: usize = 100;
 
 thread_local! {
-    /// How deep the constant is that is being made.
+    /// The nesting depth of the constant under construction.
     static LEVEL: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The level to which to return.
+/// The level to restore when dropped.
 struct Level(usize);
 
 impl Drop for Level {
@@ -98,14 +98,14 @@ impl Drop for Level {
     }
 }
 
-/// Torch types whose instances are immutable: singletons, but for `device`.
+/// Torch types whose instances are immutable: singletons, except for `device`.
 const TORCH_SINGLETONS: [&str; 4] = ["dtype", "layout", "memory_format", "qscheme"];
 
-/// Numpy's scalars of a fixed size.
+/// Numpy's scalars of fixed size.
 const NUMPY_SCALARS: [&str; 13] =
     ["bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"];
 
-/// Addresses of the classes of torch and numpy that are told by identity. They live as long as the process.
+/// Addresses of torch's and numpy's classes that are recognized by identity. They live as long as the process.
 struct Known {
     size: usize,
     device: usize,
@@ -132,7 +132,7 @@ impl Known {
 }
 
 impl Constant {
-    /// The value of a float; None for anything else.
+    /// Returns the value of a float; None for anything else.
     #[must_use]
     pub fn float(&self) -> Option<f64> {
         match self.kind {
@@ -141,7 +141,7 @@ impl Constant {
         }
     }
 
-    /// The bits of a float, or of an integer that has 64 of them; else None.
+    /// Returns the bits of a float, or of an integer that fits into 64 bits; otherwise None.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match self.kind {
@@ -151,21 +151,21 @@ impl Constant {
         }
     }
 
-    /// The constant for an object, or None if it is not one of the types that are compared by value.
+    /// Returns the constant for an object, or None if its type is not one of those compared by value.
     ///
     /// # Errors
-    /// What Python raises while the object is looked at (out of memory).
+    /// Returns an exception that Python raises while the object is inspected (out of memory).
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Some((kind, canon)) = Self::classify(object)? else { return Ok(None) };
         let text = text_of(object, &kind)?.into();
         Ok(Some(Self { object: object.clone().unbind(), kind, canon: canon.into(), text }))
     }
 
-    /// The constant for a class of C's that lives as long as the process, as an element of a set: it is hashed and compared by address.
-    /// None for anything else.
+    /// Returns the constant for a C class that lives as long as the process, as an element of a set: it is hashed and compared by address.
+    /// Returns None for anything else.
     ///
     /// # Errors
-    /// As for [`Self::new`].
+    /// See [`Self::new`].
     pub fn lasting_class(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Ok(class) = object.cast_exact::<PyType>() else { return Ok(None) };
         if types::flags(class) & types::HEAP_TYPE != 0 {
@@ -176,7 +176,7 @@ impl Constant {
         Ok(Some(Self { object: object.clone().unbind(), kind: Kind::Singleton, canon: canon.into(), text }))
     }
 
-    /// A string constant, for keys.
+    /// Returns a string constant, for keys.
     #[must_use]
     pub fn string(py: Python<'_>, value: &str) -> Self {
         let object = PyString::intern(py, value).into_any();
@@ -184,29 +184,29 @@ impl Constant {
         Self { object: object.unbind(), kind: Kind::Equal, canon: canon.into(), text: text.into() }
     }
 
-    /// The object itself.
+    /// Returns the object itself.
     #[must_use]
     pub fn object(&self) -> &Py<PyAny> {
         &self.object
     }
 
-    /// The address of its class.
+    /// Returns the address of its class.
     pub(crate) fn class_address(&self) -> usize {
         Python::attach(|py| self.object.bind(py).get_type_ptr() as usize)
     }
 
-    /// The int that it is.
+    /// Returns its value if it is an int.
     pub(crate) fn int(&self) -> Option<i64> {
         if let Kind::Int(value) = self.kind { Some(value) } else { None }
     }
 
-    /// Whether there is only one such object.
+    /// Returns true if only one such object exists.
     #[must_use]
     pub fn is_singleton(&self) -> bool {
         matches!(self.kind, Kind::Singleton)
     }
 
-    /// Whether comparing makes no objects, so that not even the garbage collector can run.
+    /// Returns true if comparing creates no objects, so that not even the garbage collector can run.
     pub(crate) fn matches_quickly(&self) -> bool {
         match &self.kind {
             Kind::Singleton | Kind::Int(_) | Kind::Float(_) | Kind::Equal => true,
@@ -215,12 +215,12 @@ impl Constant {
         }
     }
 
-    /// Whether it is a float that is not equal to itself.
+    /// Returns true if it is a float that is not equal to itself.
     pub(crate) fn is_nan(&self) -> bool {
         matches!(self.kind, Kind::Float(bits) if f64::from_bits(bits).is_nan())
     }
 
-    /// Equal exactly for constants that are the same.
+    /// Returns the canonical text: equal exactly for constants that are the same.
     pub(crate) fn canon(&self) -> &str {
         &self.canon
     }
@@ -246,7 +246,7 @@ impl Constant {
             return Ok(Some((Kind::Complex(real, imag), format!("c{real:x},{imag:x}"))));
         }
         if let Ok(text) = object.cast_exact::<PyString>() {
-            // Lone surrogates have no UTF-8; their repr is as good a name.
+            // Strings with lone surrogates have no UTF-8; their repr identifies them as well.
             let canon = text.to_str().map_or_else(|_| shown::repr(object).map(|r| format!("u{r}")), |t| Ok(format!("s{t}")))?;
             return Ok(Some((Kind::Equal, canon)));
         }
@@ -260,7 +260,7 @@ impl Constant {
         }
         if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
             let Some((Kind::FrozenSet(elements), _)) = Self::composite(set.iter().map(Ok), "", Kind::FrozenSet)? else { return Ok(None) };
-            // Equal sets may give their elements in another order, which a program can see.
+            // Equal sets may iterate in a different order, which a program can see.
             let names: Vec<_> = elements.iter().map(|e| e.canon.to_string()).collect();
             return Ok(Some((Kind::FrozenSet(elements), format!("frozenset({})", joined(&names)))));
         }
@@ -268,7 +268,7 @@ impl Constant {
         let known = Known::get(object.py())?;
         let address_of_class = class.as_ptr() as usize;
         if let Ok(tuple) = object.cast::<PyTuple>() {
-            // A subclass is immutable if its instances store nothing beside the items.
+            // An instance of a subclass is immutable if it stores nothing besides the items.
             let plain = class.is(object.py().get_type::<PyTuple>()) || address_of_class == known.size || is_named_tuple(&class)?;
             let head = format!("tuple@{}", class.as_ptr() as usize);
             return if plain { Self::composite(tuple.iter().map(Ok), &head, Kind::Tuple) } else { Ok(None) };
@@ -292,7 +292,7 @@ impl Constant {
         head: &str,
         make: impl FnOnce(Vec<Self>) -> Kind,
     ) -> PyResult<Option<(Kind, String)>> {
-        // Tuples may be nested deeper than the stack of C.
+        // Tuples may be nested more deeply than the C stack allows.
         let level = LEVEL.get();
         if level >= DEEPEST {
             return Ok(None);
@@ -308,10 +308,10 @@ impl Constant {
         Ok(Some((make(elements), format!("{head}({})", joined(&names)))))
     }
 
-    /// Whether an object is the same value.
+    /// Returns true if an object has the same value.
     ///
     /// # Errors
-    /// What comparing raised; no user code is run.
+    /// Returns an exception raised by the comparison; no user code is run.
     pub fn matches(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = object.py();
         let mine = self.object.bind(py);
@@ -352,7 +352,7 @@ fn is_long(object: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<bool> {
     }
 }
 
-/// As `repr`, without its limit for integers.
+/// Returns the value as in `repr`, without its limit for integers.
 fn text_of(object: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<String> {
     let text = match kind {
         Kind::Tuple(elements) | Kind::FrozenSet(elements) | Kind::Steps(elements) if is_long(object, kind)? => {
@@ -369,12 +369,12 @@ fn hexadecimal<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>
     Ok(object.call_method1("__format__", ("#x",))?.cast_into()?)
 }
 
-/// Each part with its length, so that no two lists give one text.
+/// Joins the parts, each with its length, so that different lists give different texts.
 fn joined(parts: &[String]) -> String {
     parts.iter().map(|part| format!("{}:{part}", part.len())).collect::<Vec<_>>().join(",")
 }
 
-/// As Python's `repr` writes a string without odd characters.
+/// Quotes a string as Python's `repr` does if there are no special characters.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
@@ -384,7 +384,7 @@ fn complex_bits(value: &Bound<'_, PyComplex>) -> PyResult<(u64, u64)> {
     Ok((part("real")?, part("imag")?))
 }
 
-/// A class made by `namedtuple` or `NamedTuple`: no instance dictionary.
+/// Returns true for a class created by `namedtuple` or `NamedTuple`: its instances do not have a dictionary.
 fn is_named_tuple(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(class.hasattr("_fields")? && class.getattr("__dictoffset__")?.extract::<isize>()? == 0)
 }

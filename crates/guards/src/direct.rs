@@ -1,7 +1,7 @@
-//! Parameters that are looked at directly: tensors, constants, and tuples, lists and dicts of them.
+//! Parameters that are checked directly: tensors, constants, and tuples, lists and dicts of them.
 //!
-//! The tuple of `*args` and the dict of `**kwargs` are made anew by each call, so there is nothing to remember of them; and they
-//! are small. What is looked at here runs no Python code: containers are exactly of the builtin types, keys are strings.
+//! The tuple of `*args` and the dict of `**kwargs` are created anew by each call, so remembering a walk over them is useless; and they are
+//! small. A direct check runs no Python code: containers are exactly of the builtin types, keys are strings.
 
 use pyo3::{
     prelude::*,
@@ -11,7 +11,7 @@ use pyo3::{
 use crate::{
     DictKey,
     check::{Run, holds},
-    tree::{Check, Node, Step, Tree},
+    tree::{Node, PreparedGuard, Step, Tree},
 };
 
 /// Trees with more values are walked, and the walk is remembered.
@@ -26,11 +26,11 @@ enum Container {
 }
 
 impl Container {
-    /// What a guard of the exact type says that a value is.
+    /// Returns the container implied by a guard on the exact type.
     fn of(py: Python<'_>, tree: &Tree, node: &Node) -> Option<Self> {
         let is = |class: Bound<'_, PyAny>| {
             node.checks.iter().any(|&check| match &tree.checks[check].1 {
-                Check::Type(held) => held.by_address() && held.is(&class).unwrap_or(false),
+                PreparedGuard::Type(held) => held.by_address() && held.is(&class).unwrap_or(false),
                 _ => false,
             })
         };
@@ -45,21 +45,21 @@ impl Container {
 }
 
 impl Tree {
-    /// Finds the parameters that are looked at directly.
+    /// Finds the parameters that can be checked directly.
     pub fn find_direct(&mut self, py: Python<'_>) {
         for at in 0..self.locals.len() {
             let node = self.locals[at].1;
             self.nodes[node].direct = self.size_if_direct(py, node).is_some_and(|size| size <= LARGEST);
             let Node { checks, children, .. } = &self.nodes[node];
             if let ([check], []) = (checks.as_slice(), children.as_slice())
-                && let Check::Tensor(expected) = self.checks[*check].1
+                && let PreparedGuard::Tensor(expected) = self.checks[*check].1
             {
                 self.nodes[node].tensor = Some(expected);
             }
         }
     }
 
-    /// How many values are reached from a node; None if they cannot be looked at directly.
+    /// Returns the number of values reached from a node; None if they cannot be checked directly.
     fn size_if_direct(&self, py: Python<'_>, at: usize) -> Option<usize> {
         let node = &self.nodes[at];
         let container = Container::of(py, self, node);
@@ -67,9 +67,9 @@ impl Tree {
         let mut known_keys = false;
         for &check in &node.checks {
             let allowed = match &self.checks[check].1 {
-                Check::Tensor(_) => true,
-                Check::Length(_) => container.is_some(),
-                Check::DictKeys(keys) => {
+                PreparedGuard::Tensor(_) => true,
+                PreparedGuard::Length(_) => container.is_some(),
+                PreparedGuard::DictKeys(keys) => {
                     known_keys = keys.iter().all(strings);
                     known_keys && container == Some(Container::Dict)
                 }
@@ -99,13 +99,13 @@ impl<'py> Run<'_, 'py> {
     /// Checks a value of a direct tree.
     ///
     /// # Errors
-    /// When Python is out of memory.
+    /// If Python is out of memory.
     pub fn direct(&mut self, node: usize, value: &Bound<'py, PyAny>) -> PyResult<bool> {
-        // Types are checked first, so what follows knows them.
+        // Types are checked first, so the later checks can rely on them.
         for check in self.checks(node) {
             let same = match check {
-                Check::Tensor(expected) => self.tensor_matches(*expected, value),
-                Check::DictKeys(keys) => value.cast_exact::<PyDict>().is_ok_and(|dict| string_keys(dict, keys)),
+                PreparedGuard::Tensor(expected) => self.tensor_matches(*expected, value),
+                PreparedGuard::DictKeys(keys) => value.cast_exact::<PyDict>().is_ok_and(|dict| string_keys(dict, keys)),
                 other => holds(self.set, other, value)?,
             };
             if !same {
@@ -130,7 +130,7 @@ impl<'py> Run<'_, 'py> {
             };
             let holds = match found {
                 Some(found) => self.direct(child, &found)?,
-                // Nothing is there: only guards that want it so hold, and nothing is collected.
+                // The value is missing: only guards that require this pass, and nothing is collected.
                 None => self.nothing(child),
             };
             if !holds {
@@ -140,16 +140,16 @@ impl<'py> Run<'_, 'py> {
         Ok(true)
     }
 
-    /// Whether the guards of a node and of those below it hold where nothing is.
+    /// Returns true if the guards of a node and of those below it pass for a missing value.
     fn nothing(&self, node: usize) -> bool {
         let description = self.node(node);
         description.output.is_none()
-            && self.checks(node).all(Check::holds_of_nothing)
+            && self.checks(node).all(PreparedGuard::holds_of_nothing)
             && description.children.iter().all(|&child| self.nothing(child))
     }
 }
 
-/// Whether a dict has exactly these strings for keys, in this order.
+/// Returns true if a dict has exactly these strings as keys, in this order.
 fn string_keys(dict: &Bound<'_, PyDict>, expected: &[DictKey]) -> bool {
     let fits = |(seen, expected): (Bound<'_, PyAny>, &DictKey)| match expected {
         DictKey::Constant(key) => seen.is_exact_instance_of::<PyString>() && key.matches(&seen).unwrap_or(false),

@@ -1,10 +1,9 @@
-//! Guards in words: as Python predicates, and what differs when one fails.
+//! Guards as text: as Python predicates, with a description of the difference when one fails.
 //!
 //! The predicates use `L` (parameters), `G` (globals), `B` (builtins), `C` (free variables) and `torch`, and a few helpers:
-//! `___check_type_id(x, n)` is `id(type(x)) == n`, `___check_obj_id(x, n)` is `id(x) == n`, `___lookup(cls, name)` looks along the
-//! MRO and gives `___nothing` where nothing is, `___made_of(x)` lists the class of a bound method, property or the like, which is often
-//! made anew, and its parts. The guards themselves are stricter than `==`: types are equal, too. Nothing
-//! here is fast.
+//! `___check_type_id(x, n)` is `id(type(x)) == n`, `___check_obj_id(x, n)` is `id(x) == n`, `___lookup(cls, name)` looks along the MRO and
+//! returns `___nothing` for a missing attribute, `___made_of(x)` lists the class and the parts of a bound method, property or the like,
+//! which is often created anew. The guards themselves are stricter than `==`: types must be equal, too. Nothing here is fast.
 
 use std::{fmt, sync::Arc};
 
@@ -18,20 +17,20 @@ use crate::{
     Comparison, Constant, DictKey, Guard, GuardSet, Relation, Roots, Source, SourceId, Sources, TensorMatch,
     builder::State,
     check::{handles_an_exception, holds},
-    held::made_of,
-    tree::{Check, FUNCTION, Step},
+    identity_pins::made_of,
+    tree::{FUNCTION, PreparedGuard, Step},
 };
 
-/// A guard that does not hold.
+/// A guard that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The Python expression that reaches the value.
     pub source: String,
     /// The predicate that is false.
     pub guard: String,
-    /// What was expected, in words.
+    /// A description of the expected value.
     pub expected: String,
-    /// What is there.
+    /// The actual value.
     pub seen: String,
 }
 
@@ -42,10 +41,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The guards of a set, as far as it takes to put them into words. Of objects it keeps their texts only.
+/// The information needed to describe the guards of a set as text. Of objects, only their texts are kept.
 pub struct Texts {
     pub(crate) sources: Sources,
-    pub(crate) guards: Vec<(SourceId, Said)>,
+    pub(crate) guards: Vec<(SourceId, DescribedGuard)>,
     pub(crate) relations: Vec<Relation>,
     pub(crate) torch: Option<TorchState>,
     pub(crate) handled: Option<bool>,
@@ -53,10 +52,10 @@ pub struct Texts {
 }
 
 /// A guard without its object.
-pub(crate) enum Said {
+pub(crate) enum DescribedGuard {
     Type(usize, Arc<str>),
     Identity(usize, Arc<str>),
-    /// What an object is made of that is held by its parts, and the object in words.
+    /// The parts of an object that is held by its parts, and a description of the object.
     MadeOf(String, Arc<str>),
     Equals(Constant),
     Tensor(TensorMatch),
@@ -90,27 +89,28 @@ impl Texts {
         let mut said = |guard: &Guard| match guard {
             Guard::Type(class) => {
                 let (address, text) = text(class);
-                Said::Type(address, text)
+                DescribedGuard::Type(address, text)
             }
             Guard::Identity(object) => {
                 let (address, text) = text(object);
-                made_of(object.bind(py)).map_or_else(|| Said::Identity(address, text.clone()), |parts| Said::MadeOf(parts, text.clone()))
+                made_of(object.bind(py))
+                    .map_or_else(|| DescribedGuard::Identity(address, text.clone()), |parts| DescribedGuard::MadeOf(parts, text.clone()))
             }
             Guard::Code(code) => {
                 let (address, text) = text(code);
-                Said::Code(address, text)
+                DescribedGuard::Code(address, text)
             }
-            Guard::Equals(constant) => Said::Equals(constant.clone()),
-            Guard::Tensor(expected) => Said::Tensor(expected.clone()),
-            Guard::Present => Said::Present,
-            Guard::Absent => Said::Absent,
-            Guard::Length(length) => Said::Length(*length),
-            Guard::Compares(comparison) => Said::Compares(*comparison),
-            Guard::Contents(contents) => Said::Contents(contents.number()),
-            Guard::Unwatched => Said::Unwatched,
-            Guard::DictKeys(keys) => Said::DictKeys(keys.clone()),
-            Guard::SetElements(elements) => Said::SetElements(elements.clone()),
-            Guard::SetOrder(elements) => Said::SetOrder(elements.clone()),
+            Guard::Equals(constant) => DescribedGuard::Equals(constant.clone()),
+            Guard::Tensor(expected) => DescribedGuard::Tensor(expected.clone()),
+            Guard::Present => DescribedGuard::Present,
+            Guard::Absent => DescribedGuard::Absent,
+            Guard::Length(length) => DescribedGuard::Length(*length),
+            Guard::Compares(comparison) => DescribedGuard::Compares(*comparison),
+            Guard::Contents(contents) => DescribedGuard::Contents(contents.number()),
+            Guard::Unwatched => DescribedGuard::Unwatched,
+            Guard::DictKeys(keys) => DescribedGuard::DictKeys(keys.clone()),
+            Guard::SetElements(elements) => DescribedGuard::SetElements(elements.clone()),
+            Guard::SetOrder(elements) => DescribedGuard::SetOrder(elements.clone()),
         };
         let guards = state.guards.iter().map(|(source, guard)| (*source, said(guard))).collect();
         Self { sources: state.sources, guards, relations: state.relations, torch: state.torch, handled: state.handled, registered }
@@ -121,7 +121,7 @@ impl Texts {
         Listed { source: self.sources.expression(*source), parts: predicates(&self.sources, *source, said), expected: expectation(said) }
     }
 
-    /// The members of a relation, and its predicate.
+    /// Returns the members of a relation, and its predicate.
     fn relation(&self, relation: &Relation) -> (String, String) {
         let names: Vec<_> = crate::relation::members(relation, &self.sources).iter().map(|s| self.sources.expression(*s)).collect();
         let predicate = match relation {
@@ -137,18 +137,18 @@ impl Texts {
         (names.join(", "), predicate)
     }
 
-    /// The guards that two places hold one object, as Python predicates.
+    /// Returns the guards that two places hold one object, as Python predicates.
     pub fn identities(&self) -> impl Iterator<Item = String> {
         self.relations.iter().filter(|relation| matches!(relation, Relation::Same(..))).map(|relation| self.relation(relation).1)
     }
 
-    /// What a guard is about.
+    /// Returns the source expression of a guard.
     pub(crate) fn source(&self, guard: usize) -> Option<String> {
         self.guards.get(guard).map(|(source, _)| self.sources.expression(*source))
     }
 
-    /// The expressions of places that were reached and that no guard checks, except for being distinct objects. At most, their values are
-    /// returned.
+    /// Returns the expressions of places that were reached but are not checked by any guard, except for being distinct objects. At most,
+    /// their values are returned.
     #[must_use]
     pub fn unasked(&self) -> Vec<String> {
         let mut asked = FxHashSet::default();
@@ -158,7 +158,7 @@ impl Texts {
                 at = self.sources.get(id).base();
             }
         };
-        let asks = |said: &Said| !matches!(said, Said::Present | Said::Unwatched);
+        let asks = |said: &DescribedGuard| !matches!(said, DescribedGuard::Present | DescribedGuard::Unwatched);
         self.guards.iter().filter(|(_, said)| asks(said)).for_each(|(source, _)| ask(*source));
         let relations = self.relations.iter().filter(|relation| !matches!(relation, Relation::Distinct(_)));
         relations.flat_map(|relation| crate::relation::members(relation, &self.sources)).for_each(ask);
@@ -168,7 +168,7 @@ impl Texts {
         unasked.map(|(id, _)| self.sources.expression(id)).collect()
     }
 
-    /// The guards as Python predicates, in the order in which they were added.
+    /// Returns the guards as Python predicates, in the order in which they were added.
     #[must_use]
     pub fn code_parts(&self) -> Vec<String> {
         let valid = std::iter::once("___guarded_code.valid".to_owned());
@@ -183,12 +183,12 @@ impl Texts {
     }
 }
 
-/// Whether a caller of the function handles an exception.
+/// Returns the predicate that a caller of the function is, or is not, handling an exception.
 fn handled_predicate(expected: bool) -> String {
     format!("sys.exc_info()[1] is {}None", if expected { "not " } else { "" })
 }
 
-/// Python's spelling of torch's dtypes, by number.
+/// Returns Python's spelling of a torch dtype, by number.
 fn dtype_name(number: &str) -> String {
     let name = match number {
         "5" => "float16",
@@ -202,7 +202,7 @@ fn dtype_name(number: &str) -> String {
     format!("torch.{name}")
 }
 
-/// Name, value and predicate of each part of torch's state.
+/// Returns name, value and predicate of each part of torch's state.
 fn torch_parts(state: &TorchState) -> Vec<(&'static str, String, String)> {
     let predicate = |name: &str, value: &str| match name {
         "grad mode" => format!("torch.is_grad_enabled() == {value}"),
@@ -220,7 +220,7 @@ fn torch_parts(state: &TorchState) -> Vec<(&'static str, String, String)> {
     state.parts().into_iter().map(|(name, value)| (name, value.clone(), predicate(name, &value))).collect()
 }
 
-/// Where torch's states differ.
+/// Returns the differences between torch's states.
 fn torch_failures(expected: &TorchState) -> Vec<Failure> {
     let now = TorchState::now().map(|now| now.parts()).unwrap_or_default();
     let parts = torch_parts(expected).into_iter().zip(now);
@@ -231,7 +231,7 @@ fn torch_failures(expected: &TorchState) -> Vec<Failure> {
         expected,
         seen,
     };
-    // The keys of the thread change with the modes; by themselves they say little.
+    // The keys of the thread change with the modes; on their own they explain little.
     let mut failures: Vec<_> = differing.map(failure).collect();
     if failures.len() > 1 {
         failures.retain(|failure| failure.source != "dispatch keys of the thread");
@@ -239,7 +239,7 @@ fn torch_failures(expected: &TorchState) -> Vec<Failure> {
     failures
 }
 
-/// The predicates of a tensor, in the order in which a difference is looked for.
+/// Returns the predicates of a tensor, in the order in which a difference is searched for.
 fn tensor_parts(value: &str, expected: &TensorMatch) -> Vec<String> {
     let python = |flag: bool| if flag { "True" } else { "False" };
     let meta = &expected.meta;
@@ -258,14 +258,14 @@ fn tensor_parts(value: &str, expected: &TensorMatch) -> Vec<String> {
     if meta.strides.iter().any(Option::is_none) {
         parts[5] = format!("___match({value}.stride(), {})", expected.strides().replace('_', "None"));
     }
-    // The first mark stands for all of them.
+    // The first mark represents all of them.
     if expected.no_dynamic_indices {
         parts.push(format!("hasattr({value}, '_dynamo_dynamic_indices') == False"));
     }
     parts
 }
 
-/// Which of [`tensor_parts`] a field is about.
+/// Returns the index in [`tensor_parts`] that a field belongs to.
 fn tensor_part(field: Field) -> usize {
     match field {
         Field::DType => 1,
@@ -295,28 +295,28 @@ fn text_of(object: &Bound<'_, PyAny>) -> String {
     if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST).chain("…".chars()).collect() }
 }
 
-/// A guard as Python expressions; a tensor's are several.
-fn predicates(sources: &Sources, source: SourceId, guard: &Said) -> Vec<String> {
+/// Returns a guard as Python expressions; a tensor's are several.
+fn predicates(sources: &Sources, source: SourceId, guard: &DescribedGuard) -> Vec<String> {
     let value = sources.expression(source);
     vec![match guard {
-        Said::Tensor(expected) => return tensor_parts(&value, expected),
-        Said::Type(address, text) => format!("___check_type_id({value}, {address})  # {text}"),
-        Said::Identity(address, text) => format!("___check_obj_id({value}, {address})  # {text}"),
-        Said::MadeOf(parts, _) => format!("___made_of({value}) == {parts}"),
-        Said::Equals(constant) if constant.is_singleton() => format!("{value} is {constant}"),
-        Said::Equals(constant) if constant.is_nan() => format!("{value} != {value}"),
-        Said::Equals(constant) => format!("{value} == {constant}"),
-        Said::Present => presence(sources, source, ""),
-        Said::Absent => presence(sources, source, "not "),
-        Said::Length(length) => format!("len({value}) == {length}"),
-        Said::DictKeys(keys) => format!("list({value}) == {}", key_list(keys)),
-        Said::SetElements(elements) if elements.is_empty() => format!("{value} == set()"),
-        Said::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
-        Said::SetOrder(elements) => format!("list({value}) == [{}]", list(elements)),
-        Said::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
-        Said::Compares(comparison) => comparison.text(&value),
-        Said::Contents(number) => format!("{value}.item() == {number}"),
-        Said::Unwatched => format!("not ___is_watched({value})"),
+        DescribedGuard::Tensor(expected) => return tensor_parts(&value, expected),
+        DescribedGuard::Type(address, text) => format!("___check_type_id({value}, {address})  # {text}"),
+        DescribedGuard::Identity(address, text) => format!("___check_obj_id({value}, {address})  # {text}"),
+        DescribedGuard::MadeOf(parts, _) => format!("___made_of({value}) == {parts}"),
+        DescribedGuard::Equals(constant) if constant.is_singleton() => format!("{value} is {constant}"),
+        DescribedGuard::Equals(constant) if constant.is_nan() => format!("{value} != {value}"),
+        DescribedGuard::Equals(constant) => format!("{value} == {constant}"),
+        DescribedGuard::Present => presence(sources, source, ""),
+        DescribedGuard::Absent => presence(sources, source, "not "),
+        DescribedGuard::Length(length) => format!("len({value}) == {length}"),
+        DescribedGuard::DictKeys(keys) => format!("list({value}) == {}", key_list(keys)),
+        DescribedGuard::SetElements(elements) if elements.is_empty() => format!("{value} == set()"),
+        DescribedGuard::SetElements(elements) => format!("{value} == {{{}}}", list(elements)),
+        DescribedGuard::SetOrder(elements) => format!("list({value}) == [{}]", list(elements)),
+        DescribedGuard::Code(address, text) => format!("___check_obj_id({value}.__code__, {address})  # {text}"),
+        DescribedGuard::Compares(comparison) => comparison.text(&value),
+        DescribedGuard::Contents(number) => format!("{value}.item() == {number}"),
+        DescribedGuard::Unwatched => format!("not ___is_watched({value})"),
     }]
 }
 
@@ -335,49 +335,52 @@ fn presence(sources: &Sources, source: SourceId, not: &str) -> String {
     }
 }
 
-/// What a guard expects, in words.
-fn expectation(guard: &Said) -> String {
+/// Describes what a guard expects.
+fn expectation(guard: &DescribedGuard) -> String {
     match guard {
-        Said::Tensor(expected) => format!("{expected:?}"),
-        Said::Type(_, text) | Said::Identity(_, text) | Said::MadeOf(_, text) | Said::Code(_, text) => text.to_string(),
-        Said::Equals(constant) => constant.to_string(),
-        Said::Compares(comparison) => comparison.text("a float"),
-        Said::Contents(number) => format!("the contents {number}"),
-        Said::Unwatched => "what nobody misses".to_owned(),
-        Said::Present => "something".to_owned(),
-        Said::Absent => "nothing".to_owned(),
-        Said::Length(length) => format!("{length} elements"),
-        Said::DictKeys(keys) => format!("the keys {}", key_list(keys)),
-        Said::SetElements(elements) => format!("the elements {{{}}}", list(elements)),
-        Said::SetOrder(elements) => format!("the elements [{}], in this order", list(elements)),
+        DescribedGuard::Tensor(expected) => format!("{expected:?}"),
+        DescribedGuard::Type(_, text)
+        | DescribedGuard::Identity(_, text)
+        | DescribedGuard::MadeOf(_, text)
+        | DescribedGuard::Code(_, text) => text.to_string(),
+        DescribedGuard::Equals(constant) => constant.to_string(),
+        DescribedGuard::Compares(comparison) => comparison.text("a float"),
+        DescribedGuard::Contents(number) => format!("the contents {number}"),
+        DescribedGuard::Unwatched => "what nobody misses".to_owned(),
+        DescribedGuard::Present => "something".to_owned(),
+        DescribedGuard::Absent => "nothing".to_owned(),
+        DescribedGuard::Length(length) => format!("{length} elements"),
+        DescribedGuard::DictKeys(keys) => format!("the keys {}", key_list(keys)),
+        DescribedGuard::SetElements(elements) => format!("the elements {{{}}}", list(elements)),
+        DescribedGuard::SetOrder(elements) => format!("the elements [{}], in this order", list(elements)),
     }
 }
 
 impl GuardSet {
-    /// The guards as Python predicates, in the order in which they were added.
+    /// Returns the guards as Python predicates, in the order in which they were added.
     #[must_use]
     pub fn code_parts(&self) -> Vec<String> {
         self.texts.code_parts()
     }
 
-    /// The guards in words, which stay when the set is gone.
+    /// Returns the guards as text, which outlives the set.
     #[must_use]
     pub fn texts(&self) -> Arc<Texts> {
         self.texts.clone()
     }
 
-    /// The first guard that does not hold.
+    /// Returns the first guard that fails.
     ///
     /// # Errors
-    /// What Python code raised that had to be run.
+    /// Returns an exception raised by Python code that had to be run.
     pub fn explain(&self, roots: Roots<'_, '_>) -> PyResult<Option<Failure>> {
         Ok(self.search(roots, true)?.into_iter().next())
     }
 
-    /// All guards that do not hold.
+    /// Returns all guards that fail.
     ///
     /// # Errors
-    /// As for `explain`.
+    /// See `explain`.
     pub fn failures(&self, roots: Roots<'_, '_>) -> PyResult<Vec<Failure>> {
         self.search(roots, false)
     }
@@ -398,7 +401,7 @@ impl GuardSet {
                 found.push(Failure { source: text("torch modes"), guard, expected, seen: text("others of the same number") });
             }
         }
-        // The checks after those of the guards are of relations.
+        // The checks after those of the guards belong to relations.
         for (number, (node, check)) in self.tree.checks.iter().enumerate().take(self.texts.guards.len()) {
             if first && !found.is_empty() {
                 return Ok(found);
@@ -409,7 +412,7 @@ impl GuardSet {
         if !found.is_empty() {
             return Ok(found);
         }
-        // Relations compare what guards have found to be there.
+        // Relations compare the objects that the guards have found.
         for (relation, told) in self.relations.iter().zip(&self.texts.relations) {
             let members = relation.nodes.iter().map(|&node| self.value(node, roots)).collect::<PyResult<Vec<_>>>()?;
             if !relation.holds_for(py, &|member| members[member].as_ref())? {
@@ -444,7 +447,7 @@ impl GuardSet {
         Ok(found)
     }
 
-    /// Walks to a node, without remembering anything.
+    /// Walks to a node, without remembering the walk.
     pub(crate) fn value<'py>(&self, node: usize, roots: Roots<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let description = &self.tree.nodes[node];
         if node == FUNCTION {
@@ -463,7 +466,7 @@ impl GuardSet {
         Ok(reached.object)
     }
 
-    fn failure(&self, check: &Check, number: usize, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Failure>> {
+    fn failure(&self, check: &PreparedGuard, number: usize, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Failure>> {
         let holds = match value {
             Some(value) => holds(self, check, value)?,
             None => check.holds_of_nothing(),
@@ -477,20 +480,20 @@ impl GuardSet {
             Some(Failure { source: listed.source.clone(), guard, expected, seen })
         };
         let Some(value) = value else { return Ok(part(0, listed.expected.clone(), "nothing".to_owned())) };
-        if let Check::Tensor(expected) = check {
+        if let PreparedGuard::Tensor(expected) = check {
             let (index, expected, seen) = tensor_difference(&self.tree.tensors[*expected], value);
             return Ok(part(index, expected, seen));
         }
         let seen = match check {
-            Check::Type(_) => text_of(value.get_type().as_any()),
-            Check::Length(_) => format!("{} elements", value.len().map_or_else(|_| "no".to_owned(), |n| n.to_string())),
+            PreparedGuard::Type(_) => text_of(value.get_type().as_any()),
+            PreparedGuard::Length(_) => format!("{} elements", value.len().map_or_else(|_| "no".to_owned(), |n| n.to_string())),
             _ => text_of(value),
         };
         Ok(part(0, listed.expected.clone(), seen))
     }
 }
 
-/// The part of a tensor's guard that fails, what it expects and what is there.
+/// Returns the part of a tensor's guard that fails, with the expected and the actual value.
 fn tensor_difference(expected: &TensorMatch, value: &Bound<'_, PyAny>) -> (usize, String, String) {
     let class = || (0, expected.class_name().to_owned(), text_of(value.get_type().as_any()));
     let Some(seen) = expected.class.tensor(value).and_then(|tensor| Meta::of(tensor).ok()) else { return class() };

@@ -1,4 +1,4 @@
-//! Guard kinds: what can be assumed of the value that a source reaches.
+//! Guard kinds: the assumptions about the value that a source reaches.
 
 use std::{fmt, sync::Arc};
 
@@ -6,52 +6,52 @@ use pyo3::prelude::*;
 
 use crate::{Constant, Contents, Predicate, SizeRelation, SourceId, TensorMatch};
 
-/// An assumption about one value. A source that reaches nothing (a key that is not there) fails every guard but `Absent`.
+/// An assumption about one value. A source that reaches nothing (a missing key) fails every guard except `Absent`.
 #[derive(Debug)]
 pub enum Guard {
     /// `type(value)` is exactly this class. Prints as `___check_type(value, Class)`.
     Type(Py<PyAny>),
-    /// It is this very object, which is held weakly. For what cannot be, guard its type and content.
+    /// It is this very object, which is held weakly. For an object that cannot be held weakly, guard its type and content.
     Identity(Py<PyAny>),
     /// It has the exact type and value of a constant.
     Equals(Constant),
     /// A tensor with this metadata.
     Tensor(TensorMatch),
-    /// The source reaches something.
+    /// The source reaches an object.
     Present,
     /// The source reaches nothing: no such attribute stored, no such key, not found along the MRO.
     Absent,
-    /// `len` of a list, tuple, dict, set, str, bytes (or of what a subclass inherits from these).
+    /// The `len` of a list, tuple, dict, set, str or bytes (or the length that a subclass inherits from these).
     Length(usize),
     /// The keys of a dict, in order; for keys that are not constants, [`DictKey::Any`] and a guard on [`crate::Source::DictKey`].
     DictKeys(Arc<[DictKey]>),
     /// The elements of a set, in any order.
     SetElements(Arc<[Constant]>),
-    /// The elements of a set, in the order in which it gives them: equal sets have several.
+    /// The elements of a set, in iteration order, which may differ between equal sets.
     SetOrder(Arc<[Constant]>),
     /// A function whose code object is this one.
     Code(Py<PyAny>),
-    /// A float that compares so.
+    /// A float with this comparison result.
     Compares(Comparison),
-    /// A tensor of one integer, or bool, that holds this number.
+    /// A tensor of one integer or bool, with this value.
     Contents(Contents),
-    /// Nobody notices when it is gone, or there is nothing; see [`crate::is_watched`].
+    /// The object's death is unobserved, or the object is missing; see [`crate::is_watched`].
     Unwatched,
 }
 
-/// What comparing a float with a constant gives.
+/// A comparison of a float with a constant, and its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// Python's operator: `<`, `<=`, `==`, `!=`, `>=` or `>`.
     pub operator: &'static str,
     /// The constant, on the right.
     pub with: f64,
-    /// What it gives.
+    /// The result.
     pub outcome: bool,
 }
 
 impl Comparison {
-    /// Whether a float compares so.
+    /// Returns true if the comparison has this result for a float.
     #[must_use]
     #[expect(clippy::float_cmp, reason = "it is what the program does")]
     pub fn holds(&self, value: f64) -> bool {
@@ -66,7 +66,7 @@ impl Comparison {
         found == self.outcome
     }
 
-    /// As a Python predicate of an expression.
+    /// Returns the comparison as a Python predicate of an expression.
     pub(crate) fn text(&self, value: &str) -> String {
         let compared = format!("{value} {} float('{}')", self.operator, self.with);
         if self.outcome { compared } else { format!("not {compared}") }
@@ -74,7 +74,7 @@ impl Comparison {
 }
 
 impl Guard {
-    /// The same guard once more.
+    /// Returns a copy of the guard.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
             Self::Type(class) => Self::Type(class.clone_ref(py)),
@@ -94,7 +94,7 @@ impl Guard {
         }
     }
 
-    /// Equal for guards that say the same.
+    /// Returns a canonical text: equal for equivalent guards.
     pub(crate) fn canon(&self) -> String {
         match self {
             Self::Type(class) => format!("type {}", class.as_ptr() as usize),
@@ -120,7 +120,7 @@ impl Guard {
 pub enum DictKey {
     /// This constant.
     Constant(Constant),
-    /// Anything: only its position counts.
+    /// Any key: only its position counts.
     Any,
 }
 
@@ -131,12 +131,12 @@ pub enum Relation {
     Same(SourceId, SourceId),
     /// No two are one object.
     Distinct(Vec<SourceId>),
-    /// Tensors share memory exactly as their group numbers say: those of one group have one storage, at these offsets (in
-    /// elements) from each other; those of different groups have no byte in common.
+    /// Tensors share memory exactly as their group numbers say: those of one group share a storage, at these offsets (in elements) from
+    /// each other; those of different groups do not have a byte in common.
     Storage(Vec<StorageMember>),
-    /// What comparing numbers gives. The types of what they are computed from are guarded.
+    /// The result of a comparison of numbers. The types of the operands are guarded.
     Compares(Predicate),
-    /// Sizes and strides that vary are as expressions over symbols say.
+    /// Dynamic sizes and strides match their expressions over symbols.
     Sizes(SizeRelation),
 }
 
@@ -145,20 +145,20 @@ pub enum Relation {
 pub struct StorageMember {
     /// The tensor.
     pub source: SourceId,
-    /// Equal numbers mean one storage.
+    /// Equal numbers mean the same storage.
     pub group: u32,
-    /// Its storage offset when captured.
+    /// Its storage offset at the capture.
     pub offset: i64,
 }
 
-/// Why something cannot be guarded.
+/// The reason that an object cannot be guarded.
 #[derive(Debug)]
 pub enum GuardError {
-    /// The object cannot be referred to weakly, and may own things of the user's.
+    /// The object does not support weak references, and may own objects of the user's.
     NotWeak(String),
     /// Not a tensor that guards understand.
     NotATensor(String),
-    /// A number that the program computes: what is guarded is what it computes that from.
+    /// A number computed by the program: its operands are guarded instead.
     Computed,
     /// Python raised.
     Python(PyErr),

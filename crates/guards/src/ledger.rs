@@ -1,54 +1,55 @@
-//! The ledger: what a capture has used of what existed, held against what its guards say.
+//! The ledger: what a capture has used of existing objects, checked against what its guards establish.
 //!
-//! Whoever uses up something from outside says so: a value that becomes a constant or decides something, what C code finds in a container,
-//! the function that is called. None of that is a guard. When the capture is done, each of these demands has to follow from the guards
-//! alone, and so has what the paths to all that was used take for granted ([`steps`]); one that does not is *open*, and the entry would
-//! answer calls that it was not made for.
+//! Code that uses up something from outside records a *demand*: a value that becomes a constant or decides something, the contents that C
+//! code finds in a container, the function that is called. A demand is not a guard. When the capture is done, each demand must follow from
+//! the guards alone, and so must the requirements of the paths to all used objects ([`steps`]). A demand that does not is *open*: the entry
+//! would answer calls for which it was not created.
 //!
-//! A demand is kept as a number and a facet, and what guards say of a source as a few bits in an array, so that a capture does not feel it.
+//! A demand is stored as a number and a facet, and the facts about a source as a few bits in an array, so that the cost to a capture is
+//! negligible.
 
-mod covered;
+mod facts;
 mod implied;
 mod steps;
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use self::covered::{Covered, Kind, says};
+use self::facts::{Covered, Kind, says};
 pub use self::implied::Forgotten;
 use crate::{DictKey, Guard, GuardBuilder, Source, SourceId, builder::State};
 
-/// What is used of what is at a place.
+/// The aspect of an object that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Facet {
     /// The value: it is a constant from then on.
     Value,
-    /// What asking for the value came to: whether it is true, less than another one.
+    /// The answer to a question about the value: its truth, or its order relative to another value.
     Outcome,
-    /// Which items there are, and of those that are containers of Python's own the same; of other objects, of which class they are.
+    /// The items of a container, and recursively those of builtin containers in it; for other objects in it, their classes.
     Items,
-    /// All that C code finds, in instances of subclasses as well.
+    /// Everything that C code finds, also in instances of subclasses.
     Contents,
-    /// How many items there are, or which keys.
+    /// The number of items, or the keys.
     Shape,
-    /// Of which class it is.
+    /// The class.
     Class,
-    /// Which object it is, of what has a name: a class, a module, a function.
+    /// The identity of an object with a name: a class, a module, a function.
     Itself,
     /// The code of a function, which was run.
     Code,
-    /// The metadata of a tensor, which the graph was made for.
+    /// The metadata of a tensor, for which the graph was compiled.
     Metadata,
-    /// What a lookup has found there, or that it has found nothing.
+    /// The object that a lookup has found, or that it has found nothing.
     Found,
-    /// That nobody notices when it is gone.
+    /// Its death is unobserved.
     Unwatched,
-    /// Nothing: it is only written there, whatever was there before; or it is torch's own, of what nobody patches.
+    /// Nothing: the place is only written, regardless of its former value; or it belongs to torch, in a part that is never patched.
     Nothing,
 }
 
 impl Facet {
-    /// In words.
+    /// Returns the facet as text.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -66,29 +67,29 @@ impl Facet {
     }
 }
 
-/// What was used, and does not follow from the guards.
+/// A demand that does not follow from the guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// The innermost place of which too little is said.
+    /// The innermost place with insufficient guards.
     pub place: SourceId,
-    /// What is used of it.
+    /// The aspect of it that is used.
     pub facet: Facet,
-    /// Which of the demands it is; None of what a path takes for granted.
+    /// The index of the demand; None for a requirement of a path.
     pub demand: Option<usize>,
 }
 
 /// A check of the demands.
-struct Check<'a> {
+struct LedgerProof<'a> {
     state: &'a State,
     covered: Vec<Covered>,
-    /// Sources that are one object, by each of them.
+    /// The sources that are one object, by each of them.
     twins: FxHashMap<SourceId, Vec<SourceId>>,
-    /// What is known already, by facet: 0 nothing, 1 that it is covered, 2 that it is not.
+    /// The results known so far, by facet: 0 unknown, 1 covered, 2 not covered.
     known: [Vec<u8>; 2],
 }
 
 impl GuardBuilder {
-    /// Says that something is used of what is at a source.
+    /// Records that an aspect of the object at a source is used.
     pub fn demand(&self, id: SourceId, facet: Facet) {
         let mut state = self.state.borrow_mut();
         if state.demands.last() != Some(&(id, facet)) {
@@ -96,23 +97,23 @@ impl GuardBuilder {
         }
     }
 
-    /// How often something was used, once each time that another thing was.
+    /// Returns the number of recorded demands; equal ones in a row count once.
     #[must_use]
     pub fn demands(&self) -> usize {
         self.state.borrow().demands.len()
     }
 
-    /// How many sources are known.
+    /// Returns the number of known sources.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.state.borrow().sources.len()
     }
 
-    /// What was used and does not follow from the guards.
+    /// Returns the demands that do not follow from the guards.
     #[must_use]
     pub fn open(&self, py: Python<'_>) -> Vec<Open> {
         let state = self.state.borrow();
-        let mut check = Check::new(py, &state);
+        let mut check = LedgerProof::new(py, &state);
         let mut open = Vec::new();
         for (number, (id, facet)) in state.demands.iter().enumerate() {
             let mut found = Vec::new();
@@ -125,14 +126,14 @@ impl GuardBuilder {
     }
 }
 
-impl<'a> Check<'a> {
+impl<'a> LedgerProof<'a> {
     fn new(py: Python<'_>, state: &'a State) -> Self {
-        let (covered, twins) = covered::covered(py, state);
+        let (covered, twins) = facts::covered(py, state);
         let count = covered.len();
         Self { state, covered, twins, known: [vec![0; count], vec![0; count]] }
     }
 
-    /// Returns true if a demand follows from the guards; else what is open is added.
+    /// Returns true if a demand follows from the guards; otherwise adds the open demands.
     fn holds(&mut self, id: SourceId, facet: Facet, open: &mut Vec<(SourceId, Facet)>) -> bool {
         if let Source::Computed(computed) = self.state.sources.get(id) {
             let reached: Vec<_> = computed.reached().map(|(source, _)| source).collect();
@@ -140,7 +141,7 @@ impl<'a> Check<'a> {
             if !holds {
                 holds = true;
                 for source in reached {
-                    // Each is asked, so that all that is open is listed.
+                    // All operands are checked, so that all open demands are listed.
                     holds &= self.holds(source, facet, open);
                 }
             }
@@ -162,7 +163,7 @@ impl<'a> Check<'a> {
             2 => return false,
             _ => {}
         }
-        // What holds itself is as well covered as the rest of it.
+        // An object that contains itself is as well covered as the rest of it.
         self.known[memo][id.index()] = 1;
         let holds = self.is_exact(id) || self.holds_within(id, facet, open);
         if !holds {
@@ -171,7 +172,7 @@ impl<'a> Check<'a> {
         holds
     }
 
-    /// Returns true if guards at a place say what is used of it.
+    /// Returns true if guards at a place establish the aspect used.
     fn holds_here(&self, id: SourceId, facet: Facet) -> bool {
         let at = self.covered[id.index()];
         match facet {
@@ -202,7 +203,7 @@ impl<'a> Check<'a> {
             _ if at.says & says::TYPED == 0 => true,
             Kind::Plain => false,
             Kind::Value => !self.is_asked(&twins),
-            // As an element it is of a class, and no more is said.
+            // For an element, its class is required, and nothing more.
             _ if facet == Facet::Items && !at.builtin => false,
             Kind::Sequence => at.says & says::COUNTED == 0,
             Kind::Dict | Kind::Set => at.says & says::KEYED == 0,
@@ -224,7 +225,7 @@ impl<'a> Check<'a> {
         let mut holds = true;
         for places in items {
             let known: Vec<_> = places.iter().filter_map(|place| self.state.sources.find(place)).collect();
-            // That one of its places is covered is enough.
+            // It suffices that one of its places is covered.
             let mut found = Vec::new();
             if !known.into_iter().any(|place| self.holds(place, facet, &mut found)) {
                 if found.is_empty() {
@@ -237,7 +238,7 @@ impl<'a> Check<'a> {
         holds
     }
 
-    /// Returns true if guards say which value is at a source: there, or of a constant that it is a part of.
+    /// Returns true if guards establish the value at a source: either there, or for a constant of which it is a part.
     fn is_exact(&self, id: SourceId) -> bool {
         self.covered[id.index()].says & says::EXACT != 0 || self.is_constant(id)
     }
@@ -254,8 +255,8 @@ impl<'a> Check<'a> {
         false
     }
 
-    /// Returns true if the value of an instance of a class of its own is guarded by what says it: text by what its `encode` answers, a number
-    /// by what it is as a plain one, a member of an enumeration by its name.
+    /// Returns true if the value of an instance of a subclass is guarded through an equivalent: a string through the result of its
+    /// `encode`, a number through its plain value, an enumeration member through its name.
     fn is_asked(&self, twins: &[SourceId]) -> bool {
         let known = |source: Source| self.state.sources.find(&source);
         let asked = |twin: &SourceId| {

@@ -1,4 +1,4 @@
-//! How values relate: the same object or different ones, shared memory or none.
+//! Relations between values: the same object or different ones, shared memory or none.
 
 use dynamlir_torch_abi::{StoragePosition, TensorRef};
 use dynamlir_trails::TensorClass;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::{Predicate, Relation, SourceId, Sources, StorageMember, computed::Computations, sizes::SizeCheck, tree::Tree};
 
-/// The sources that a relation is about.
+/// Returns the sources that a relation refers to.
 pub(crate) fn members(relation: &Relation, sources: &Sources) -> Vec<SourceId> {
     match relation {
         Relation::Same(a, b) => vec![*a, *b],
@@ -22,7 +22,7 @@ pub(crate) struct Related {
     kind: Kind,
     /// The members, by node.
     pub nodes: Vec<usize>,
-    /// Where a check puts them; None where the members' own guards say as much.
+    /// Their output slots in a check; None if the members' own guards imply the relation.
     outputs: Option<Vec<usize>>,
 }
 
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 impl Related {
-    /// A relation by the nodes of its members.
+    /// Translates a relation to the nodes of its members.
     pub fn new(relation: &Relation, tree: &Tree, sources: &Sources) -> Self {
         let nodes: Vec<_> = members(relation, sources).iter().map(|source| tree.of_source[source]).collect();
         let kind = match relation {
@@ -51,19 +51,19 @@ impl Related {
         Self { kind, nodes, outputs }
     }
 
-    /// Whether it holds for what a check has collected.
+    /// Returns true if it holds for the objects that a check has collected.
     ///
     /// # Errors
-    /// When torch cannot be imported.
+    /// If torch cannot be imported.
     pub fn holds(&self, py: Python<'_>, values: &[Option<Bound<'_, PyAny>>]) -> PyResult<bool> {
         let Some(outputs) = &self.outputs else { return Ok(true) };
         self.holds_for(py, &|member| values[outputs[member]].as_ref())
     }
 
-    /// Whether it holds for these members.
+    /// Returns true if it holds for these members.
     ///
     /// # Errors
-    /// As for `holds`.
+    /// See `holds`.
     pub fn holds_for<'a, 'py: 'a>(&self, py: Python<'_>, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
         let address = |member: usize| value(member).map_or(0, |value| value.as_ptr() as usize);
         match &self.kind {
@@ -79,7 +79,7 @@ impl Related {
     }
 }
 
-/// Whether no address occurs twice.
+/// Returns true if the addresses are pairwise distinct.
 fn distinct(addresses: impl ExactSizeIterator<Item = usize>) -> bool {
     // Open addressing in a table twice as large; the addresses are multiples of 16.
     let size = (addresses.len() * 2).next_power_of_two().max(8);
@@ -104,10 +104,10 @@ fn distinct(addresses: impl ExactSizeIterator<Item = usize>) -> bool {
     true
 }
 
-/// What is compared of one tensor.
+/// The compared properties of one tensor.
 struct Located {
     place: StoragePosition,
-    /// Addresses from its first byte to behind its last one.
+    /// The address of its first byte, and the address past its last one.
     low: usize,
     high: usize,
 }
@@ -117,10 +117,11 @@ fn locate(tensor: TensorRef<'_>) -> Option<Located> {
     Some(Located { place: tensor.place().ok()?, low, high })
 }
 
-/// How tensors share memory: for each the first that has the same storage, and how far they are apart in it. What is no tensor shares none.
+/// Returns how tensors share memory: for each, the first one with the same storage, and the distance between them in it. Other objects
+/// share none.
 ///
 /// # Errors
-/// When torch cannot be imported.
+/// If torch cannot be imported.
 pub fn sharing(tensors: &[Bound<'_, PyAny>]) -> PyResult<Vec<(usize, i64)>> {
     let mut places: Vec<Option<StoragePosition>> = Vec::with_capacity(tensors.len());
     let mut found = Vec::with_capacity(tensors.len());
@@ -146,7 +147,7 @@ fn storage<'a, 'py: 'a>(list: &[(u32, i64)], value: &dyn Fn(usize) -> Option<&'a
         let Some(place) = class.tensor(value).and_then(locate) else { return Ok(false) };
         located.push(place);
     }
-    // The first member of each group speaks for its storage.
+    // The first member of each group represents its storage.
     for (i, (group, offset)) in list.iter().enumerate() {
         let leader = list.iter().position(|(other, _)| other == group).unwrap_or(i);
         let (mine, theirs) = (&located[i].place, &located[leader].place);
@@ -154,7 +155,7 @@ fn storage<'a, 'py: 'a>(list: &[(u32, i64)], value: &dyn Fn(usize) -> Option<&'a
             return Ok(false);
         }
     }
-    // Memory ranges in order: neighbours of different groups must not touch.
+    // Memory ranges in order: neighbors of different groups must not overlap.
     let mut order: Vec<usize> = (0..list.len()).filter(|&i| located[i].low < located[i].high).collect();
     order.sort_by_key(|&i| located[i].low);
     let mut reach: Vec<(u32, usize)> = Vec::new();

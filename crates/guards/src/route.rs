@@ -1,23 +1,23 @@
-//! How a value that a passing check collects was reached, step by step, for those who write that as code.
+//! The route to a value that a passing check collects, step by step, for writing it as code.
 
 use pyo3::prelude::*;
 
 use crate::{
     GuardSet,
-    tree::{Check, FUNCTION, Node, Step},
+    tree::{FUNCTION, Node, PreparedGuard, Step},
 };
 
-/// One step of a route. What it says of classes is what the guards compare: nothing is looked at.
+/// One step of a route. The classes are those that the guards compare; no object is inspected.
 pub enum Hop<'py> {
     /// The parameter in this slot of the frame.
     Local(usize),
     /// The function of the frame.
     Function,
-    /// This object, which guards know by themselves.
+    /// This object, which the guards hold directly.
     Object(Bound<'py, PyAny>),
-    /// What the instance stores under the name.
+    /// The value that the instance stores under the name.
     Stored(String),
-    /// What the instance stores in the slot of that name.
+    /// The value in the instance's slot of that name.
     Slot(String),
     /// The raw attribute of a class.
     Raw(String),
@@ -25,7 +25,7 @@ pub enum Hop<'py> {
     Attribute(String),
     /// `type(base)`
     Type,
-    /// What a dict has under the key.
+    /// The value of a dict under the key.
     Key(Bound<'py, PyAny>),
     /// An item of a tuple or list.
     Index(usize),
@@ -33,19 +33,19 @@ pub enum Hop<'py> {
     DictKey(usize),
     /// The value at a position of a dict.
     DictValue(usize),
-    /// What it answers to these arguments.
+    /// The result of calling it with these arguments.
     Answer(Bound<'py, PyAny>),
-    /// What calling a method of that name gives.
+    /// The result of calling its method of that name.
     Method(&'static str),
-    /// What calling it gives.
+    /// The result of calling it.
     Called,
-    /// A step that has no Python to be written in.
+    /// A step that cannot be written in Python.
     Unwritable(&'static str),
 }
 
 impl GuardSet {
-    /// From a root to what a passing check collects at a place: each step with the class that its result is guarded to have. None
-    /// where nothing is collected there, or something on the way has died.
+    /// Returns the route from a root to the object that a passing check collects at a place: each step with the class that its result is
+    /// guarded to have. Returns None if no object is collected there, or if an object on the route has died.
     #[must_use]
     pub fn route<'py>(&self, py: Python<'py>, place: usize) -> Option<Vec<(Hop<'py>, Option<Bound<'py, PyAny>>)>> {
         let mut at = self.tree.nodes.iter().position(|node| node.output == Some(place))?;
@@ -59,15 +59,15 @@ impl GuardSet {
             }
         }
         route.reverse();
-        // What is held is reached from nowhere.
+        // A held object is a root; the steps before it do not matter.
         let first = route.iter().rposition(|(hop, _)| matches!(hop, Hop::Object(_))).unwrap_or(0);
         Some(route.split_off(first))
     }
 
     fn class_at<'py>(&self, py: Python<'py>, node: &Node) -> Option<Bound<'py, PyAny>> {
         node.checks.iter().find_map(|&check| match &self.tree.checks[check].1 {
-            Check::Type(held) => held.get(py),
-            Check::Identity(held) => held.get(py).map(|object| object.get_type().into_any()),
+            PreparedGuard::Type(held) => held.get(py),
+            PreparedGuard::Identity(held) => held.get(py).map(|object| object.get_type().into_any()),
             _ => None,
         })
     }

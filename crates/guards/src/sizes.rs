@@ -1,9 +1,9 @@
-//! Sizes that vary: where the symbols of a capture are found, and what was assumed of them.
+//! Dynamic sizes: the places of a capture's symbols, and the assumptions about them.
 //!
-//! A check reads each symbol where it is *bound*, a size of a tensor that other guards have looked at or an int, compares the other sizes
-//! and strides with their expressions, and asks the predicates. Nothing is allocated.
+//! A check reads each symbol where it is *bound* (a size of a tensor that other guards have checked, or an int), compares the other sizes
+//! and strides with their expressions, and evaluates the predicates. Nothing is allocated.
 
-use dynamlir_shapes::{Dim, Expr, Predicate, Relation as Compared, Symbol};
+use dynamlir_shapes::{Dim, Expr, LARGEST_SIZE, Predicate, Relation as Compared, Symbol};
 use dynamlir_trails::tensor_of;
 use pyo3::{prelude::*, types::PyInt};
 use smallvec::SmallVec;
@@ -19,12 +19,12 @@ pub enum Extent {
     Stride(usize),
     /// An int itself. Its type is guarded.
     Int,
-    /// What an int below zero is without its sign.
+    /// The absolute value of a negative int.
     Negated,
 }
 
 impl Extent {
-    /// The number where an object has it: that of an int stands among the sizes.
+    /// Reads the number from an object; that of an int is passed as its only size.
     #[inline]
     fn of(self, sizes: &[i64], strides: &[i64]) -> Option<i64> {
         match self {
@@ -35,7 +35,7 @@ impl Extent {
         }
     }
 
-    /// As a Python expression.
+    /// Returns the extent as a Python expression.
     fn text(self, value: &str) -> String {
         match self {
             Self::Size(d) => format!("{value}.size()[{d}]"),
@@ -46,21 +46,20 @@ impl Extent {
     }
 }
 
-/// Does something with the sizes and strides of a tensor, or with an int in the place of sizes; None of anything else.
+/// Calls `work` with the sizes and strides of a tensor, or with an int as the only size; returns None for anything else.
 #[inline]
 fn with_numbers<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[i64], &[i64]) -> R) -> PyResult<Option<R>> {
     if object.is_exact_instance_of::<PyInt>() {
-        // What 64 bits do not hold is no size.
+        // An int that does not fit into 64 bits is not a size.
         return Ok(object.extract::<i64>().ok().map(|value| work(&[value], &[])));
     }
     Ok(tensor_of(object)?.and_then(|tensor| tensor.with_shape(work)))
 }
 
-/// The size that a symbol is, which is bound to a dimension of this object: of an int that stands for a size it is the int without its
-/// sign.
+/// Returns the size of a symbol that is bound to a dimension of this object. For an int used as a size, it is the absolute value.
 ///
 /// # Errors
-/// When torch cannot be imported.
+/// If torch cannot be imported.
 pub fn size_in(object: &Bound<'_, PyAny>, dimension: usize) -> PyResult<Option<i64>> {
     if object.is_exact_instance_of::<PyInt>() {
         return Ok(object.extract::<i64>().ok().and_then(i64::checked_abs));
@@ -68,22 +67,19 @@ pub fn size_in(object: &Bound<'_, PyAny>, dimension: usize) -> PyResult<Option<i
     Ok(tensor_of(object)?.and_then(|tensor| tensor.size_at(dimension)))
 }
 
-/// The sizes of a capture that vary, and what must hold of them.
+/// The dynamic sizes of a capture, and their conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SizeRelation {
-    /// What is read, and what it is. A symbol is bound where it comes first, alone.
+    /// The extents to read, with their expressions. A symbol is bound where it first occurs alone.
     pub extents: Vec<(SourceId, Extent, Dim)>,
     /// The least and the largest value of each symbol, by its number.
     pub ranges: Vec<(i64, i64)>,
-    /// What was assumed.
+    /// The assumed predicates.
     pub assumed: Vec<Predicate>,
 }
 
-/// Sizes are at most this: what is larger fits in no memory, and products of sizes are numbers.
-pub const LARGEST_SIZE: i64 = 1 << 48;
-
 impl SizeRelation {
-    /// The predicates in words: what is found where, the ranges, and what was assumed.
+    /// Returns the predicates as text: the place of each size, the ranges, and the assumptions.
     pub(crate) fn texts(&self, sources: &Sources) -> Vec<String> {
         let places = self.extents.iter().enumerate().map(|(at, (source, extent, size))| {
             let place = extent.text(&sources.expression(*source));
@@ -93,14 +89,14 @@ impl SizeRelation {
         places.chain(ranges).chain(self.assumed.iter().map(ToString::to_string)).collect()
     }
 
-    /// The symbol that is read at a place among the extents.
+    /// Returns the symbol that is bound by an extent.
     fn binds(&self, at: usize) -> Option<usize> {
         let symbol = self.extents[at].2.as_symbol()?;
         let is_first = !self.extents[..at].iter().any(|(.., size)| size.as_symbol() == Some(symbol));
         is_first.then_some(symbol.0 as usize)
     }
 
-    /// What does not hold for these tensors, one for each extent, and what is there.
+    /// Returns the condition that fails for these tensors, one for each extent, and the actual value.
     pub(crate) fn failure<'a, 'py: 'a>(
         &self,
         sources: &Sources,
@@ -149,16 +145,16 @@ fn holds(predicate: &Predicate, values: &[i64]) -> bool {
 /// Values of symbols, by their numbers.
 type Values = SmallVec<[i64; 8]>;
 
-/// What is done with a number that was read.
+/// The use of a number that was read.
 enum Read {
     Bind(usize),
     Same(usize),
     Compare(Expr),
 }
 
-/// A [`SizeRelation`] made ready for checking.
+/// A [`SizeRelation`] prepared for checking.
 pub(crate) struct SizeCheck {
-    /// What is read of one tensor after the other, each by its place among the members.
+    /// The reads of one tensor after the other, each with its index among the members.
     reads: Vec<(usize, Vec<(Extent, Read)>)>,
     ranges: Vec<(i64, i64)>,
     others: Vec<Predicate>,
@@ -184,7 +180,7 @@ impl SizeCheck {
         check
     }
 
-    /// A bound of a symbol is a range.
+    /// Adds a predicate; a bound of a symbol becomes a range.
     fn take(&mut self, predicate: &Predicate) {
         let (Some(symbol), Some(number)) = (predicate.left.as_symbol(), predicate.right.known()) else {
             self.others.push(predicate.clone());
@@ -201,7 +197,7 @@ impl SizeCheck {
         }
     }
 
-    /// Whether one tensor is as the symbols say, of which it binds some.
+    /// Returns true if one tensor matches the symbols; binds some of them.
     fn fits(&self, reads: &[(Extent, Read)], sizes: &[i64], strides: &[i64], values: &mut [i64]) -> bool {
         reads.iter().all(|(extent, read)| {
             let Some(found) = extent.of(sizes, strides) else { return false };
@@ -217,7 +213,7 @@ impl SizeCheck {
         })
     }
 
-    /// Whether it holds for these tensors, one for each extent.
+    /// Returns true if the relation holds for these tensors, one for each extent.
     pub(crate) fn holds<'a, 'py: 'a>(&self, value: &dyn Fn(usize) -> Option<&'a Bound<'py, PyAny>>) -> PyResult<bool> {
         let mut values = Values::from_elem(0, self.ranges.len());
         for (member, reads) in &self.reads {

@@ -1,12 +1,12 @@
-//! Sources: the path by which a value was reached from the frame that was captured.
+//! Sources: the path by which a value was reached from the captured frame.
 //!
-//! A source is a tree; each node adds one step to its base. Sources are interned in a [`Sources`] table, so equal paths have
-//! equal [`SourceId`]s and a tree of guards shares its prefixes. Each prints as the Python expression that reaches the value.
+//! A source is a tree; each node adds one step to its base. Sources are interned in a [`Sources`] table, so equal paths have equal
+//! [`SourceId`]s and a tree of guards shares its prefixes. Each prints as the Python expression that reaches the value.
 //!
-//! What a step reads is *storage*, never the result of running Python code: [`Source::Attr`] is what is stored on the instance
-//! under a name, even if its class has a property of that name. Who captures `obj.x` as stored on `obj` also guards what made that so: the
-//! type of `obj`, and that looking `x` up along its type finds no data descriptor ([`Source::TypeAttr`] with
-//! [`crate::Guard::Absent`] or an identity).
+//! A step reads *storage*, never the result of running Python code: [`Source::Attr`] is the value stored on the instance under a name, even
+//! if its class has a property of that name. A capture that treats `obj.x` as stored on `obj` also guards the conditions for that: the type
+//! of `obj`, and that looking `x` up along its type finds no data descriptor ([`Source::TypeAttr`] with [`crate::Guard::Absent`] or an
+//! identity).
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{Computed, Constant, Operand};
 pub struct SourceId(pub(crate) u32);
 
 impl SourceId {
-    /// The number, for those who keep sources in tables of their own.
+    /// Returns the number, for callers that keep sources in tables of their own.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -33,7 +33,7 @@ pub struct HeldId(pub(crate) u32);
 /// A name in a source.
 pub type Name = Arc<str>;
 
-/// Which of a module's tables holds a member.
+/// The table of a module that holds a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModuleTable {
     /// `_parameters`
@@ -45,7 +45,7 @@ pub enum ModuleTable {
 }
 
 impl ModuleTable {
-    /// The attribute of `nn.Module` that is the table.
+    /// Returns the attribute of `nn.Module` that is the table.
     #[must_use]
     pub const fn attribute(self) -> &'static str {
         match self {
@@ -70,27 +70,27 @@ pub enum Source {
     Global(Name),
     /// A builtin of the frame's function. The name must not be a global: guard [`Source::Global`] as absent, too.
     Builtin(Name),
-    /// The frame's function itself, for those who write to what it reaches. Prints as `F`.
+    /// The frame's function itself, for code that writes to an object reached from it. Prints as `F`.
     Function,
-    /// What a free variable of the frame's function holds; `index` counts `co_freevars`.
+    /// The contents of a free variable of the frame's function; `index` counts `co_freevars`.
     Free {
         /// Position in the function's closure.
         index: u32,
         /// The variable's name.
         name: Name,
     },
-    /// An object that guards know by themselves: held weakly, and they become invalid when it dies.
+    /// An object that the guards hold directly, by a weak reference; they become invalid when it dies.
     Held {
         /// From [`crate::GuardBuilder::hold`].
         id: HeldId,
-        /// How it prints, such as a function's qualified name.
+        /// Its printed form, such as a function's qualified name.
         name: Name,
     },
-    /// What an instance stores under a name: in its dictionary or inline values.
+    /// The value that an instance stores under a name: in its dictionary or inline values.
     Attr(SourceId, Name),
-    /// What an instance stores in a slot (`__slots__`) of that name.
+    /// The value that an instance stores in a slot (`__slots__`) of that name.
     Slot(SourceId, Name),
-    /// What looking a name up along a class's MRO finds: the raw class attribute, no descriptor is called.
+    /// The result of looking a name up along a class's MRO: the raw class attribute, no descriptor is called.
     TypeAttr(SourceId, Name),
     /// `getattr(base, name)`. May run Python and is evaluated on every check; for attributes of C objects that have no storage
     /// to read.
@@ -115,14 +115,14 @@ pub enum Source {
     KwDefaults(SourceId),
     /// `base.__mro__` of a class.
     Mro(SourceId),
-    /// `base(*arguments)`: what a function of C's answers, which is asked on every check. It must change nothing.
+    /// `base(*arguments)`: the result of a C function, which is called on every check. It must not change anything.
     Answer(SourceId, Constant),
-    /// Whether a function under `functools.lru_cache` remembers a call with these `(arguments, keywords)`.
+    /// True if a function under `functools.lru_cache` has cached a call with these `(arguments, keywords)`.
     Remembers(SourceId, Constant),
-    /// What it remembers of that call; nothing where that is nothing. It is called, so that the call counts, but only when it will
-    /// answer from its memory.
+    /// The cached result of that call; nothing if it is not cached. The function is called, so that the hit is counted, but only if it will
+    /// answer from its cache.
     Remembered(SourceId, Constant),
-    /// What a cell of a function's closure holds; the name is for printing.
+    /// The contents of a cell of a function's closure; the name is for printing.
     Closure {
         /// The function.
         base: SourceId,
@@ -133,7 +133,7 @@ pub enum Source {
     },
     /// A cell of a function's closure itself, by its position.
     ClosureCell(SourceId, u32),
-    /// What a cell object holds.
+    /// The contents of a cell object.
     Cell(SourceId),
     /// `base.__code__` of a function.
     Code(SourceId),
@@ -151,17 +151,17 @@ pub enum Source {
     Member(SourceId, ModuleTable, Name),
     /// `base.get()` of a context variable.
     ContextVar(SourceId),
-    /// What a context variable is set to; nothing where it is not set, even if it has a default of its own.
+    /// The value to which a context variable is set; nothing if it is not set, even if it has a default of its own.
     ContextValue(SourceId),
     /// `base()` of a weak reference; nothing when it is dead.
     Referent(SourceId),
     /// The mapping that a view of a dict, or a `types.MappingProxyType`, shows.
     Viewed(SourceId),
-    /// A number that the program has computed. It is not looked at: what it is computed from is.
+    /// A number computed by the program. It is not read itself; its operands are.
     Computed(Arc<Computed>),
 }
 
-/// The sources that are steps from another one.
+/// Matches the sources that are steps from another one.
 macro_rules! step {
     ($base:ident) => {
         Source::Attr($base, _)
@@ -199,7 +199,7 @@ macro_rules! step {
 }
 
 impl Source {
-    /// The source it is a step from, None for the roots.
+    /// Returns the source from which it is a step; None for the roots.
     #[must_use]
     pub fn base(&self) -> Option<SourceId> {
         match self {
@@ -216,7 +216,7 @@ impl Source {
 }
 
 impl Source {
-    /// The same step from what stands for its base in `numbers`; a root stays what it is.
+    /// Returns the same step from the base's replacement in `numbers`; a root is unchanged.
     pub(crate) fn moved(&self, numbers: &FxHashMap<SourceId, SourceId>) -> Self {
         let mut moved = self.clone();
         match &mut moved {
@@ -235,17 +235,17 @@ impl Source {
     }
 }
 
-/// The table of sources. Bases come before what is built on them.
+/// The table of sources. Bases precede the sources built on them.
 #[derive(Debug, Default)]
 pub struct Sources {
     list: Vec<Source>,
-    /// How many steps each is from a root.
+    /// The number of steps from a root to each.
     depths: Vec<u32>,
     ids: FxHashMap<Source, SourceId>,
 }
 
 impl Sources {
-    /// The number of a source, new or known.
+    /// Returns the number of a source, new or known.
     pub fn intern(&mut self, source: Source) -> SourceId {
         if let Some(&id) = self.ids.get(&source) {
             return id;
@@ -257,17 +257,17 @@ impl Sources {
         id
     }
 
-    /// The number of a source, if it is known.
+    /// Returns the number of a source, if it is known.
     pub(crate) fn find(&self, source: &Source) -> Option<SourceId> {
         self.ids.get(source).copied()
     }
 
-    /// All of them with their numbers, bases first.
+    /// Returns all of them with their numbers, bases first.
     pub(crate) fn numbered(&self) -> impl DoubleEndedIterator<Item = (SourceId, &Source)> {
         self.list.iter().enumerate().map(|(number, source)| (SourceId(number as u32), source))
     }
 
-    /// Forgets all but the first `len`.
+    /// Forgets all except the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         for source in self.list.drain(len..) {
             self.ids.remove(&source);
@@ -275,36 +275,36 @@ impl Sources {
         self.depths.truncate(len);
     }
 
-    /// How many steps a source is from a root.
+    /// Returns the number of steps from a root to a source.
     #[must_use]
     pub fn depth(&self, id: SourceId) -> usize {
         self.depths[id.index()] as usize
     }
 
-    /// All of them, bases first.
+    /// Returns all of them, bases first.
     pub fn iter(&self) -> impl Iterator<Item = &Source> {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of sources.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no sources.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What a number stands for.
+    /// Returns the source with a number.
     #[must_use]
     pub fn get(&self, id: SourceId) -> &Source {
         &self.list[id.index()]
     }
 
-    /// The Python expression that reaches the value.
+    /// Returns the Python expression that reaches the value.
     #[must_use]
     pub fn expression(&self, id: SourceId) -> String {
         let base = |base: &SourceId| self.expression(*base);
@@ -354,7 +354,7 @@ impl Sources {
     }
 }
 
-/// `base.name`, or the call that a name which is not an identifier needs.
+/// Returns `base.name`, or a call if the name is not an identifier.
 fn attribute(base: &str, name: &str) -> String {
     let mut letters = name.chars();
     let identifier = letters.next().is_some_and(|c| c.is_alphabetic() || c == '_') && letters.all(|c| c.is_alphanumeric() || c == '_');

@@ -1,4 +1,4 @@
-//! What a guard knows of a tensor.
+//! The properties of a tensor that guards check.
 
 use std::{fmt, sync::Arc};
 
@@ -9,28 +9,29 @@ use pyo3::prelude::*;
 
 use crate::GuardError;
 
-/// What torch stores on tensors with sizes that must not be specialised: `mark_dynamic`, then `mark_unbacked`, also the strict one.
+/// The attributes that torch stores on tensors whose sizes must not be specialized: `mark_dynamic`, then `mark_unbacked`, also the strict
+/// one.
 pub const DYNAMIC_MARKS: [&str; 3] = ["_dynamo_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices"];
 
-/// Metadata of a tensor. Made from a tensor, then loosened where the capture does not depend on it.
+/// Metadata of a tensor. Taken from a tensor, then relaxed where the capture does not depend on it.
 #[derive(Clone)]
 pub struct TensorMatch {
-    /// Dtype, device, sizes, strides, dispatch keys, whether a gradient is wanted.
+    /// Dtype, device, sizes, strides, dispatch keys, `requires_grad`.
     pub meta: Meta,
-    /// Whether the [`DYNAMIC_MARKS`] must be absent.
+    /// True if the [`DYNAMIC_MARKS`] must be absent.
     pub no_dynamic_indices: bool,
     pub(crate) class: Arc<TensorClass>,
     class_name: Arc<str>,
-    /// As Python spells them: `torch.float32`, `cpu`.
+    /// Dtype and device in Python's spelling: `torch.float32`, `cpu`.
     dtype: Arc<str>,
     device: Arc<str>,
 }
 
 impl TensorMatch {
-    /// The metadata of a tensor.
+    /// Returns the metadata of a tensor.
     ///
     /// # Errors
-    /// When it is none, or when this torch's tensors cannot be read.
+    /// If the object is not a tensor, or if this torch's tensors cannot be read.
     pub fn of(tensor: &Bound<'_, PyAny>) -> Result<Self, GuardError> {
         let class_name = tensor.get_type().fully_qualified_name()?.to_string();
         let no_tensor = |why: &str| GuardError::NotATensor(format!("an object of type {class_name}{why}"));
@@ -46,7 +47,7 @@ impl TensorMatch {
         })
     }
 
-    /// The class's qualified name.
+    /// Returns the class's qualified name.
     pub(crate) fn class_name(&self) -> &str {
         &self.class_name
     }
@@ -59,17 +60,17 @@ impl TensorMatch {
         &self.device
     }
 
-    /// Equal for matches that say the same.
+    /// Returns a canonical text: equal for equivalent matches.
     pub(crate) fn canon(&self) -> String {
         format!("{} {:?} {}", self.class.address(), self.meta, self.no_dynamic_indices)
     }
 
-    /// The sizes as a Python tuple; `_` where one may vary.
+    /// Returns the sizes as a Python tuple; `_` for a dynamic size.
     pub(crate) fn shape(&self) -> String {
         tuple(&self.meta.sizes)
     }
 
-    /// The strides as a Python tuple.
+    /// Returns the strides as a Python tuple.
     pub(crate) fn strides(&self) -> String {
         tuple(&self.meta.strides)
     }
@@ -80,15 +81,15 @@ impl TensorMatch {
 pub struct Contents {
     class: Arc<TensorClass>,
     number: i64,
-    /// The address of the tensor that was asked.
+    /// The address of the tensor that was read.
     asked: usize,
 }
 
 impl Contents {
-    /// The present contents of a tensor; None if it is not such a tensor.
+    /// Returns the present contents of a tensor; None if it is not such a tensor.
     ///
     /// # Errors
-    /// When this torch's tensors cannot be read.
+    /// If this torch's tensors cannot be read.
     pub fn of(tensor: &Bound<'_, PyAny>) -> Result<Option<Self>, GuardError> {
         let Some(class) = TensorClass::of(tensor)? else { return Ok(None) };
         let number = class.tensor(tensor).map(TensorRef::whole_number).transpose();
@@ -96,14 +97,14 @@ impl Contents {
         Ok(number.flatten().map(|number| Self { class: Arc::new(class), number, asked: tensor.as_ptr() as usize }))
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> i64 {
         self.number
     }
 
-    /// The place of this tensor: the expression that reaches it, and its address. In another module the same expression reaches another
-    /// tensor; that it holds another number does not mean that a number has changed.
+    /// Returns the place of this tensor: the expression that reaches it, and its address. In another module the same expression reaches
+    /// another tensor, and a different number there does not mean that a number has changed.
     #[must_use]
     pub fn place(&self, expression: &str) -> String {
         format!("{expression} at {:#x}", self.asked)
@@ -127,7 +128,7 @@ impl fmt::Debug for TensorMatch {
     }
 }
 
-/// Numbers as a Python tuple.
+/// Returns numbers as a Python tuple.
 fn tuple(numbers: &[Option<i64>]) -> String {
     let texts: Vec<_> = numbers.iter().map(|n| n.map_or("_".to_owned(), |n| n.to_string())).collect();
     match texts.as_slice() {

@@ -1,4 +1,4 @@
-//! Sources and guards as a tree: each node is one step from its parent, so what several paths share is walked once.
+//! Sources and guards as a tree: each node is one step from its parent, so a prefix shared by several paths is walked once.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Comparison, Constant, Contents, DictKey, Guard, GuardError, ModuleTable, Relation, Source, SourceId, TensorMatch, builder::State,
-    held::Held,
+    identity_pins::Held,
 };
 use std::sync::Arc;
 
-/// How a node's value is reached from its parent's.
+/// The step from a node's parent to its value.
 pub(crate) enum Step {
-    /// A root: nothing is stepped.
+    /// A root, without a step.
     Root,
     Pinned(Pin),
     Attr(Py<PyString>),
@@ -51,14 +51,14 @@ pub(crate) enum Step {
     Viewed,
 }
 
-/// What a function is called with.
+/// The arguments of a call.
 pub(crate) struct Call {
     args: Py<PyTuple>,
     kwargs: Py<PyDict>,
 }
 
 impl Call {
-    /// From `(arguments, items of the keywords)`.
+    /// Creates it from `(arguments, items of the keywords)`.
     fn new(py: Python<'_>, given: &Constant) -> PyResult<Self> {
         let (args, kwargs): (Bound<'_, PyTuple>, Bound<'_, PyTuple>) = given.object().bind(py).extract()?;
         Ok(Self { args: args.unbind(), kwargs: PyDict::from_sequence(&kwargs)?.unbind() })
@@ -71,12 +71,12 @@ impl Call {
     }
 }
 
-/// A guard, ready to be checked.
-pub(crate) enum Check {
+/// A guard, prepared for checking.
+pub(crate) enum PreparedGuard {
     Type(Held),
     Identity(Held),
     Equals(Constant),
-    /// Index of the description, which equal guards share.
+    /// Index of the tensor description, which equal guards share.
     Tensor(usize),
     Present,
     Absent,
@@ -88,7 +88,7 @@ pub(crate) enum Check {
     Compares(Comparison),
     Contents(Contents),
     Unwatched,
-    /// The object of another check for identity, by its number.
+    /// The same object as in another identity check, given by its index.
     Like(usize),
 }
 
@@ -99,32 +99,32 @@ pub(crate) struct Node {
     /// Indices into the tree's checks.
     pub checks: Vec<usize>,
     pub children: Vec<usize>,
-    /// Where the value is put by a check that passes.
+    /// The slot in which a passing check puts the value.
     pub output: Option<usize>,
-    /// Whether what is below it has a trail of its own: number of the segment.
+    /// The number of the segment, if the subtree below has a trail of its own.
     pub segment: Option<usize>,
-    /// Whether the call writes to it, or it holds a number that the graph takes: its words differ from call to call.
+    /// True if the call writes to it, or if it holds a number that the graph takes: its words differ from call to call.
     pub changes: bool,
-    /// Whether it is a parameter that is looked at directly.
+    /// True for a parameter that is checked directly.
     pub direct: bool,
-    /// The only guard of a parameter that nothing is reached from, if it is about a tensor.
+    /// The only guard of a parameter from which nothing is reached, if it is a tensor guard.
     pub tensor: Option<usize>,
 }
 
 /// The tree of one guard set.
 pub(crate) struct Tree {
     pub nodes: Vec<Node>,
-    /// Each guard with its node, in the order they were added.
-    pub checks: Vec<(usize, Check)>,
-    /// Slot and node of each parameter that is looked at.
+    /// Each guard with its node, in the order in which they were added.
+    pub checks: Vec<(usize, PreparedGuard)>,
+    /// The slot and node of each checked parameter.
     pub locals: Vec<(usize, usize)>,
     pub tensors: Vec<TensorMatch>,
-    /// The same, ready for comparing.
+    /// The tensors, prepared for comparison.
     pub patterns: Vec<Pattern>,
     pub segments: usize,
-    /// Whether any value is reached from another.
+    /// True if any value is reached from another.
     branches: bool,
-    /// Relations that the members' own guards say.
+    /// Relations implied by the members' own guards.
     pub implied: FxHashSet<Relation>,
     /// The node of each guarded or collected source.
     pub of_source: FxHashMap<SourceId, usize>,
@@ -133,10 +133,11 @@ pub(crate) struct Tree {
 /// The frame's function is the first node.
 pub(crate) const FUNCTION: usize = 0;
 
-/// Subtrees with at least this many nodes get a segment of their own: what changes in one is verified there only.
+/// Subtrees with at least this many nodes get a segment of their own: a change in one is then verified only there.
 const SEGMENT: usize = 48;
 
-/// The same below what changes at each call, where no other segment has them, and below what is made anew: methods, answers.
+/// The minimum size of a segment below a node that changes at each call (no other segment covers such nodes), or below objects that are
+/// created anew: methods, results of calls.
 const SMALL: usize = 4;
 
 struct Builder<'a, 'py> {
@@ -149,7 +150,7 @@ struct Builder<'a, 'py> {
     outputs: usize,
 }
 
-/// What tells a step from its siblings.
+/// Distinguishes a step from its siblings.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     Only(&'static str),
@@ -159,7 +160,7 @@ enum Key<'a> {
 }
 
 impl Tree {
-    /// Builds the tree of what a capture said.
+    /// Builds the tree for the guards of a capture.
     pub fn new(py: Python<'_>, pins: &Pins, state: &State) -> Result<Self, GuardError> {
         let root = Node {
             step: Step::Root,
@@ -212,19 +213,19 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Whether there are paths whose walk is worth remembering.
+    /// Returns true if there are paths whose walk is worth remembering.
     pub fn remembers(&self) -> bool {
         self.branches
     }
 
-    /// Marks what holds numbers of the graph: the group of parameters in which a schedule writes `lr`.
+    /// Marks objects that hold numbers of the graph: the parameter group in which a schedule writes `lr`.
     fn find_changing(&mut self, py: Python<'_>) -> PyResult<()> {
         let (float, int) = (py.get_type::<PyFloat>(), py.get_type::<PyInt>());
         for node in 1..self.nodes.len() {
             let Node { parent: Some(parent), output: Some(_), checks, .. } = &self.nodes[node] else { continue };
             let (parent, mut number) = (*parent, false);
             for &check in checks {
-                number |= matches!(&self.checks[check].1, Check::Type(class) if class.is(&float)? || class.is(&int)?);
+                number |= matches!(&self.checks[check].1, PreparedGuard::Type(class) if class.is(&float)? || class.is(&int)?);
             }
             self.nodes[parent].changes |= number;
         }
@@ -251,7 +252,7 @@ impl Tree {
                 .sum::<usize>();
             let stores = |child: &usize| matches!(self.nodes[*child].step, Step::Attr(_));
             let is_local = self.locals.iter().any(|(_, local)| *local == node);
-            // No other segment has what is below such a node.
+            // No other segment covers nodes below such a node.
             let below_changing = self.nodes[node].parent.is_some_and(|parent| self.nodes[parent].changes);
             let has_stores = self.nodes[node].children.iter().any(stores);
             let below_new = matches!(self.nodes[node].step, Step::MethodFunction | Step::MethodSelf) || (answered[node] && has_stores);
@@ -268,9 +269,9 @@ impl<'a> Builder<'a, '_> {
         let node = self.node(source)?;
         let hold = |object: &Py<PyAny>| Held::new(self.pins, object.bind(self.py));
         let check = match guard {
-            Guard::Type(class) => Check::Type(hold(class)?),
-            Guard::Identity(object) => Check::Identity(hold(object)?),
-            Guard::Equals(constant) => Check::Equals(constant.clone()),
+            Guard::Type(class) => PreparedGuard::Type(hold(class)?),
+            Guard::Identity(object) => PreparedGuard::Identity(hold(object)?),
+            Guard::Equals(constant) => PreparedGuard::Equals(constant.clone()),
             Guard::Tensor(expected) => {
                 let next = self.tree.tensors.len();
                 let index = *self.tensors.entry(expected.canon()).or_insert(next);
@@ -279,25 +280,25 @@ impl<'a> Builder<'a, '_> {
                     self.tree.patterns.push(Pattern::new(expected.meta.clone()).map_err(torch)?);
                     self.tree.tensors.push(expected.clone());
                 }
-                Check::Tensor(index)
+                PreparedGuard::Tensor(index)
             }
-            Guard::Present => Check::Present,
-            Guard::Absent => Check::Absent,
-            Guard::Length(length) => Check::Length(*length),
-            Guard::DictKeys(keys) => Check::DictKeys(keys.clone()),
-            Guard::SetElements(elements) => Check::SetElements(elements.clone()),
-            Guard::SetOrder(elements) => Check::SetOrder(elements.clone()),
-            Guard::Code(code) => Check::Code(hold(code)?),
-            Guard::Compares(comparison) => Check::Compares(*comparison),
-            Guard::Contents(contents) => Check::Contents(contents.clone()),
-            Guard::Unwatched => Check::Unwatched,
+            Guard::Present => PreparedGuard::Present,
+            Guard::Absent => PreparedGuard::Absent,
+            Guard::Length(length) => PreparedGuard::Length(*length),
+            Guard::DictKeys(keys) => PreparedGuard::DictKeys(keys.clone()),
+            Guard::SetElements(elements) => PreparedGuard::SetElements(elements.clone()),
+            Guard::SetOrder(elements) => PreparedGuard::SetOrder(elements.clone()),
+            Guard::Code(code) => PreparedGuard::Code(hold(code)?),
+            Guard::Compares(comparison) => PreparedGuard::Compares(*comparison),
+            Guard::Contents(contents) => PreparedGuard::Contents(contents.clone()),
+            Guard::Unwatched => PreparedGuard::Unwatched,
         };
         self.tree.nodes[node].checks.push(self.tree.checks.len());
         self.tree.checks.push((node, check));
         Ok(())
     }
 
-    /// Has a check put a node's value out.
+    /// Makes a check collect a node's value.
     fn collect(&mut self, node: usize) {
         if self.tree.nodes[node].output.is_none() {
             self.tree.nodes[node].output = Some(self.outputs);
@@ -305,21 +306,21 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// A value that is the same as one that is guarded by identity is guarded by identity itself: that is looked at where it is
-    /// reached, and remembered with the path.
+    /// A value that is the same as one guarded by identity is guarded by identity itself: it is then checked where it is reached, and
+    /// remembered with the path.
     fn imply(&mut self, relation: &Relation) -> Result<(), GuardError> {
         let Relation::Same(first, second) = relation else { return Ok(()) };
         let (first, second) = (self.node(*first)?, self.node(*second)?);
-        let identity = |&check: &usize| matches!(&self.tree.checks[check].1, Check::Identity(held) if held.by_address());
+        let identity = |&check: &usize| matches!(&self.tree.checks[check].1, PreparedGuard::Identity(held) if held.by_address());
         if let Some(known) = self.tree.nodes[first].checks.iter().copied().find(identity) {
             self.tree.nodes[second].checks.push(self.tree.checks.len());
-            self.tree.checks.push((second, Check::Like(known)));
+            self.tree.checks.push((second, PreparedGuard::Like(known)));
             self.tree.implied.insert(relation.clone());
         }
         Ok(())
     }
 
-    /// The node of a source, with those before it.
+    /// Returns the node of a source, creating it and its bases if needed.
     fn node(&mut self, source: SourceId) -> Result<usize, GuardError> {
         if let Some(&node) = self.tree.of_source.get(&source) {
             return Ok(node);
@@ -465,13 +466,13 @@ impl<'a> Builder<'a, '_> {
     }
 }
 
-impl Check {
-    /// Returns true if it holds where there is nothing.
+impl PreparedGuard {
+    /// Returns true if it passes for a missing value.
     pub fn holds_of_nothing(&self) -> bool {
         matches!(self, Self::Absent | Self::Unwatched)
     }
 
-    /// Whether checking it runs no Python code.
+    /// Returns true if checking it runs no Python code.
     pub fn is_pure(&self) -> bool {
         match self {
             Self::Type(held) | Self::Identity(held) => held.by_address(),
@@ -481,7 +482,7 @@ impl Check {
         }
     }
 
-    /// Cheap checks, and those that others rely on, come first.
+    /// Returns the rank of the check: cheap checks, and those that others rely on, come first.
     fn cost(&self) -> u8 {
         match self {
             Self::Present | Self::Absent => 0,
@@ -499,7 +500,7 @@ impl Step {
     /// Takes the step.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     pub fn take<'py>(&self, from: &Spot<'py>, recorder: &mut Recorder<'py>) -> PyResult<Reached<'py>> {
         let py = from.object().py();
         match self {
@@ -554,7 +555,7 @@ impl Step {
     }
 }
 
-/// Whether an object is exactly a `collections.deque`.
+/// Returns true if an object is exactly a `collections.deque`.
 fn is_deque(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static DEQUE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {

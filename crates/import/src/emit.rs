@@ -15,7 +15,7 @@ use dynamlir_torch_abi::DType;
 use crate::{Arg, Base, Creation, Error, Frame, Input, OpCall, Output, TensorType, Trace};
 
 impl Trace {
-    /// Appends `func.func @main`, and the decompositions it names, to a module's body.
+    /// Appends `func.func @main`, and the decompositions it refers to, to a module's body.
     pub fn write(&self, module: Block, ctx: Ctx) -> Result<(), Error> {
         Writer { ctx, module, libraries: &self.libraries, functions: 0, types: HashMap::new() }.function(self, "main", true)
     }
@@ -24,11 +24,11 @@ impl Trace {
 struct Writer<'t> {
     ctx: Ctx,
     module: Block,
-    /// Folders of code that users do not look into.
+    /// Folders of library code, which users do not debug.
     libraries: &'t [String],
     /// Decompositions written so far.
     functions: usize,
-    /// Types made so far: there are few.
+    /// Cache of the types created so far: there are few.
     types: HashMap<&'t TensorType, Type>,
 }
 
@@ -53,7 +53,7 @@ impl<'t> Writer<'t> {
         let mut bases = Vec::new();
         let (mut differentiable, mut gradients) = (Vec::new(), Vec::new());
         let (mut without_grad, mut one_of_several) = (Vec::new(), Vec::new());
-        // The first output of each call that returned several views, and for each output the one that it came with.
+        // The first output of each call that returned several views, and for each further output of such a call that first one.
         let (mut first, mut beside): (HashMap<Op, i64>, Vec<i64>) = (HashMap::new(), Vec::new());
         for (position, output) in (0_i64..).zip(&trace.outputs) {
             let mut base = Base::None;
@@ -134,7 +134,7 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// Names, storages where inputs share one, and what becomes of versions and gradients.
+    /// Names, storages if inputs share one, and the changes of versions and gradients.
     fn arg_attrs(&self, trace: &Trace) -> Attr {
         let mut users: HashMap<i64, usize> = HashMap::new();
         for input in &trace.inputs {
@@ -165,7 +165,7 @@ impl<'t> Writer<'t> {
             return Ok(*made);
         }
         if ty.dtype == "none" {
-            // A result that the operator leaves undefined; nothing can use it.
+            // A result that the operator leaves undefined; it has no uses.
             return Ok(Type::mutable(&[0], Type::f32(self.ctx), &[1], 0));
         }
         if DType::from_name(&ty.dtype).is_none() {
@@ -184,8 +184,8 @@ impl<'t> Writer<'t> {
         Ok(made)
     }
 
-    /// `loc("function"("file":line:0))` of the user's innermost frame; where that is in a library, as the callee of a call site.
-    /// The frames between and around them would make text unreadable.
+    /// `loc("function"("file":line:0))` of the innermost user frame; if the innermost frame is in a library, as the callee of a call site.
+    /// The frames between and around them would make the text unreadable.
     fn location(&self, frames: &[Frame]) -> Loc {
         let at = |frame: &Frame| Loc::named(self.ctx, &frame.function, Loc::file(self.ctx, &frame.file, frame.line, 0));
         let Some(inner) = frames.first() else { return Loc::unknown(self.ctx) };
@@ -221,7 +221,7 @@ impl<'t> Writer<'t> {
         Ok(op.outputs())
     }
 
-    /// Writes a private function beside the one that is being written, and returns its name.
+    /// Writes a private function next to the one being written, and returns its name.
     fn nested(&mut self, kind: &str, trace: &'t Trace) -> Result<String, Error> {
         let name = format!("{kind}_{}", self.functions);
         self.functions += 1;

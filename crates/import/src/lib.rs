@@ -1,8 +1,7 @@
-//! From a recorded trace of `ATen` calls to a module at stage 00 (aten).
+//! Turns a recorded trace of `ATen` calls into a module at stage 00 (aten).
 //!
-//! A [`Trace`] is plain data, filled by whoever ran the graph on fake tensors; [`Trace::write`] turns it into IR. It
-//! checks what the recorder promises (known element types, operands that exist), since a wrong promise would be a
-//! wrong number later.
+//! A [`Trace`] is plain data, filled by the recorder, which runs the graph on fake tensors; [`Trace::write`] turns it into IR. It checks
+//! the recorder's promises (known element types, operands that exist), since a broken promise would become a wrong number later.
 #![forbid(unsafe_code)]
 
 mod emit;

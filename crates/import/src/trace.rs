@@ -1,4 +1,4 @@
-//! What a recorder tells: inputs, operations, outputs.
+//! The output of a recorder: inputs, operations, outputs.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ pub struct TensorType {
     pub offset: Dim,
 }
 
-/// A tensor that the graph is given.
+/// A tensor that is an input of the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// What the user calls it.
+    /// The user's name for it.
     pub name: String,
     /// Its metadata.
     pub ty: TensorType,
-    /// Equal numbers are one storage.
+    /// The storage; inputs with equal numbers share it.
     pub storage: i64,
-    /// How often eager bumps its version counter.
+    /// The number of times that eager bumps its version counter.
     pub version_bumps: i64,
-    /// Whether it requires a gradient.
+    /// True if it requires a gradient.
     pub requires_grad: bool,
-    /// Of a derivative: the result whose tangent it is.
+    /// In a derivative: the result whose tangent this is.
     pub tangent: Option<i64>,
 }
 
@@ -80,21 +80,21 @@ pub struct OpCall {
     pub aliases: Vec<i64>,
     /// Operands written to.
     pub mutates: Vec<i64>,
-    /// The variant that returns what this one writes.
+    /// The variant that returns the values that this one writes.
     pub functional: Option<String>,
-    /// Whether grad mode was on.
+    /// True if grad mode was on.
     pub grad_enabled: bool,
     /// torch's own decomposition at these shapes.
     pub decomposition: Option<Arc<Trace>>,
-    /// Its derivative: of operands, results and tangents of results, the gradients of operands.
+    /// Its derivative: computes the gradients of operands from operands, results and tangents of results.
     pub vjp: Option<Arc<Trace>>,
-    /// The checkpoint that it belongs to, of which backward computes it again.
+    /// The `torch.utils.checkpoint` region that it belongs to; backward recomputes it.
     pub recompute: Option<i64>,
-    /// True if its derivative is given zeros for missing gradients of its results, and runs nevertheless.
+    /// True if its derivative receives zeros for missing gradients of its results, and runs even then.
     pub materialized: bool,
-    /// Whether its derivative is not linear: it takes the sum of all that reaches it.
+    /// True if its derivative is not linear: it takes the sum of all gradients that reach it.
     pub not_linear: bool,
-    /// Where the user called it, innermost first.
+    /// The location of the user's call, innermost frame first.
     pub location: Arc<[Frame]>,
 }
 
@@ -109,7 +109,7 @@ pub enum Output {
     Int(i64),
 }
 
-/// Torch's `CreationMeta` of a view: how it was made, which decides whether it may be written in place later.
+/// Torch's `CreationMeta` of a view: the way it was created, which decides if it may be written in place later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Creation {
     /// By an operation with one result, with grad mode on.
@@ -124,22 +124,22 @@ pub enum Creation {
 /// A tensor that is returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returned {
-    /// Which.
+    /// The value.
     pub value: ValueId,
-    /// The version counter that eager leaves it with.
+    /// Its version counter afterwards in eager.
     pub version: i64,
-    /// What eager has it be a view of.
+    /// The tensor of which it is a view in eager.
     pub base: Base,
-    /// Whether it requires a gradient.
+    /// True if it requires a gradient.
     pub requires_grad: bool,
-    /// For a view, how it was made.
+    /// The way it was created, for a view.
     pub creation: Creation,
-    /// Of a derivative: the operand whose gradient it is.
+    /// In a derivative: the operand whose gradient this is.
     pub gradient: Option<i64>,
 }
 
 impl Returned {
-    /// A tensor that nothing is to be said of.
+    /// A tensor without further properties.
     #[must_use]
     pub fn of(value: ValueId) -> Self {
         Self { value, version: 0, base: Base::None, requires_grad: false, creation: Creation::Default, gradient: None }
@@ -151,38 +151,38 @@ impl Returned {
 pub struct Trace {
     /// A name for messages.
     pub name: String,
-    /// Where its tensors live, as torch writes it; None is the CPU.
+    /// The device of its tensors in torch's notation; `None` is the CPU.
     pub device: Option<String>,
-    /// Folders of code that users do not look into, torch's for one.
+    /// Folders of library code, which users do not debug, for example torch's.
     pub libraries: Vec<String>,
-    /// Whether it draws random numbers.
+    /// True if it draws random numbers.
     pub random: bool,
-    /// Of a derivative: true if eager keeps something for it.
+    /// For a derivative: true if eager saves something for it.
     pub keeps: bool,
-    /// How often it is differentiated, where that is more than once.
+    /// The order of differentiation, if it is higher than one.
     pub order: i64,
-    /// Of which node, for each order but the last.
+    /// The differentiated node for each order except the last.
     pub path: Vec<i64>,
-    /// Which results of the first of these nodes its gradients are given.
+    /// The results of the first of these nodes for which it receives gradients.
     pub given: Vec<i64>,
     /// The symbols in its sizes.
     pub symbols: Vec<SizeSymbol>,
-    /// What holds of them in each call.
+    /// The predicates on these symbols that hold in each call.
     pub assumed: Vec<Predicate>,
-    /// What it is given.
+    /// The inputs.
     pub inputs: Vec<Input>,
     /// The calls in program order.
     pub ops: Vec<OpCall>,
-    /// What is returned.
+    /// The outputs.
     pub outputs: Vec<Output>,
     values: usize,
 }
 
-/// A trace that cannot be written.
+/// An error in a trace that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What is wrong.
+    /// The description of the error.
     pub message: String,
     /// The Python line of the operator it is about.
     pub location: Vec<Frame>,

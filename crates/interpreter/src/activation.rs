@@ -1,4 +1,4 @@
-//! A frame that is being evaluated: its stack, its locals' sources, where it stands.
+//! A frame under evaluation: its stack, the sources of its locals, its position.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     prepared::{Preparation, Prepared},
 };
 
-/// Where a frame stands; shared, so that a policy can tell the position of an operation.
+/// The position of a frame; shared, so that a policy can determine the position of an operation.
 pub struct Site {
     preparation: Arc<Preparation>,
     code: Py<PyAny>,
@@ -25,12 +25,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// The code object.
+    /// Returns the code object.
     pub fn code<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.code.bind(py)
     }
 
-    /// Its decoded form.
+    /// Returns the decoded form of the code object.
     pub fn prepared(&self) -> &Prepared {
         match self.preparation.as_ref() {
             Ok(prepared) => prepared,
@@ -38,25 +38,25 @@ impl Site {
         }
     }
 
-    /// The code unit of the instruction that runs.
+    /// Returns the code unit of the running instruction.
     pub fn unit(&self) -> u32 {
         self.unit.get()
     }
 
-    /// The interpreted frame that was running when this one started, under the same evaluation.
+    /// Returns the interpreted frame that was running when this one started, under the same evaluation.
     pub fn outer(&self) -> Option<&Rc<Site>> {
         self.outer.as_ref()
     }
 }
 
-/// The source of a local, and the object that it is the source of: others may change a local while a frame runs.
+/// The source of a local, with the object that it belongs to: other code may change a local while the frame runs.
 #[derive(Clone, Copy)]
 struct LocalSource {
     object: *const (),
     source: SourceId,
 }
 
-/// A frame that is being evaluated.
+/// A frame under evaluation.
 pub struct Activation<'py> {
     pub(crate) frame: Frame<'py>,
     pub(crate) thread: Thread<'py>,
@@ -65,7 +65,7 @@ pub struct Activation<'py> {
     pub(crate) stack: Vec<Value<'py>>,
     /// The names of the keyword arguments of the call that follows.
     pub(crate) keywords: Option<Bound<'py, PyTuple>>,
-    /// Sources of locals; empty until one has a source.
+    /// The sources of locals; empty until one has a source.
     sources: Vec<Option<LocalSource>>,
 }
 
@@ -78,7 +78,8 @@ impl<'py> Activation<'py> {
         Self { thread: frame.thread(), frame, place, evaluator, stack, keywords: None, sources: Vec::new() }
     }
 
-    /// Gives each loop that CPython's own evaluation goes through by index an iterator that goes on there, as loops have here.
+    /// Replaces the index of each loop that CPython's own evaluation runs by index with an iterator that continues at the same item. Loops
+    /// in this crate always use an iterator.
     pub(crate) fn restore_iterators(&mut self) -> Outcome<()> {
         if !self.evaluator.abi.loops_by_index() {
             return Ok(());
@@ -94,7 +95,7 @@ impl<'py> Activation<'py> {
         Ok(())
     }
 
-    /// The token of the lock.
+    /// Returns the GIL token.
     pub fn py(&self) -> Python<'py> {
         self.frame.py()
     }
@@ -103,47 +104,47 @@ impl<'py> Activation<'py> {
         &*self.evaluator.policy
     }
 
-    /// What is known of the code object.
+    /// Returns the decoded form of the code object.
     pub fn prepared(&self) -> &Prepared {
         self.place.prepared()
     }
 
-    /// Where the frame stands.
+    /// Returns the frame's position.
     pub fn place(&self) -> &Rc<Site> {
         &self.place
     }
 
-    /// The code object.
+    /// Returns the code object.
     pub fn code(&self) -> &Bound<'py, PyAny> {
         self.place.code(self.py())
     }
 
-    /// The function, unless the code is run by itself.
+    /// Returns the function, unless the code runs without one.
     pub fn function(&self) -> Option<Bound<'py, PyAny>> {
         self.frame.function()
     }
 
-    /// The globals: a dict.
+    /// Returns the globals: a dict.
     pub fn globals(&self) -> Bound<'py, PyAny> {
         self.frame.globals().expect("a frame has globals")
     }
 
-    /// The builtins.
+    /// Returns the builtins.
     pub fn builtins(&self) -> Bound<'py, PyAny> {
         self.frame.builtins().expect("a frame has builtins")
     }
 
-    /// The names of a module's or class's body.
+    /// Returns the namespace of a module's or class's body.
     pub fn namespace(&self) -> Option<Bound<'py, PyAny>> {
         self.frame.namespace()
     }
 
-    /// How many local slots there are.
+    /// Returns the number of local slots.
     pub fn locals_count(&self) -> usize {
         self.frame.locals_count()
     }
 
-    /// The local in a slot, with its source; NULL if it is not bound.
+    /// Returns the local in a slot, with its source; NULL if it is not bound.
     pub fn local(&self, slot: usize) -> Value<'py> {
         let object = self.frame.local(slot);
         let source = match (self.sources.get(slot), &object) {
@@ -153,7 +154,7 @@ impl<'py> Activation<'py> {
         Value { object, source }
     }
 
-    /// Says where the local in a slot came from.
+    /// Sets the source of the local in a slot.
     pub fn set_local_source(&mut self, slot: usize, source: SourceId) {
         let object = self.frame.local(slot);
         self.note_source(slot, object.map_or(std::ptr::null(), |object| object.as_ptr().cast_const().cast()), source);
@@ -168,19 +169,19 @@ impl<'py> Activation<'py> {
         }
     }
 
-    /// Puts another object in place of an argument, before the frame has run.
+    /// Replaces an argument with another object before the frame has run.
     pub fn replace_local(&mut self, slot: usize, value: Value<'py>) {
         drop(self.set_local(slot, value));
     }
 
-    /// Binds a local; what was there is returned, to be dropped afterwards.
+    /// Binds a local and returns its old value, for the caller to drop afterwards.
     pub(crate) fn set_local(&mut self, slot: usize, value: Value<'py>) -> Option<Bound<'py, PyAny>> {
         let object = value.object.as_ref().map_or(std::ptr::null(), |object| object.as_ptr().cast_const().cast());
         self.note_source(slot, object, value.source);
         self.frame.replace_local(slot, value.object)
     }
 
-    /// Puts the frame elsewhere: at a unit, with these locals and this stack. What was there is dropped afterwards.
+    /// Moves the frame to another unit, with these locals and this stack. The old values are dropped afterwards.
     pub fn fill(&mut self, unit: u32, locals: Vec<Value<'py>>, stack: Vec<Value<'py>>) {
         let mut former: Vec<_> = locals.into_iter().enumerate().map(|(slot, local)| self.set_local(slot, local)).collect();
         former.extend(std::mem::replace(&mut self.stack, stack).into_iter().map(|value| value.object));
@@ -190,18 +191,18 @@ impl<'py> Activation<'py> {
         drop(former);
     }
 
-    /// Lets go of all that is in the local slots.
+    /// Drops all values in the local slots.
     pub(crate) fn clear_locals(&mut self) {
         let former: Vec<_> = (0..self.locals_count()).map(|slot| self.frame.replace_local(slot, None)).collect();
         drop(former);
     }
 
-    /// Whether an instruction has begun a call that the next ones make.
+    /// Returns true if an instruction has begun a call that later instructions complete.
     pub fn is_within_call(&self) -> bool {
         self.keywords.is_some()
     }
 
-    /// The value stack, the lowest first.
+    /// Returns the value stack, lowest value first.
     pub fn stack(&self) -> &[Value<'py>] {
         &self.stack
     }
@@ -214,17 +215,17 @@ impl<'py> Activation<'py> {
         self.stack.pop().expect("bytecode pops from an empty stack")
     }
 
-    /// The value `depth` below the top; 0 is the top.
+    /// Returns the value `depth` below the top; 0 is the top.
     pub(crate) fn peek(&self, depth: usize) -> &Value<'py> {
         &self.stack[self.stack.len() - 1 - depth]
     }
 
-    /// The topmost `count` values, the lowest first.
+    /// Returns the topmost `count` values, lowest first.
     pub fn top(&self, count: usize) -> &[Value<'py>] {
         &self.stack[self.stack.len() - count..]
     }
 
-    /// Drops the topmost `count` values, the lowest first.
+    /// Drops the topmost `count` values, lowest first.
     pub(crate) fn drop_top(&mut self, count: usize) {
         let left = self.stack.len() - count;
         self.stack.drain(left..);
@@ -236,7 +237,7 @@ impl<'py> Activation<'py> {
         self.push(value);
     }
 
-    /// The name at an index of the code's names.
+    /// Returns the name at an index of the code's names.
     pub fn name(&self, index: u32) -> Bound<'py, PyString> {
         self.prepared().names[index as usize].bind(self.py()).clone()
     }
@@ -250,7 +251,7 @@ impl<'py> Activation<'py> {
         self.frame.set_unit(instruction.unit);
     }
 
-    /// What waits is done: signals, the collector, other threads. As at a backward jump.
+    /// Handles pending work, as at a backward jump: signals, the garbage collector, other threads.
     pub(crate) fn check_interrupts(&self) -> Outcome<()> {
         if self.thread.is_interrupted().unwrap_or_else(|| self.evaluator.is_due()) {
             self.evaluator.checkpoint(self.thread).map_err(|error| self.policy().interrupted(self.py(), error))?;
@@ -258,7 +259,7 @@ impl<'py> Activation<'py> {
         Ok(())
     }
 
-    /// The frame will suspend: what is on the stack and in the locals loses its source.
+    /// Called before the frame suspends: the values on the stack and in the locals lose their sources.
     pub(crate) fn escape_all(&self) -> Outcome<()> {
         escape_each(self.policy(), &self.stack)?;
         if self.sources.is_empty() {
@@ -268,7 +269,7 @@ impl<'py> Activation<'py> {
         escape_each(self.policy(), &locals)
     }
 
-    /// The exception of an instruction whose local is not bound.
+    /// Returns the exception of an instruction whose local is not bound.
     pub(crate) fn unbound(&self, slot: usize) -> Unwind {
         let prepared = self.prepared();
         let name = prepared.local_name(self.py(), slot);

@@ -36,15 +36,15 @@ pub use unpack::{not_unpacked, unpack, unpack_ex};
 use dynamlir_cpython_abi::{Abi, types};
 use pyo3::prelude::*;
 
-/// The running interpreter, which the hook has accepted.
+/// Returns the description of the running interpreter, which the hook has accepted.
 pub(crate) fn abi(py: Python<'_>) -> &'static Abi {
     dynamlir_cpython_abi::abi(py).expect("frames are evaluated only where the interpreter is known")
 }
 
-/// The name of an object's class in those errors that from 3.15 on say which module it is from, as well.
+/// Returns the name of an object's class, for the error messages that from 3.15 on include the class's module.
 ///
 /// # Errors
-/// What the class raised when it was asked for its module.
+/// Returns the exception raised by looking up the class's module.
 pub(crate) fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {
     if abi(object.py()).version() >= (3, 15) {
         return Ok(object.get_type().fully_qualified_name()?.to_string());

@@ -1,4 +1,4 @@
-//! How many frames were evaluated here, and why the others were not.
+//! Counters of evaluated frames, and the reasons why the others were not evaluated here.
 
 use std::{
     collections::BTreeMap,
@@ -8,14 +8,14 @@ use std::{
     },
 };
 
-/// Frames since the start of the process, or since [`reset_counts`].
+/// Counters since the start of the process, or since [`reset_counts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls and resumptions evaluated here.
     pub interpreted: u64,
-    /// Calls that only made a generator, coroutine or asynchronous generator; CPython does that.
+    /// Calls that only created a generator, coroutine or asynchronous generator; CPython does that.
     pub made_generators: u64,
-    /// Calls and resumptions left to CPython, by reason.
+    /// Calls and resumptions run by CPython, by reason.
     pub left: BTreeMap<String, u64>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn left(reason: &str) {
     }
 }
 
-/// The counts.
+/// Returns the counters.
 pub fn counts() -> Counts {
     Counts {
         interpreted: INTERPRETED.load(Ordering::Relaxed),
@@ -49,7 +49,7 @@ pub fn counts() -> Counts {
     }
 }
 
-/// Starts counting anew.
+/// Resets the counters.
 pub fn reset_counts() {
     INTERPRETED.store(0, Ordering::Relaxed);
     MADE_GENERATORS.store(0, Ordering::Relaxed);

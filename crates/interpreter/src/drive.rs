@@ -1,7 +1,7 @@
-//! A frame that is driven: CPython's semantics on real objects, and before each instruction somebody decides what becomes of the frame.
+//! Driven frames: CPython's semantics on real objects, with a driver that decides before each instruction how the frame proceeds.
 //!
-//! A driver may have the instruction run, put the frame elsewhere – at another unit, with other locals and another stack – or end it.
-//! Calls that the instructions make go where all of this thread's frames go; nothing beneath is driven because the frame is.
+//! A driver may run the instruction, move the frame elsewhere – to another unit, with other locals and another stack – or end it. Calls
+//! made by the instructions go where all of this thread's frames go; driving a frame does not drive its callees.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -20,84 +20,84 @@ use crate::{
     run::Raised,
 };
 
-/// Where a frame stands: what it needs to go on from there. NULLs are part of it.
+/// The state of a frame: everything needed to continue from there, including NULLs.
 #[derive(Debug, Default)]
-pub struct Standing {
-    /// The frame's code object; None if it is whatever the frame has.
+pub struct FrameState {
+    /// The frame's code object; `None` matches any frame's code.
     pub code: Option<Py<PyAny>>,
-    /// The unit of the instruction that is next.
+    /// The unit of the next instruction.
     pub unit: u32,
     /// All local slots: arguments, variables, cells, free variables.
     pub locals: Vec<Option<Py<PyAny>>>,
-    /// The value stack, the lowest first.
+    /// The value stack, lowest value first.
     pub stack: Vec<Option<Py<PyAny>>>,
-    /// Places on the stack of iterators that the one who put the frame there has made: nobody else has them.
+    /// The stack positions of iterators created for this state: no other code has a reference to them.
     pub made: Vec<usize>,
 }
 
-impl Standing {
-    /// How a frame stands before an instruction.
+impl FrameState {
+    /// Captures the state of a frame before an instruction.
     pub fn of(frame: &Activation<'_>, next: &Instruction) -> Self {
         let stack = frame.stack().iter().map(|value| value.object.clone().map(Bound::unbind)).collect();
         let locals = (0..frame.locals_count()).map(|slot| frame.frame.local(slot).map(Bound::unbind)).collect();
         Self { code: Some(frame.code().clone().unbind()), unit: next.start, locals, stack, made: Vec::new() }
     }
 
-    /// How many slots it has, of locals and on the stack.
+    /// Returns the number of slots: locals and stack.
     #[expect(clippy::len_without_is_empty, reason = "a frame is not a collection")]
     pub fn len(&self) -> usize {
         self.locals.len() + self.stack.len()
     }
 
-    /// What is in its slots: locals, then the stack.
+    /// Returns the contents of its slots: locals, then the stack.
     pub fn slots<'a, 'py: 'a>(&'a self, py: Python<'py>) -> impl Iterator<Item = Option<&'a Bound<'py, PyAny>>> {
         self.locals.iter().chain(&self.stack).map(move |object| object.as_ref().map(|object| object.bind(py)))
     }
 
-    /// Whether it is how a frame of this code stands.
+    /// Returns true if it is the state of a frame of this code.
     pub fn is_of(&self, code: &Bound<'_, PyAny>) -> bool {
         self.code.as_ref().is_none_or(|own| own.is(code))
     }
 }
 
-impl Drop for Standing {
+impl Drop for FrameState {
     fn drop(&mut self) {
-        // Nothing may outlive the frame that it was taken from: what is dropped unattached dies later.
+        // Objects must not outlive the frame that they were taken from: objects dropped while unattached die later.
         if self.code.is_some() || self.len() > 0 {
             Python::attach(|_| drop((self.code.take(), std::mem::take(&mut self.locals), std::mem::take(&mut self.stack))));
         }
     }
 }
 
-/// What becomes of a frame.
+/// The driver's decision about a frame.
 #[derive(Debug)]
 pub enum Turn<'py> {
-    /// The instruction runs.
+    /// Run the instruction.
     Step,
-    /// The frame goes on there. The driver is asked again before the instruction that stands there.
-    Goto(Standing),
-    /// CPython evaluates what is left of it.
+    /// Continue in this state. The driver is called again before the instruction there.
+    Goto(FrameState),
+    /// Let CPython evaluate the rest of the frame.
     Leave,
-    /// It returns this.
+    /// Return this value.
     Return(Bound<'py, PyAny>),
-    /// It raises this where it stands.
+    /// Raise this exception at the current instruction.
     Raise(PyErr),
 }
 
-/// Who decides.
+/// Decides how a frame proceeds.
 pub trait Driver<'py> {
-    /// An instruction is next. `jumped` says that the frame came here by a jump, or by an exception that it handles.
+    /// Called before an instruction. `jumped`: the frame came here by a jump, or by handling an exception.
     fn turn(&mut self, frame: &Activation<'py>, instruction: &Instruction, jumped: bool) -> Turn<'py>;
 }
 
-/// How a frame ends.
+/// The way in which a frame ends.
 enum End<'py> {
     Replay(u32, Vec<Value<'py>>),
     Return(Bound<'py, PyAny>),
     Raise(PyErr, u32),
 }
 
-/// The evaluator and the prepared code by which a frame is driven.
+/// The evaluator and the prepared code for driving a frame.
 pub struct Drive {
     from_c: bool,
     evaluator: Evaluator,
@@ -105,8 +105,9 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// What it takes to drive this frame. None where its code is not known, where CPython would raise a `RecursionError`, or where this
-    /// stack is used up and the thread can be told of no other. To be asked once for each frame.
+    /// Returns what is needed to drive this frame. `None` if its code is not supported, if the call only creates a generator, if CPython
+    /// would raise a `RecursionError`, or if this stack is used up and the thread cannot switch to another. Must be called once for each
+    /// frame.
     pub fn of(frame: &Frame<'_>) -> Option<Self> {
         let from_c = !concrete::take_direct();
         let (abi, code) = (abi(frame.py()).ok()?, frame.code()?);
@@ -118,12 +119,12 @@ impl Drive {
         can.then_some(Self { from_c, evaluator, preparation })
     }
 
-    /// Evaluates the frame from where it stands to its end.
+    /// Evaluates the frame from its current position to its end.
     pub fn run<'py>(self, frame: Frame<'py>, driver: &mut dyn Driver<'py>) -> Evaluated<'py> {
         let Self { from_c, evaluator, preparation } = self;
         let Some(code) = frame.code() else { return frame.evaluate(false) };
         let mut activation = Activation::new(frame, &code, preparation, Rc::new(evaluator));
-        // Fails only without memory for an object; then the loop does.
+        // Fails only if memory for an object runs out; then the loop itself fails too.
         drop(activation.restore_iterators());
         drop(code);
         stack::with_room(activation.thread, || activate(activation, driver, from_c))
@@ -159,14 +160,14 @@ impl<'py> Activation<'py> {
         loop {
             let instruction = &prepared.code.instructions[at];
             self.set_unit(instruction);
-            // The names of keywords belong to the call that follows.
+            // The keyword names belong to the call that follows.
             let turn = if self.keywords.is_some() { Turn::Step } else { driver.turn(self, instruction, jumped) };
             jumped = false;
             let outcome = match turn {
                 Turn::Step => (prepared.ops[at])(self, instruction),
-                Turn::Goto(standing) => {
-                    at = prepared.code.index[standing.unit as usize] as usize;
-                    self.stand(standing);
+                Turn::Goto(frame_state) => {
+                    at = prepared.code.index[frame_state.unit as usize] as usize;
+                    self.stand(frame_state);
                     continue;
                 }
                 Turn::Leave => return End::Replay(instruction.start, std::mem::take(&mut self.stack)),
@@ -203,11 +204,11 @@ impl<'py> Activation<'py> {
         }
     }
 
-    /// Puts the frame elsewhere. What was there is dropped afterwards. Free variables without a cell are the function's.
-    pub(crate) fn stand(&mut self, mut standing: Standing) {
+    /// Moves the frame to another state. The old values are dropped afterwards. Free variables without a cell take the function's.
+    pub(crate) fn stand(&mut self, mut frame_state: FrameState) {
         let py = self.py();
         let bound = |object: Option<Py<PyAny>>| object.map_or(Value::NULL, |object| Value::new(object.into_bound(py)));
-        let mut locals: Vec<_> = std::mem::take(&mut standing.locals).into_iter().map(bound).collect();
+        let mut locals: Vec<_> = std::mem::take(&mut frame_state.locals).into_iter().map(bound).collect();
         let first_free = self.prepared().first_free;
         if let Some(free) = locals.get_mut(first_free..).filter(|free| free.iter().any(|value| value.object.is_none()))
             && let Some(cells) = self.function().and_then(|function| function.getattr("__closure__").ok())
@@ -215,8 +216,8 @@ impl<'py> Activation<'py> {
         {
             free.iter_mut().zip(cells).filter(|(value, _)| value.object.is_none()).for_each(|(value, cell)| *value = Value::new(cell));
         }
-        let stack = std::mem::take(&mut standing.stack).into_iter().map(bound).collect();
-        drop(standing.code.take().map(|code| code.into_bound(py)));
-        self.fill(standing.unit, locals, stack);
+        let stack = std::mem::take(&mut frame_state.stack).into_iter().map(bound).collect();
+        drop(frame_state.code.take().map(|code| code.into_bound(py)));
+        self.fill(frame_state.unit, locals, stack);
     }
 }

@@ -1,4 +1,4 @@
-//! Who evaluates this thread's frames, and for how long.
+//! The evaluator of this thread's frames, and its lifetime.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,10 +15,10 @@ use crate::{
     versions::{VersionTable, version_table},
 };
 
-/// Where it is not known whether something waits, it is looked at once in a while.
+/// If pending work cannot be detected, it is handled once in this many checks.
 const BLIND_INTERVAL: u32 = 64;
 
-/// One evaluation: a policy, and what its frames share.
+/// One evaluation: a policy, and the state shared by its frames.
 pub(crate) struct Evaluator {
     pub abi: &'static Abi,
     pub table: &'static VersionTable,
@@ -27,13 +27,13 @@ pub(crate) struct Evaluator {
     pub aborted: Cell<bool>,
     /// The innermost frame.
     place: RefCell<Option<Rc<Site>>>,
-    /// Counts down to the next look.
+    /// Counts down to the next check for pending work.
     countdown: Cell<u32>,
-    /// A function that does nothing, at whose start CPython does what waits.
+    /// A function that does nothing; CPython handles pending work when it starts.
     idle: Py<PyAny>,
 }
 
-/// [`Evaluator::idle`], made before anything can wait for it.
+/// Returns [`Evaluator::idle`], created before any work can be pending.
 fn idle(py: Python<'_>) -> PyResult<Py<PyAny>> {
     static IDLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     IDLE.get_or_try_init(py, || py.eval(c"lambda: None", None, None).map(Bound::unbind)).map(|idle| idle.clone_ref(py))
@@ -43,13 +43,13 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Evaluator>>> = const { RefCell::new(None) };
 }
 
-/// The evaluation of this thread's frames, if there is one.
+/// Returns the evaluation of this thread's frames, if any.
 pub(crate) fn current() -> Option<Rc<Evaluator>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
 impl Evaluator {
-    /// An evaluation under a policy, which nobody knows of yet.
+    /// Creates an evaluation under a policy, not yet installed for any thread.
     pub fn of(py: Python<'_>, abi: &'static Abi, policy: Rc<dyn Policy>) -> Result<Self, Refusal> {
         Ok(Self {
             abi,
@@ -62,30 +62,30 @@ impl Evaluator {
         })
     }
 
-    /// The innermost frame's place.
+    /// Returns the position of the innermost frame.
     pub fn place(&self) -> Option<Rc<Site>> {
         self.place.borrow().clone()
     }
 
-    /// Makes a frame the innermost one, or the one before it again.
+    /// Sets the innermost frame, or restores the previous one. Returns the old one.
     pub fn set_place(&self, place: Option<Rc<Site>>) -> Option<Rc<Site>> {
         self.place.replace(place)
     }
 
-    /// Whether it is time to look what waits.
+    /// Returns true if it is time to check for pending work.
     pub fn is_due(&self) -> bool {
         let left = self.countdown.get().checked_sub(1).unwrap_or(BLIND_INTERVAL);
         self.countdown.set(left);
         left == 0
     }
 
-    /// Does what waits. Signal handlers, finalizers and pending calls are not part of the program that is evaluated.
+    /// Handles pending work. Signal handlers, finalizers and pending calls are not part of the evaluated program.
     pub fn checkpoint(&self, thread: Thread<'_>) -> PyResult<()> {
         let _away = Listening::new(None);
         thread.checkpoint(self.idle.bind(thread.py()))
     }
 
-    /// An exception for C code that lies between the frames of an aborted evaluation.
+    /// Creates an exception for C code between the frames of an aborted evaluation.
     pub fn abort_error(py: Python<'_>) -> PyErr {
         static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let class = CLASS.get_or_try_init(py, || {
@@ -100,21 +100,21 @@ impl Evaluator {
     }
 }
 
-/// Whether this is the exception by which an evaluation was given up.
+/// Returns true if this is the exception of an aborted evaluation.
 pub fn is_abort(exception: &Bound<'_, PyAny>) -> bool {
     exception.get_type().is(Evaluator::abort_error(exception.py()).get_type(exception.py()))
 }
 
-/// What [`with_policy`] came to.
+/// The result of [`with_policy`].
 #[derive(Debug)]
 pub struct Finished<R> {
-    /// What the closure returned. After an abort, calls it made have raised an exception that means nothing.
+    /// The closure's result. After an abort, the calls it made have raised a meaningless exception.
     pub result: R,
-    /// Whether the evaluation was given up.
+    /// True if the evaluation was aborted.
     pub aborted: bool,
 }
 
-/// Restores the thread's evaluation, also when the closure panics.
+/// Restores the thread's evaluation, even if the closure panics.
 struct Restore {
     former: Option<Rc<Evaluator>>,
 }
@@ -125,9 +125,9 @@ impl Drop for Restore {
     }
 }
 
-/// Runs a closure; all Python code that it calls in this thread is evaluated under the policy.
+/// Runs a closure. All Python code that it calls in this thread is evaluated under the policy.
 ///
-/// Evaluations nest: the frames of an inner one are not seen by the outer policy.
+/// Evaluations nest: the outer policy does not see the frames of an inner evaluation.
 pub fn with_policy<R>(py: Python<'_>, policy: Rc<dyn Policy>, closure: impl FnOnce() -> R) -> Result<Finished<R>, Refusal> {
     let abi = abi(py)?;
     let _hook = install(py)?;
@@ -140,30 +140,30 @@ pub fn with_policy<R>(py: Python<'_>, policy: Rc<dyn Policy>, closure: impl FnOn
         closure()
     };
     if evaluator.aborted.get() {
-        // Frames that were given up did not leave their `except` blocks.
+        // Aborted frames did not leave their `except` blocks.
         drop(thread.replace_handled_exception(handled));
     }
     Ok(Finished { result, aborted: evaluator.aborted.get() })
 }
 
-/// Runs a closure whose Python code CPython evaluates.
+/// Runs a closure whose Python code is evaluated by CPython.
 pub fn suspended<R>(closure: impl FnOnce() -> R) -> R {
     let _away = Listening::new(None);
     closure()
 }
 
-/// Whether this thread's frames are evaluated here now.
+/// Returns true if this thread's frames are currently evaluated here.
 pub fn is_listening() -> bool {
     Listening::current().is_some()
 }
 
-/// Where the innermost interpreted frame of this thread stands.
+/// Returns the position of this thread's innermost interpreted frame.
 pub fn here() -> Option<Rc<Site>> {
     current()?.place()
 }
 
-/// Gives the current evaluation up, for code that has no [`Unwind`] to return: interpreted frames are left as soon as they run
-/// again, and no new one starts.
+/// Aborts the current evaluation, for code that cannot return an [`Unwind`]. Interpreted frames are left as soon as they run again, and no
+/// new one starts.
 pub fn abort() -> Unwind {
     if let Some(evaluator) = current() {
         evaluator.aborted.set(true);

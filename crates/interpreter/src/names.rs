@@ -39,7 +39,7 @@ names! {
     module = "__module__",
 }
 
-/// The names, made at their first use.
+/// Returns the names, created at first use.
 pub(crate) fn interned(py: Python<'_>) -> &'static Names {
     static NAMES: PyOnceLock<Names> = PyOnceLock::new();
     NAMES.get_or_init(py, || Names::new(py))

@@ -1,7 +1,7 @@
-//! Single instructions that CPython runs for us: a small function whose body is that instruction.
+//! Single instructions that CPython runs for us, in a small function whose body is that instruction.
 //!
-//! For instructions whose implementation CPython does not export, that run no Python code worth intercepting, and that a
-//! policy has no use for: type parameters, the end of `except*`, template strings.
+//! This is for instructions whose implementation CPython does not export, that run no Python code worth intercepting, and that a policy
+//! does not need: type parameters, the end of `except*`, template strings.
 
 use std::{collections::HashMap, sync::Mutex, sync::PoisonError};
 
@@ -14,7 +14,7 @@ use pyo3::{
 
 use crate::{Value, evaluator::suspended};
 
-/// The functions made so far, by opcode number and argument.
+/// The functions created so far, by opcode number and argument.
 type Functions = HashMap<(u8, u32), Py<PyAny>>;
 
 static FUNCTIONS: Mutex<Option<Functions>> = Mutex::new(None);
@@ -28,7 +28,7 @@ pub(crate) fn run<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let function = function(py, version, instruction, operands.len())?;
     suspended(|| function.call1(PyTuple::new(py, operands.iter().map(Value::get))?)).inspect_err(|error| {
-        // The function is nobody's business.
+        // Hides the function from the traceback: it is an implementation detail.
         let rest = error.traceback(py).and_then(|entry| entry.getattr("tb_next").ok());
         error.set_traceback(py, rest.and_then(|rest| rest.cast_into::<PyTraceback>().ok()));
     })
@@ -46,7 +46,7 @@ fn function<'py>(py: Python<'py>, version: Version, instruction: &Instruction, o
     if let Some(known) = known {
         return Ok(known.into_bound(py));
     }
-    // The instruction in its place takes as many operands, and has no cache either.
+    // The instruction that is replaced takes as many operands, and has no inline cache either.
     let (template, place) = match operands {
         0 => (c"lambda: ()", Opcode::LoadConst),
         1 => (c"lambda a: (a,)", Opcode::BuildTuple),

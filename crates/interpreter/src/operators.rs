@@ -1,4 +1,4 @@
-//! Operators by their names in Python's `operator`, and those that code uses.
+//! Operators by their names in Python's `operator`, and the operators that code uses.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::{BinaryOp, Comparison, Instruction, Opcode, prepared, versions::version_table};
 
-/// The name in `operator` of a binary operator.
+/// Returns the name in `operator` of a binary operator.
 pub const fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
     match (op, in_place) {
         (BinaryOp::Add, false) => "add",
@@ -40,7 +40,7 @@ pub const fn operator_name(op: BinaryOp, in_place: bool) -> &'static str {
     }
 }
 
-/// The name in `operator` of a comparison.
+/// Returns the name in `operator` of a comparison.
 pub const fn comparison_name(op: Comparison) -> &'static str {
     match op {
         Comparison::Lt => "lt",
@@ -52,7 +52,7 @@ pub const fn comparison_name(op: Comparison) -> &'static str {
     }
 }
 
-/// The operators that code uses, but for truth and iteration; none if it cannot be read.
+/// Returns the operators that code uses, except truth and iteration; empty if the code cannot be read.
 pub fn operators(code: &Bound<'_, PyAny>) -> BTreeSet<&'static str> {
     let Ok(abi) = abi(code.py()) else { return BTreeSet::new() };
     let Some(table) = version_table(abi.version()) else { return BTreeSet::new() };

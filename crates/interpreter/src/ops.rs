@@ -1,4 +1,4 @@
-//! What the instructions do, one file per group. Which version has which is in [`crate::versions`].
+//! The implementations of the instructions, one file per group. [`crate::versions`] lists the instructions of each version.
 
 pub(crate) mod arithmetic;
 pub(crate) mod asynchronous;
@@ -25,28 +25,28 @@ use dynamlir_bytecode::Instruction;
 
 use crate::{Activation, Outcome, Value};
 
-/// How the frame goes on after an instruction.
+/// The way in which the frame continues after an instruction.
 pub(crate) enum Flow<'py> {
-    /// With the next instruction.
+    /// Continue with the next instruction.
     Next,
-    /// With the instruction that starts at a unit.
+    /// Continue with the instruction that starts at this unit.
     Jump(u32),
-    /// Not: CPython runs this instruction, which returns the value.
+    /// End: CPython runs this instruction, which returns the value.
     Return(Value<'py>),
-    /// Not now: CPython runs this instruction, which yields the value on top.
+    /// Suspend: CPython runs this instruction, which yields the value on top.
     Suspend,
 }
 
-/// What an instruction does.
+/// The implementation of an instruction.
 ///
-/// An instruction that fails may leave its operands on the stack: the handler's depth takes them off. One that raises an
-/// exception again must leave them, since CPython runs it once more if no handler is found.
+/// An instruction that fails may leave its operands on the stack: the handler's depth removes them. One that re-raises an exception must
+/// leave them, since CPython runs it again if no handler is found.
 pub(crate) type Op = for<'a, 'py> fn(&'a mut Activation<'py>, &Instruction) -> Outcome<Flow<'py>>;
 
 /// The result of an instruction that only falls through.
 pub(crate) type Done<'py> = Outcome<Flow<'py>>;
 
-/// The jump target of a jump.
+/// Returns the target of a jump.
 pub(crate) fn target(instruction: &Instruction) -> u32 {
     instruction.target.expect("jumps have targets")
 }

@@ -1,4 +1,4 @@
-//! What an instruction does: the seam where capture intercepts.
+//! The operations that instructions perform: the seam where capture intercepts.
 
 use dynamlir_bytecode::Instruction;
 use dynamlir_cpython_abi::{
@@ -12,14 +12,14 @@ use pyo3::{
 
 use crate::{Activation, Value, concrete};
 
-/// Why a frame does not go on with its next instruction.
+/// The reasons why a frame does not continue with its next instruction.
 #[derive(Debug)]
 pub enum Unwind {
-    /// A Python exception: the frame gets an entry in the traceback, and a handler of the frame may catch it.
+    /// A Python exception: the frame gets a traceback entry, and a handler of the frame may catch it.
     Raise(PyErr),
-    /// An exception that is raised again: the frame has its entry.
+    /// A re-raised exception: the frame already has its traceback entry.
     Reraise(PyErr),
-    /// The evaluation is given up: all interpreted frames are left, and no handler and no `finally` runs.
+    /// The evaluation is aborted: all interpreted frames are left, and no handler or `finally` runs.
     Abort,
 }
 
@@ -29,7 +29,7 @@ impl From<PyErr> for Unwind {
     }
 }
 
-/// What an operation comes to.
+/// The result of an operation.
 pub type Outcome<T> = Result<T, Unwind>;
 
 /// A comparison, in the order of `COMPARE_OP`'s arguments.
@@ -60,16 +60,16 @@ pub enum Conversion {
     Ascii,
 }
 
-/// What a method call will call.
+/// The target of a method call.
 #[derive(Debug)]
 pub struct Method<'py> {
-    /// The function, or what else the attribute is.
+    /// The function, or any other value of the attribute.
     pub callable: Value<'py>,
-    /// The object, where `callable` is a function of its class to be called with the object first.
+    /// The object, if `callable` is a function of its class to be called with the object first.
     pub this: Option<Value<'py>>,
 }
 
-/// What a generator or iterator did with a value sent to it.
+/// The result of sending a value to a generator or iterator.
 #[derive(Debug)]
 pub enum Sent<'py> {
     /// It yielded.
@@ -78,14 +78,14 @@ pub enum Sent<'py> {
     Returned(Value<'py>),
 }
 
-/// What a function is made of, beside its code.
+/// The parts of a function other than its code.
 #[derive(Debug, Default)]
 pub struct FunctionParts<'py> {
     /// A tuple.
     pub defaults: Option<Value<'py>>,
     /// A dict.
     pub keyword_defaults: Option<Value<'py>>,
-    /// A tuple of names and values in turn, or a dict.
+    /// A tuple of alternating names and values, or a dict.
     pub annotations: Option<Value<'py>>,
     /// A tuple of cells.
     pub closure: Option<Value<'py>>,
@@ -94,79 +94,89 @@ pub struct FunctionParts<'py> {
 }
 
 impl<'py> FunctionParts<'py> {
-    /// The parts that are present.
+    /// Returns the parts that are present.
     pub fn all(&self) -> impl Iterator<Item = &Value<'py>> {
         let Self { defaults, keyword_defaults, annotations, closure, annotate } = self;
         [defaults, keyword_defaults, annotations, closure, annotate].into_iter().flatten()
     }
 }
 
+/// The parts of a function, as numbered by its instructions.
+pub(crate) mod part {
+    pub const DEFAULTS: u32 = 0x01;
+    pub const KEYWORD_DEFAULTS: u32 = 0x02;
+    pub const ANNOTATIONS: u32 = 0x04;
+    pub const CLOSURE: u32 = 0x08;
+    /// From 3.14 on: a function that computes the annotations.
+    pub const ANNOTATE: u32 = 0x10;
+}
+
 /// The operations of the bytecode. The default methods do what CPython does, on real objects.
 ///
-/// Operands are borrowed from the stack and dropped after the operation, as in CPython. Methods may run any Python code, and
-/// thereby themselves again for another frame: state needs interior mutability and no borrow held over an operation.
+/// Operands are borrowed from the stack and dropped after the operation, as in CPython. Methods may run any Python code, and thereby
+/// re-enter themselves for another frame: state needs interior mutability, and no borrow may be held over an operation.
 ///
-/// The methods that put a value where its source is no longer known tell [`escape`](Self::escape) first. The others (arithmetic,
-/// comparisons, look-ups, iteration, unpacking, formatting) just use the value: a policy that gives out sources overrides them.
+/// The methods that put a value where its source is not tracked call [`escape`](Self::escape) first. The others (arithmetic, comparisons,
+/// look-ups, iteration, unpacking, formatting) just use the value: a policy that assigns sources overrides them.
 #[expect(unused_variables, reason = "the names document the operations")]
 pub trait Policy {
-    /// Whether frames of this code are evaluated here; a reason if not. Asked before the first instruction.
+    /// Decides if frames of this code are evaluated here; returns a reason if not. Called before the first instruction.
     fn admit(&self, code: &Bound<'_, PyAny>) -> Result<(), &'static str> {
         Ok(())
     }
 
-    /// Whether a frame that C code starts is not part of the program, such as the callback of a weak reference that died, or what is
-    /// asked for the words of an error: it and all beneath it is CPython's. Asked with the function and its first argument.
+    /// Returns true if a frame started by C code is not part of the program, such as the callback of a dead weak reference, or code that
+    /// computes an error message. CPython runs the frame and everything below it. Receives the function and its first argument.
     fn is_foreign(&self, function: Option<&Bound<'_, PyAny>>, first: Option<&Bound<'_, PyAny>>) -> bool {
         false
     }
 
-    /// Whether a frame that cannot be evaluated here may run in CPython's loop; if not, the evaluation is given up.
+    /// Returns true if a frame that cannot be evaluated here may run in CPython's loop. If false, the evaluation is aborted.
     fn leaves(&self, reason: &str) -> bool {
         true
     }
 
-    /// A frame starts, or goes on after a yield. Its locals are in place; sources may be given to them.
+    /// Called when a frame starts, or continues after a yield. Its locals are in place; they may be given sources.
     fn enter(&self, frame: &mut Activation<'_>) -> Outcome<()> {
         Ok(())
     }
 
-    /// `return value`: another value to return instead, if any
+    /// `return value`: returns another value to return instead, if any
     fn returns<'py>(&self, frame: &Activation<'py>, value: &Value<'py>) -> Outcome<Option<Value<'py>>> {
         Ok(None)
     }
 
-    /// A frame ends or suspends, with a value or by an exception. The value has escaped.
+    /// Called when a frame ends or suspends, with a value or by an exception. The value has escaped.
     fn leave<'py>(&self, frame: &Activation<'py>, outcome: Result<&Value<'py>, &Unwind>) {}
 
-    /// A handler of the frame is about to be given an exception: one that catches it, or that raises it again after a clean-up.
+    /// Called before a handler of the frame receives an exception: the handler may catch it, or re-raise it after a clean-up.
     fn catches(&self, frame: &Activation<'_>) {}
 
-    /// Whether [`step`](Self::step) is called. Asked once per frame, after [`enter`](Self::enter).
+    /// Returns true if [`step`](Self::step) should be called. Called once per frame, after [`enter`](Self::enter).
     fn wants_steps(&self, frame: &Activation<'_>) -> bool {
         false
     }
 
-    /// An instruction is about to run.
+    /// Called before each instruction.
     fn step(&self, frame: &Activation<'_>, instruction: &Instruction) -> Outcome<()> {
         Ok(())
     }
 
-    /// Something from outside of the program has raised: a signal handler, another thread.
+    /// Called when code outside of the program has raised: a signal handler, another thread.
     fn interrupted(&self, py: Python<'_>, error: PyErr) -> Unwind {
         Unwind::Raise(error)
     }
 
-    /// What a variable of the frame holds is about to be let go: it is assigned anew or deleted, or the frame returns to one that is
-    /// evaluated too. Not asked for cells that are assigned.
+    /// Called before the value of a variable of the frame is dropped: the variable is reassigned or deleted, or the frame returns to
+    /// another evaluated frame. Not called when a cell is assigned.
     fn lets_go(&self, frame: &Activation<'_>, slot: usize) -> Outcome<()> {
         Ok(())
     }
 
-    /// A value is about to be stored in a variable of the frame; not asked for cells, for which [`store_deref`](Self::store_deref) is.
+    /// Called before a value is stored in a variable of the frame. Not called for cells: see [`store_deref`](Self::store_deref).
     fn store_local<'py>(&self, frame: &Activation<'py>, slot: usize, value: &Value<'py>) {}
 
-    /// A value with a source moves to where the source is not known.
+    /// Called when a value with a source moves to a location where the source is not tracked.
     fn escape(&self, value: &Value<'_>) -> Outcome<()> {
         Ok(())
     }
@@ -201,7 +211,7 @@ pub trait Policy {
         Ok(concrete::truth(value.get())?)
     }
 
-    /// `len(value)`, as patterns ask for it
+    /// `len(value)`, as used by patterns
     fn length<'py>(&self, value: &Value<'py>) -> Outcome<Value<'py>> {
         Ok(concrete::length(value.get())?.into())
     }
@@ -216,7 +226,7 @@ pub trait Policy {
         concrete::load_method(owner, name)
     }
 
-    /// `super().name` or `super(class, this).name`; `callable` is what the name `super` stands for
+    /// `super().name` or `super(class, this).name`; `callable` is the value of the name `super`
     fn load_super_attr<'py>(
         &self,
         callable: &Value<'py>,
@@ -228,7 +238,7 @@ pub trait Policy {
         self.load_attr(&made, name)
     }
 
-    /// A special method, looked up in the class: `__enter__` and the like. `None` if there is none.
+    /// A special method, looked up in the class: `__enter__` and the like. `None` if the class does not have it.
     fn load_special<'py>(&self, owner: &Value<'py>, name: &Bound<'py, PyString>) -> Outcome<Option<Value<'py>>> {
         Ok(concrete::load_special(owner.get(), name)?.map(Value::new))
     }
@@ -292,7 +302,7 @@ pub trait Policy {
         Ok(concrete::delete_name(frame, name)?)
     }
 
-    /// What a closure cell holds; `slot` is the cell's place in the frame's locals. `None` if it is empty.
+    /// The content of a closure cell; `slot` is the cell's slot in the frame's locals. `None` if it is empty.
     fn load_deref<'py>(&self, frame: &Activation<'py>, slot: usize, cell: &Bound<'py, PyAny>) -> Outcome<Option<Value<'py>>> {
         Ok(concrete::cell_get(cell)?.map(Value::new))
     }
@@ -309,12 +319,12 @@ pub trait Policy {
         Ok(concrete::call(callable.get(), args, keywords)?.into())
     }
 
-    /// What `*args` stands for in a call, as a tuple
+    /// The value of `*args` in a call, as a tuple
     fn spread<'py>(&self, callable: &Value<'py>, args: &Value<'py>) -> Outcome<Value<'py>> {
         Ok(Value { object: Some(concrete::argument_tuple(callable.get(), args.get())?), source: args.source })
     }
 
-    /// What `**kwargs` stands for in a call, as a dict
+    /// The value of `**kwargs` in a call, as a dict
     fn spread_keywords<'py>(&self, callable: &Value<'py>, kwargs: &Value<'py>) -> Outcome<Value<'py>> {
         Ok(Value { object: Some(concrete::keyword_dict(callable.get(), kwargs.get())?), source: kwargs.source })
     }
@@ -330,8 +340,8 @@ pub trait Policy {
         Ok(value.get().try_iter()?.into_any().into())
     }
 
-    /// The iterator that goes on where a loop stands that CPython's own evaluation has gone through by index until now (3.15): `above` is what
-    /// stands on the value stack above the object. `None` where these two are not such a loop.
+    /// Returns the iterator that continues a loop run by index so far by CPython's own evaluation (3.15). `above` is the value above the
+    /// object on the stack. `None` if these two are not such a loop.
     fn iter_from<'py>(&self, object: &Value<'py>, above: &Value<'py>) -> Outcome<Option<Value<'py>>> {
         Ok(loop_iterator(object.get(), above.get())?.map(Value::new))
     }
@@ -341,7 +351,7 @@ pub trait Policy {
         Ok(concrete::next(iterator.get())?.map(Value::new))
     }
 
-    /// Resumes what is yielded from or awaited
+    /// Resumes the object that is yielded from or awaited
     fn send<'py>(&self, receiver: &Value<'py>, value: &Value<'py>) -> Outcome<Sent<'py>> {
         escape_each(self, [value])?;
         Ok(concrete::send(receiver.get(), value.get())?)
@@ -375,7 +385,7 @@ pub trait Policy {
         Ok(concrete::build_set(py, items)?.into())
     }
 
-    /// `{key: value}`: keys and values in turn
+    /// `{key: value}`: alternating keys and values
     fn build_map<'py>(&self, py: Python<'py>, items: &[Value<'py>]) -> Outcome<Value<'py>> {
         escape_each(self, items)?;
         Ok(concrete::build_map(py, items.chunks_exact(2).map(|pair| (pair[0].get(), pair[1].get())))?.into())
@@ -393,7 +403,7 @@ pub trait Policy {
         Ok(concrete::build_slice(start.get(), stop.get(), step.map(Value::get))?.into())
     }
 
-    /// The parts of a format string put together
+    /// Joins the parts of a format string
     fn build_string<'py>(&self, py: Python<'py>, parts: &[Value<'py>]) -> Outcome<Value<'py>> {
         escape_each(self, parts)?;
         Ok(concrete::build_string(py, parts)?.into())
@@ -463,8 +473,8 @@ pub trait Policy {
         Ok(concrete::import_name(frame, name, fromlist.get(), level.get())?.into())
     }
 
-    /// `import name`, `from name import fromlist` where the import may be left for later (CPython 3.15): the statement says so, if `lazy`, or
-    /// the process is set up that way
+    /// `import name`, `from name import fromlist` where the import may be deferred (CPython 3.15): because of the statement, if `lazy`, or
+    /// because of the process's settings
     fn import_lazily<'py>(
         &self,
         frame: &Activation<'py>,
@@ -492,13 +502,13 @@ pub trait Policy {
         Ok(concrete::make_function(frame, code.get(), &parts)?.into())
     }
 
-    /// A part of a function that was just made, from CPython 3.13 on
+    /// Sets a part of a new function, from CPython 3.13 on
     fn set_function_part<'py>(&self, function: &Value<'py>, parts: FunctionParts<'py>) -> Outcome<()> {
         escape_each(self, parts.all())?;
         Ok(concrete::set_function_parts(function.get().py(), function.get(), &parts)?)
     }
 
-    /// An instruction is about to complete an object that those before it have made: a function or a type parameter
+    /// Called before an instruction completes an object created by earlier ones: a function or a type parameter
     fn complete(&self, object: &Value<'_>) -> Outcome<()> {
         Ok(())
     }
@@ -508,22 +518,22 @@ pub trait Policy {
         concrete::raise(exception.get(), cause.map(Value::get)).into()
     }
 
-    /// `raise`, of the exception that is being handled, perhaps by a caller; none if nobody handles one
+    /// `raise` of the exception being handled, perhaps by a caller; `None` if no exception is being handled
     fn raise_again(&self, exception: Option<&Bound<'_, PyAny>>) -> Outcome<()> {
         Ok(())
     }
 
-    /// `except class`: whether it catches the exception
+    /// `except class`: returns true if it catches the exception
     fn exception_matches<'py>(&self, exception: &Value<'py>, class: &Value<'py>) -> Outcome<bool> {
         Ok(concrete::exception_matches(exception.get(), class.get())?)
     }
 
-    /// `except* class`: what the class matches of a group, and the rest
+    /// `except* class`: the part of a group that the class matches, and the rest
     fn group_match<'py>(&self, group: &Value<'py>, class: &Value<'py>) -> Outcome<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         Ok(concrete::group_match(group.get(), class.get())?)
     }
 
-    /// `case [...]`, `case {...}`: the class of the subject is about to decide
+    /// `case [...]`, `case {...}`: called before the class of the subject decides
     fn match_kind(&self, subject: &Value<'_>) -> Outcome<()> {
         Ok(())
     }
@@ -539,7 +549,7 @@ pub trait Policy {
     }
 }
 
-/// Tells a policy of each value that has a source and moves to where the source is not known.
+/// Notifies a policy of each value with a source that moves to a location where the source is not tracked.
 pub fn escape_each<'a, 'py: 'a>(policy: &(impl Policy + ?Sized), values: impl IntoIterator<Item = &'a Value<'py>>) -> Outcome<()> {
     values.into_iter().filter(|value| value.source.is_some()).try_for_each(|value| policy.escape(value))
 }

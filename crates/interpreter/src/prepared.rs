@@ -1,4 +1,4 @@
-//! What is known of a code object before its first instruction runs: decoded once, kept with the code object.
+//! Facts about a code object that are needed before its first instruction runs: decoded once, kept with the code object.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const GENERATOR: u32 = 0x20 | 0x80 | 0x200;
 pub struct Prepared {
     /// Its instructions and handlers.
     pub code: Code,
-    /// What each instruction does, in the running version.
+    /// The implementation of each instruction in the running version.
     pub(crate) ops: Vec<Op>,
     /// `co_consts`
     pub(crate) consts: Vec<Py<PyAny>>,
@@ -39,50 +39,50 @@ pub struct Prepared {
     pub(crate) flags: u32,
     /// `co_stacksize`
     pub(crate) stack_size: usize,
-    /// True if what a generator goes through is asked for its iterator where the generator is made, as generator expressions do in 3.15.
+    /// True if a generator's iterable is converted to an iterator where the generator is created, as for generator expressions in 3.15.
     pub(crate) iterates_first: bool,
-    /// The unit from which on tracebacks show the frame (`_co_firsttraceable`): what a generator's code does first is not shown.
+    /// The first unit at which tracebacks show the frame (`_co_firsttraceable`): the initial code of a generator is not shown.
     pub(crate) first_shown: u32,
 }
 
 impl Prepared {
-    /// Whether a call makes a generator, coroutine or asynchronous generator.
+    /// Returns true if a call creates a generator, coroutine or asynchronous generator.
     pub fn makes_generator(&self) -> bool {
         self.flags & GENERATOR != 0
     }
 
-    /// Whether there is a `**` parameter, whose dict each call makes.
+    /// Returns true if there is a `**` parameter, for which each call creates a dict.
     pub fn takes_keywords(&self) -> bool {
         self.flags & VARKEYWORDS != 0
     }
 
-    /// Whether locals are slots of the frame; if not, it is the body of a module or class.
+    /// Returns true if locals are slots of the frame. If false, the code is the body of a module or class.
     pub fn is_optimized(&self) -> bool {
         self.flags & OPTIMIZED != 0
     }
 
-    /// The names of globals and attributes that the code uses.
+    /// Returns the names of globals and attributes that the code uses.
     pub fn names(&self) -> impl Iterator<Item = &Py<PyString>> {
         self.names.iter()
     }
 
-    /// The first slot of a free variable.
+    /// Returns the first slot of a free variable.
     pub fn first_free(&self) -> usize {
         self.first_free
     }
 
-    /// The name of a local slot.
+    /// Returns the name of a local slot.
     pub fn local_name<'a, 'py>(&'a self, py: Python<'py>, slot: usize) -> Option<&'a Bound<'py, PyString>> {
         self.local_names.get(slot).map(|name| name.bind(py))
     }
 }
 
-/// A code object that is ready, or why it is not.
+/// A prepared code object, or the reason why it cannot be evaluated.
 pub(crate) type Preparation = Result<Prepared, String>;
 
 static SLOT: CodeSlot<Preparation> = CodeSlot::new();
 
-/// Looks a code object's preparation up, or makes it.
+/// Returns the cached preparation of a code object, or creates it.
 pub(crate) fn prepare(abi: &'static Abi, table: &VersionTable, code: &Bound<'_, PyAny>) -> Arc<Preparation> {
     if let Some(found) = SLOT.get(abi, code) {
         return found;
@@ -119,13 +119,14 @@ fn make(abi: &'static Abi, table: &VersionTable, code: &Bound<'_, PyAny>) -> Pre
     })
 }
 
-/// What an instruction does; an error if this crate does not know, so that CPython evaluates the whole frame.
+/// Returns the implementation of an instruction. Returns an error if this crate does not support it; CPython then evaluates the whole
+/// frame.
 fn op(table: &VersionTable, code: &Code, index: usize, instruction: &Instruction) -> Result<Op, String> {
     let op = (table.op)(instruction).ok_or_else(|| match versions::detail(instruction) {
         Some(detail) => format!("{} {detail}", instruction.opcode),
         None => instruction.opcode.to_string(),
     })?;
-    // A value of an asynchronous generator is wrapped by CPython together with the yield.
+    // CPython wraps the value of an asynchronous generator together with the yield.
     let next = code.instructions.get(index + 1).map(|next| next.opcode);
     if (table.wraps_yield)(instruction) && next != Some(Opcode::YieldValue) {
         return Err(format!("{} without a yield", instruction.opcode));
@@ -145,7 +146,7 @@ struct Parts {
     stack_size: usize,
 }
 
-/// The strings of a tuple.
+/// Returns the strings of a tuple.
 fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<Py<PyString>>> {
     tuple.iter().map(|name| Ok(name.cast_into::<PyString>()?.unbind())).collect()
 }
@@ -153,7 +154,7 @@ fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<Py<PyString>>> {
 impl Parts {
     fn read(abi: &'static Abi, code: &Bound<'_, PyAny>) -> PyResult<Self> {
         let bytes = |name: &str| Ok::<_, PyErr>(code.getattr(name)?.cast_into::<PyBytes>()?.as_bytes().to_vec());
-        // `co_varnames` and its like would be computed and kept by the code object.
+        // Reading `co_varnames` and similar attributes would make the code object compute and cache them.
         let local_names = strings(&code::local_names(abi, code)?)?;
         let first_free = local_names.len() - code::free_count(abi, code)?;
         Ok(Self {

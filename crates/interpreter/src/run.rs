@@ -1,4 +1,4 @@
-//! The evaluation of one frame, from where it stands to where it suspends or ends.
+//! The evaluation of one frame, from its current position to where it suspends or ends.
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
@@ -23,13 +23,13 @@ use crate::{
 pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     let from_c = !crate::concrete::take_direct();
     let Some(evaluator) = evaluator::current() else { return frame.evaluate(throw) };
-    // Nothing below may run with an exception set.
+    // The code below must not run with an exception set.
     let thrown = throw.then(|| PyErr::fetch(frame.py()));
     if evaluator.aborted.get() {
         frame.take_stack().for_each(drop);
         return give_up(frame, thrown);
     }
-    // Who imports is asked first: what the policy needs to answer may be imported itself, once, by whoever waits for it here.
+    // The check for imports comes first: `is_foreign` may itself import a module that it needs, once, and that import must not wait for it.
     let is_foreign = || evaluator.policy.is_foreign(frame.function().as_ref(), first_argument(&frame).as_ref());
     if from_c && (handles_signal(&frame) || imports(&frame) || is_foreign()) {
         return evaluator::suspended(|| {
@@ -63,8 +63,7 @@ pub(crate) fn handler(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     }
 }
 
-/// Whether C code starts this frame to handle a signal: it passes the frame that it interrupts, as an argument of its own or among
-/// the others.
+/// Returns true if C code starts this frame to handle a signal: it passes the interrupted frame as a separate argument or among `*args`.
 fn handles_signal(frame: &Frame<'_>) -> bool {
     frame.next_unit() == 0
         && (0..frame.locals_count().min(3)).filter_map(|slot| frame.local(slot)).any(|object| match object.cast_exact::<PyTuple>() {
@@ -73,14 +72,14 @@ fn handles_signal(frame: &Frame<'_>) -> bool {
         })
 }
 
-/// Returns true if C code, this crate's own included, imports by this frame: somebody has put a function of Python's in the place of
-/// `__import__`. C code passes the same namespace twice, as globals and as locals, and an empty list of names, which no `import`
-/// statement does. Nothing here may need an import.
+/// Returns true if C code, including this crate, performs an import by this frame: `__import__` has been replaced by a Python function. C
+/// code passes the same namespace twice, as globals and as locals, and an empty list of names, which no `import` statement does. The code
+/// here must not need an import.
 fn imports(frame: &Frame<'_>) -> bool {
     if frame.next_unit() != 0 {
         return false;
     }
-    // The function may be a method, and may take what it is given as `*args`.
+    // The function may be a method, and may take its arguments as `*args`.
     let mut given = Vec::with_capacity(6);
     for object in (0..frame.locals_count().min(6)).filter_map(|slot| frame.local(slot)) {
         match object.cast_exact::<PyTuple>() {
@@ -96,7 +95,7 @@ fn imports(frame: &Frame<'_>) -> bool {
     })
 }
 
-/// Leaves a frame that is not to run. What C code closes, a generator or an object that dies, is left in silence: an exception would
+/// Leaves a frame that must not run. A generator closed by C code and a finalizer of a dying object end silently: an exception there would
 /// be reported to the user.
 fn give_up(frame: Frame<'_>, thrown: Option<PyErr>) -> Evaluated<'_> {
     let py = frame.py();
@@ -109,7 +108,7 @@ fn give_up(frame: Frame<'_>, thrown: Option<PyErr>) -> Evaluated<'_> {
     frame.raise(Evaluator::abort_error(py), 0, false)
 }
 
-/// Where the code of a `__del__` returns, for a frame of the function that its first argument's class has there.
+/// Returns the unit of a return instruction if this is a frame of the `__del__` that its first argument's class defines.
 fn finalizer_return(frame: &Frame<'_>) -> Option<u32> {
     let (function, first) = (frame.function()?, first_argument(frame)?);
     let found = types::lookup(crate::concrete::abi(frame.py()), &first.get_type(), pyo3::intern!(frame.py(), "__del__").as_any())?;
@@ -132,16 +131,16 @@ fn first_argument<'py>(frame: &Frame<'py>) -> Option<Bound<'py, PyAny>> {
     if frame.locals_count() == 0 { None } else { frame.local(0) }
 }
 
-/// A code object that is evaluated here, and what is known of it.
+/// A code object that is evaluated here, and its preparation.
 type Admitted<'py> = (Bound<'py, PyAny>, Arc<Preparation>);
 
-/// Whether a frame is evaluated here. If not, why; no reason where CPython's part is not an evaluation.
+/// Decides if a frame is evaluated here. If not, returns the reason, or none if CPython's part is not an evaluation.
 fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result<Admitted<'py>, Option<Cow<'static, str>>> {
     let thread = frame.thread();
     if thread.is_watched() {
         return Err(Some("traced or profiled".into()));
     }
-    // CPython's own evaluation raises the error.
+    // CPython's own evaluation raises the `RecursionError`.
     if !thread.may_enter(from_c) {
         return Err(None);
     }
@@ -162,13 +161,13 @@ fn admit<'py>(frame: &Frame<'py>, evaluator: &Evaluator, from_c: bool) -> Result
     Ok((code, preparation))
 }
 
-/// How a frame ends or suspends.
+/// The ways in which a frame ends or suspends.
 pub(crate) enum End<'py> {
     /// CPython runs the instruction that starts at this unit, with this stack: a return, a yield, a re-raise.
     Replay(u32, Vec<Value<'py>>),
-    /// An exception that no handler of the frame catches, raised at this unit.
+    /// An exception that no handler of the frame catches, with the unit that raised it.
     Raise(PyErr, u32),
-    /// The evaluation was given up.
+    /// The evaluation was aborted.
     Abort,
 }
 
@@ -187,7 +186,7 @@ fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool)
     match end {
         End::Replay(unit, stack) => frame.resume_at(unit, stack.into_iter().map(|value| value.object)),
         End::Raise(error, unit) => {
-            // Of a generator that has not begun, all of its frame is shown.
+            // A generator that has not started is shown with its whole frame.
             let is_shown = frame.owner() == Owner::Generator || unit >= place.prepared().first_shown;
             frame.raise(error, unit, is_shown)
         }
@@ -195,11 +194,11 @@ fn activate(mut activation: Activation<'_>, thrown: Option<PyErr>, from_c: bool)
     }
 }
 
-/// Where an exception was raised.
+/// The place where an exception was raised.
 pub(crate) struct Raised {
-    /// The unit whose handlers see it.
+    /// The unit that determines the handler.
     pub handlers: u32,
-    /// The unit that CPython runs to raise it again.
+    /// The unit that CPython runs to re-raise it.
     pub start: u32,
     /// The unit that the traceback shows.
     pub unit: i32,
@@ -212,11 +211,13 @@ impl<'py> Activation<'py> {
         let prepared = place.prepared();
         let entered = evaluator.policy.enter(self).and_then(|()| self.restore_iterators());
         let mut pending = match (entered, thrown) {
-            (Err(Unwind::Abort), _) => Some((Unwind::Abort, self.standing())),
-            (_, Some(error)) | (Err(Unwind::Raise(error) | Unwind::Reraise(error)), None) => Some((Unwind::Raise(error), self.standing())),
+            (Err(Unwind::Abort), _) => Some((Unwind::Abort, self.frame_state())),
+            (_, Some(error)) | (Err(Unwind::Raise(error) | Unwind::Reraise(error)), None) => {
+                Some((Unwind::Raise(error), self.frame_state()))
+            }
             (Ok(()), None) => None,
         };
-        // The policy may have put the frame elsewhere.
+        // The policy may have moved the frame.
         let mut at = prepared.code.index[self.frame.next_unit() as usize] as usize;
         let steps = evaluator.policy.wants_steps(self);
         loop {
@@ -257,8 +258,8 @@ impl<'py> Activation<'py> {
         }
     }
 
-    /// Where an exception thrown into the frame is raised.
-    fn standing(&self) -> Raised {
+    /// Returns the place where an exception thrown into the frame is raised.
+    fn frame_state(&self) -> Raised {
         let unit = self.frame.throwing_unit();
         Raised { handlers: unit, start: unit, unit: self.frame.unit() }
     }
@@ -271,14 +272,14 @@ impl<'py> Activation<'py> {
 
     fn suspend(&self) -> Outcome<()> {
         self.escape_all()?;
-        // Where a generator is made there is nothing, or the empty place above its iterator.
+        // Where a generator is created, the stack is empty or has a NULL slot above its iterator.
         let none = Value::new(self.py().None().into_bound(self.py()));
         let yielded = self.stack.last().filter(|value| !value.is_null()).unwrap_or(&none);
         self.policy().leave(self, Ok(yielded));
         Ok(())
     }
 
-    /// Finds the handler of an exception and prepares the stack for it, or says how the frame ends.
+    /// Finds the handler of an exception and prepares the stack for it, or returns how the frame ends.
     pub(crate) fn handle(&mut self, unwind: Unwind, raised: &Raised) -> Result<u32, End<'py>> {
         let handler = self.prepared().code.handler_for(raised.handlers);
         let error = match (unwind, handler) {
@@ -286,7 +287,8 @@ impl<'py> Activation<'py> {
                 self.evaluator.aborted.set(true);
                 self.policy().leave(self, Err(&Unwind::Abort));
                 self.stack.clear();
-                // An exception that was being handled holds the frame, which holds it: nobody would let go of what is in there.
+                // An exception being handled references the frame, which references the exception: without this, the locals would never be
+                // dropped.
                 self.clear_locals();
                 return Err(End::Abort);
             }
@@ -309,7 +311,7 @@ impl<'py> Activation<'py> {
         let above = self.stack.len() - handler.depth as usize;
         self.drop_top(above);
         if handler.lasti {
-            // Without memory for it, the handler could not be entered: what stands there is only read when it raises again.
+            // If memory for it ran out, the handler could not be entered. The value is only read when the handler re-raises.
             let unit = self.frame.unit_object(self.frame.unit()).unwrap_or_else(|_| self.py().None().into_bound(self.py()));
             self.push(unit);
         }

@@ -1,4 +1,4 @@
-//! Which opcodes a version has, and what they do there: one table per version.
+//! The opcodes of each version and their implementations: one table per version.
 
 mod v3_11;
 mod v3_12;
@@ -10,16 +10,16 @@ use dynamlir_bytecode::{Instruction, Version};
 
 use crate::ops::{Op, intrinsics};
 
-/// What differs between versions.
+/// The differences between versions.
 pub(crate) struct VersionTable {
     pub version: Version,
-    /// What an instruction does; `None` if it is not known.
+    /// Returns the implementation of an instruction; `None` if it is not supported.
     pub op: fn(&Instruction) -> Option<Op>,
-    /// Whether an instruction is one that CPython runs together with the yield after it.
+    /// Returns true if CPython runs the instruction together with the yield after it.
     pub wraps_yield: fn(&Instruction) -> bool,
 }
 
-/// The table of the running version.
+/// Returns the table of the running version.
 pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> {
     Some(match Version::of(version.0.into(), version.1.into())? {
         Version::V3_11 => &v3_11::TABLE,
@@ -30,7 +30,7 @@ pub(crate) fn version_table(version: (u8, u8)) -> Option<&'static VersionTable> 
     })
 }
 
-/// What an instruction is called beyond its opcode.
+/// Returns the name of an instruction's intrinsic, beyond its opcode.
 pub(crate) fn detail(instruction: &Instruction) -> Option<&'static str> {
     intrinsics::name(instruction)
 }

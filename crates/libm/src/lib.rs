@@ -1,29 +1,28 @@
-//! The functions of the math library that generated code may call: a closed set, and what each one is to the compiler.
+//! The functions of the math library that generated code may call: a closed set, with their properties.
 //!
-//! Code generation annotates calls of them, and the linker resolves them; neither knows another list.
+//! Code generation annotates calls of them, and the linker resolves them; both use only this list.
 #![forbid(unsafe_code)]
 
-/// A function; its name is that of the `double` one, and the `float` one has an `f` behind it.
+/// A function; its name is that of the `double` version, and the `float` version has the suffix `f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// `exp`
     pub name: &'static str,
-    /// What it is to the compiler.
+    /// Its properties.
     pub kind: Kind,
 }
 
-/// What a function is to the compiler.
+/// The properties of a function that matter to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Depends on nothing but its operands, and has vector variants in SLEEF.
+    /// Depends only on its operands, and has vector variants in SLEEF.
     Vector {
-        /// How many operands it takes.
+        /// The number of its operands.
         operands: usize,
-        /// The error bound that SLEEF puts into its symbols: `u10` is one unit in the last place, torch's own choice; none where results are
-        /// exact.
+        /// The error bound in SLEEF's symbols: `u10` is one unit in the last place, torch's own choice; empty if results are exact.
         bound: &'static str,
     },
-    /// Depends on nothing but its operands, but has no vector variant worth a call.
+    /// Depends only on its operands, but does not have a vector variant worth calling.
     Scalar,
     /// May be called. LLVM knows most of these as its own operations.
     Plain,
@@ -41,7 +40,7 @@ const fn plain(name: &'static str) -> Function {
     Function { name, kind: Kind::Plain }
 }
 
-/// All of them.
+/// All functions.
 pub const FUNCTIONS: &[Function] = &[
     vector("acos", 1, "u10"),
     vector("acosh", 1, "u10"),
@@ -91,7 +90,7 @@ pub const FUNCTIONS: &[Function] = &[
     plain("trunc"),
 ];
 
-/// The function of this symbol, and whether it is the `float` one.
+/// The function with this symbol, and true if it is the `float` version.
 #[must_use]
 pub fn find(symbol: &str) -> Option<(Function, bool)> {
     let named = |name: &str| FUNCTIONS.iter().copied().find(|function| function.name == name);

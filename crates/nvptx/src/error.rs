@@ -1,9 +1,9 @@
-//! What can go wrong between a kernel and its code.
+//! Errors between a kernel and its code.
 
 /// A failure of GPU code generation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// MLIR could not write the device's module as LLVM IR, or LLVM could not compile it.
+    /// MLIR could not translate the device's module to LLVM IR, or LLVM could not compile it.
     #[error(transparent)]
     Codegen(#[from] dynamlir_codegen::Error),
     /// The code calls functions that nothing defines.
@@ -11,13 +11,13 @@ pub enum Error {
     Undefined {
         /// The functions, comma separated.
         functions: String,
-        /// Where it was looked for, or that it lacks them.
+        /// The places searched for the library, or a note that it lacks the functions.
         why: String,
     },
-    /// A chip that no code is made for.
+    /// A chip for which code cannot be generated.
     #[error("{0} is not a chip that code can be made for: expected sm_80 or later")]
     Chip(String),
-    /// `libdevice.10.bc` is there and cannot be used.
+    /// `libdevice.10.bc` exists but cannot be used.
     #[error("cannot link {path}: {message}")]
     Libdevice {
         /// The file.

@@ -1,9 +1,9 @@
-//! What a kernel of stage 05 computes, read into a form that code for threads can be made from.
+//! The computation of a kernel of stage 05, in a form from which code for threads can be generated.
 //!
-//! A kernel is a chain of `linalg.generic`s over one iteration domain, the *phases*. What a phase yields is of three kinds:
-//! one value per point of the domain, one per row (the domain without its reduced dimensions), or a reduction of points to
-//! one value per row. [`Kernel::read`] says which, where each operand of a body comes from and where each result goes – or
-//! why the kernel is not of this form.
+//! A kernel is a chain of `linalg.generic`s over one iteration domain, the *phases*. A result of a phase is of one of three kinds: one
+//! value per point of the domain, one per row (the domain without its reduced dimensions), or a reduction of points to one value per row.
+//! [`Kernel::read`] determines the kind, the source of each operand of a body and the destination of each result; or the reason why the
+//! kernel does not have this form.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use dynamlir_dialect::{
     },
 };
 
-/// A kernel, read.
+/// A kernel in this form.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// The function.
@@ -25,13 +25,13 @@ pub(crate) struct Kernel {
     pub(crate) phases: Vec<Phase>,
     /// Sizes of the iteration domain.
     pub(crate) domain: Vec<i64>,
-    /// Which dimensions of it no phase reduces.
+    /// For each dimension of the domain, true if no phase reduces it.
     pub(crate) kept: Vec<bool>,
-    /// What leaves the kernel.
+    /// The outputs of the kernel.
     pub(crate) stores: Vec<Store>,
-    /// Where the arguments of the phases' bodies come from.
+    /// The sources of the arguments of the phases' bodies.
     pub(crate) inputs: HashMap<Value, Input>,
-    /// Tensors that a body reads by index, and the kernel's arguments they lie in.
+    /// Tensors that a body reads by index, and the kernel arguments that contain them.
     pub(crate) gathered: HashMap<Value, usize>,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Kernel {
 pub(crate) struct Phase {
     /// The dimensions of the domain that its loops run over: all, or the kept ones.
     pub(crate) dims: Vec<usize>,
-    /// What it yields.
+    /// Its results.
     pub(crate) results: Vec<Outcome>,
 }
 
-/// What a result of a phase is.
+/// A result of a phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     /// A value for each point of the domain, as computed in the body.
@@ -53,33 +53,33 @@ pub(crate) enum Outcome {
     Row(Value),
     /// `combiner(accumulator, element)` over the row's points.
     Reduced {
-        /// The operation that takes one more element in.
+        /// The operation that folds in one element.
         combiner: Op,
-        /// The body's argument that stands for what was taken in so far.
+        /// The body's argument with the accumulated value so far.
         accumulator: Value,
-        /// What is taken in.
+        /// The element that is folded in.
         element: Value,
-        /// The constant that an empty row gives; see [`is_neutral`].
+        /// The constant result of an empty row; see [`is_neutral`].
         start: Value,
     },
 }
 
-/// Where an argument of a body comes from.
+/// The source of an argument of a body.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
-    /// An argument of the kernel. For each dimension of its memory the dimension of the domain that goes along it; None
-    /// stays at index 0.
+    /// An argument of the kernel. `access` has, for each dimension of its memory, the dimension of the domain that indexes it; `None` stays
+    /// at index 0.
     Memory {
-        /// Which argument.
+        /// The number of the argument.
         argument: usize,
-        /// How it is gone through.
+        /// The way it is indexed.
         access: Vec<Option<usize>>,
     },
     /// A result of an earlier phase, at the same point or row.
     Result {
         /// The phase.
         phase: usize,
-        /// Which of its results.
+        /// The number of the result.
         result: usize,
     },
     /// A scalar that is defined outside the body.
@@ -91,7 +91,7 @@ pub(crate) enum Input {
 pub(crate) struct Store {
     /// The phase.
     pub(crate) phase: usize,
-    /// Which of its results.
+    /// The number of the result.
     pub(crate) result: usize,
     /// The argument.
     pub(crate) argument: usize,
@@ -99,16 +99,16 @@ pub(crate) struct Store {
     pub(crate) access: Vec<Option<usize>>,
 }
 
-/// What reading says: the kernel, or why it stays where it is.
+/// The result of reading: the kernel, or the reason why it is not turned into GPU code.
 pub(crate) type Read<T> = Result<T, String>;
 
-/// A generic on its way to becoming a [`Phase`].
+/// A generic before it becomes a [`Phase`].
 struct Generic {
     op: Op,
     body: Block,
     reduced: Vec<bool>,
     ranges: Vec<i64>,
-    /// Per operand: the loop that each of its dimensions follows, None for index 0.
+    /// Per operand: the loop that indexes each of its dimensions, `None` for index 0.
     accesses: Vec<Vec<Option<usize>>>,
     inputs: usize,
 }
@@ -151,7 +151,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Whether anything is reduced.
+    /// Returns true if there is a reduction.
     pub(crate) fn reduces(&self) -> bool {
         self.kept.contains(&false)
     }
@@ -167,7 +167,7 @@ impl Kernel {
     pub(crate) fn memory(&self, argument: usize) -> Type {
         self.function.body().expect("the kernel was read from a body").args()[argument].ty()
     }
-    /// Every way in which the kernel goes through its arguments, loads and stores, except by computed indices.
+    /// Every way in which the kernel indexes its arguments, in loads and stores, except by computed indices.
     pub(crate) fn accesses(&self) -> Vec<(usize, &[Option<usize>])> {
         let loads = self.inputs.values().filter_map(|input| match input {
             Input::Memory { argument, access } => Some((*argument, access.as_slice())),
@@ -247,7 +247,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Whether a value of a body differs between the points of a row.
+    /// Returns true if a value of a body differs between the points of a row.
     fn depends_on_point(&self, value: Value, dims: &[usize]) -> bool {
         depends(value, &|leaf| match self.inputs.get(&leaf) {
             Some(Input::Memory { access, .. }) => access.iter().flatten().any(|&d| !self.kept[d]),
@@ -269,7 +269,7 @@ impl Kernel {
     }
 }
 
-/// The kernel's generics; an error if it has anything else that computes or writes.
+/// The kernel's generics; an error if anything else in it computes or writes.
 fn generics(body: Block) -> Read<Vec<Generic>> {
     const AROUND: &[&str] = &[arith::CONSTANT, MATERIALIZE_IN_DESTINATION, TO_TENSOR, func::RETURN, linalg::FILL, tensor::EMPTY];
     let mut found = Vec::new();
@@ -298,13 +298,13 @@ fn generic(op: Op) -> Option<Generic> {
     Some(Generic { op, body: op.body()?, reduced, ranges: ranges.into_iter().collect::<Option<_>>()?, accesses, inputs })
 }
 
-/// What an indexing map's results are: a loop, or index 0. None if one is anything else.
+/// The results of an indexing map: each is a loop, or `None` for index 0. `None` if one is anything else.
 fn access(map: AffineMap) -> Option<Vec<Option<usize>>> {
     let one = |result: AffineExpr| result.as_dim().map(Some).or_else(|| result.as_constant().filter(|&at| at == 0).map(|_| None));
     map.results().into_iter().map(one).collect()
 }
 
-/// Which phase's result a tensor is.
+/// The phase and the number of the result that a tensor is, if it is one.
 fn result_of(tensor: Value, all: &[Generic]) -> Option<(usize, usize)> {
     let op = tensor.def()?;
     Some((all.iter().position(|generic| generic.op == op)?, tensor.result_index()?))
@@ -326,8 +326,8 @@ fn reduction(value: Value, accumulator: Value, start: Value) -> Option<Outcome> 
     (once && same).then_some(Outcome::Reduced { combiner, accumulator, element, start })
 }
 
-/// Whether a row may be reduced in pieces, each of which starts from `start`: the combiner is associative and commutative
-/// (as far as the kernel's rounding goes), and taking `start` in once more changes nothing.
+/// Returns true if a row may be reduced in pieces, each of which starts from `start`: the combiner is associative and commutative (as far
+/// as the kernel's rounding is concerned), and folding in `start` again does not change the result.
 fn is_neutral(combiner: Op, start: Value) -> bool {
     let value = start.def().and_then(|op| op.attr("value"));
     let is = |wanted: i32| {
@@ -351,7 +351,7 @@ fn is_neutral(combiner: Op, start: Value) -> bool {
     }
 }
 
-/// All operations of a body, nested ones included.
+/// All operations of a body, including nested ones.
 fn body_ops(body: Block) -> Vec<Op> {
     let mut found = Vec::new();
     for op in body.ops() {
@@ -364,7 +364,7 @@ fn used_inside(body: Block) -> HashSet<Value> {
     body_ops(body).into_iter().flat_map(Op::operands).collect()
 }
 
-/// Whether a value is computed from one that `wanted` picks; it is asked of block arguments and of results.
+/// Returns true if a value is computed from one that `wanted` accepts; `wanted` is called on block arguments and results.
 pub(crate) fn depends(value: Value, wanted: &dyn Fn(Value) -> bool) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![value];

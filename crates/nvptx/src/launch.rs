@@ -1,5 +1,5 @@
-//! A launch in the IR: it stands on the kernel as `dynamo.launch = {alignments = array<i64: 16, 4>, block = array<i64: 256, 1, 1>,
-//! grid = array<i64: 64, 1, 1>, shared = 0 : i64, written = array<i64: 0, 1>}`.
+//! A launch in the IR, as an attribute of the kernel: `dynamo.launch = {alignments = array<i64: 16, 4>, block = array<i64: 256, 1, 1>, grid
+//! = array<i64: 64, 1, 1>, shared = 0 : i64, written = array<i64: 0, 1>}`.
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
@@ -8,7 +8,7 @@ use dynamlir_dialect::{
 
 pub use dynamlir_cuda::{Argument, Launch};
 
-/// As an attribute. The name is that of the operation it stands on.
+/// Converts a launch to an attribute. The launch's name is that of the operation with the attribute.
 pub fn to_attr(launch: &Launch, ctx: Ctx) -> Attr {
     let each = |f: &dyn Fn(&Argument) -> i64| Attr::i64s(ctx, &launch.arguments.iter().map(f).collect::<Vec<_>>());
     Attr::dict(

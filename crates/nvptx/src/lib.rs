@@ -1,9 +1,9 @@
-//! The GPU half of code generation: the kernels of stage 05 become PTX, which `dynamlir-cuda` loads.
+//! The GPU half of code generation: compiles the kernels of stage 05 to PTX, which `dynamlir-cuda` loads.
 //!
-//! - `kernel`: what a kernel computes, [`schedule`]: which thread computes what, [`emit`]: the code of one thread,
-//! - [`matmul`]: products of matrices on tensor cores,
+//! - `kernel`: the computation of a kernel, [`schedule`]: the assignment of work to threads, [`emit`]: the code of one thread,
+//! - [`matmul`]: matrix products on tensor cores,
 //! - [`math`], [`libdevice`]: math functions,
-//! - [`ptx`]: LLVM's code generator, [`launch`]: how an entry is launched,
+//! - [`ptx`]: LLVM's code generator, [`launch`]: the launch parameters of an entry,
 //! - [`pipelines`]: all of it by name.
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,17 @@
 //! Finds `libdevice.10.bc`, NVIDIA's math library as LLVM bitcode.
 //!
-//! It is not shipped here: the CUDA toolkit has it, and so has the triton package that torch's GPU builds bring along.
-//! `DYNAMLIR_LIBDEVICE` names the file, or is `none`: then there is no such library, whatever lies around.
+//! It is not shipped here: the CUDA toolkit contains it, and so does the triton package that torch's GPU builds depend on.
+//! `DYNAMLIR_LIBDEVICE` names the file, or is `none`: then no such library is used, even if one is installed.
 
 use std::{
     env,
     path::{Path, PathBuf},
 };
 
-/// The file's name wherever it lies.
+/// The file's name in all locations.
 const NAME: &str = "libdevice.10.bc";
 
-/// The library, if it is somewhere. `torch_lib` is the folder of torch's own libraries, beside which triton is looked for.
+/// The library, if it is installed. `torch_lib` is the folder of torch's own libraries, next to which triton is looked for.
 pub fn find(torch_lib: Option<&Path>) -> Option<PathBuf> {
     match env::var_os("DYNAMLIR_LIBDEVICE") {
         Some(given) if given == "none" => return None,

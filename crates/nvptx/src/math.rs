@@ -1,11 +1,11 @@
-//! `dynamo-gpu-math`: writes math functions as what the GPU has.
+//! `dynamo-gpu-math`: lowers math functions to those that the GPU has.
 //!
-//! - What is one instruction becomes LLVM's intrinsic for it. Upstream would call libdevice, whose `sqrt` is the approximate
-//!   one unless it is told otherwise.
+//! - A function that is one instruction becomes LLVM's intrinsic for it. Upstream would call libdevice, whose `sqrt` is by default the
+//!   approximate one.
 //! - `rsqrt` becomes a division by the root, as on the CPU.
-//! - The rest is calls of libdevice. Where there is none, `exp` and `erf` on `f32` become the arithmetic that the CPU computes
-//!   them by. What then still needs a function is refused when code is made, by name: LLVM's own `llvm.exp` and its like
-//!   have no code for this target.
+//! - The rest become calls of libdevice. Without libdevice, `exp` and `erf` on `f32` become the arithmetic that computes them on the CPU.
+//!   If a function is still needed then, code generation is refused with its name: LLVM's own `llvm.exp` and similar intrinsics cannot be
+//!   compiled for this target.
 //!
 //! Before: `%1 = math.sqrt %0 : f32`
 //! After: `%1 = llvm.call_intrinsic "llvm.sqrt.f32"(%0) : (f32) -> f32`
@@ -25,16 +25,16 @@ use crate::libdevice;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-gpu-math",
-    description: "Write math functions as what the GPU has",
+    description: "Lower math functions to GPU intrinsics, or to arithmetic if there is no libdevice",
     takes: Takes::Lowered,
     options: MathOptions::DECLARED,
     statistics: &[REWRITTEN],
     run,
 };
 
-const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functions written as intrinsics" };
+const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "functions lowered to intrinsics or arithmetic" };
 
-/// Functions and the intrinsics that are one instruction.
+/// Functions and the intrinsics that compile to one instruction.
 const INTRINSICS: &[(&str, &str)] = &[
     (math::ABSF, "llvm.fabs"),
     (math::CEIL, "llvm.ceil"),
@@ -49,7 +49,7 @@ const INTRINSICS: &[(&str, &str)] = &[
 pass_options! {
     /// Options of `dynamo-gpu-math`.
     pub struct MathOptions {
-        /// CUDA's libdevice: `none`, or its path; found where it is not given
+        /// path of CUDA's libdevice, or `none` (searched for)
         libdevice: Option<String> = None,
     }
 }
@@ -84,8 +84,8 @@ fn intrinsic(op: Op) -> Option<Value> {
     Some(call(Builder::before(op), intrinsic, op))
 }
 
-/// A call of an intrinsic with an operation's operands. Upstream's conversion refuses the operations that stand for these
-/// intrinsics, since it wants to make calls of libdevice itself; calls by name it leaves alone.
+/// A call of an intrinsic with an operation's operands. Upstream's conversion rejects the operations for these intrinsics, since it wants
+/// to create calls of libdevice itself; it does not touch calls by name.
 fn call(b: Builder, intrinsic: &str, op: Op) -> Value {
     b.llvm_call_intrinsic(intrinsic, &op.operands(), op.result(0).ty())
 }
@@ -107,7 +107,7 @@ pub(crate) fn devices(module: Op) -> Vec<Op> {
     found
 }
 
-/// The library that an option names, or that is found.
+/// The library that an option names, or else the installed one.
 pub(crate) fn library(option: Option<&str>) -> Option<PathBuf> {
     match option {
         Some("none") => None,

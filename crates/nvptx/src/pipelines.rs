@@ -1,4 +1,4 @@
-//! The GPU's way from stage 05, as named pipelines: `dynamlir-opt 05-linalg.mlir --dynamlir-linalg-to-nvptx=chip=sm_90`.
+//! The GPU pipelines from stage 05: `dynamlir-opt 05-linalg.mlir --dynamlir-linalg-to-nvptx=chip=sm_90`.
 //!
 //! ```text
 //! 05 linalg
@@ -20,18 +20,18 @@ use crate::PASSES;
 pub const TO_GPU: &str = "dynamo-schedule-gpu{$tf32},dynamo-to-gpu,canonicalize,cse";
 
 /// Leads to the LLVM dialect. `expand-strided-metadata` and `lower-affine` are for memory with gaps, `dynamo-mark-backward` and
-/// `dynamo-signed-addresses` for memory that is gone through backwards.
+/// `dynamo-signed-addresses` for memory that is traversed backwards.
 pub const TO_NVVM: &str = "dynamo-gpu-math{$libdevice},dynamo-mark-backward,gpu.module(canonicalize,cse,convert-scf-to-cf,expand-strided-metadata,lower-affine,\
     convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1},canonicalize,cse,reconcile-unrealized-casts),dynamo-signed-addresses";
 
 /// Leads to PTX.
 pub const TO_NVPTX: &str = "dynamo-gpu-to-ptx{$chip $libdevice $print}";
 
-/// The steps: name, passes. Where the passes say `$option`, one that is given to the pipeline goes.
+/// The steps: name, passes. An option that is given to the pipeline replaces `$option` in the passes.
 const STEPS: &[(&str, &str, &str)] = &[("linalg", "gpu", TO_GPU), ("gpu", "nvvm", TO_NVVM), ("nvvm", "nvptx", TO_NVPTX)];
 
-/// Makes passes and pipelines known by name: each step as `dynamlir-<from>-to-<to>`, and from stage 05 to each. Like the
-/// CPU's, they work on the module nested in the given one. Safe to call more than once.
+/// Registers passes and pipelines: each step as `dynamlir-<from>-to-<to>`, and pipelines from stage 05 to each. Like the CPU's, they work
+/// on the module nested in the given one. Safe to call more than once.
 pub fn register_all() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -61,7 +61,7 @@ pub fn register_all() {
     });
 }
 
-/// What a pipeline's passes have of the options that stand in it.
+/// The options of a pipeline: those of its passes that occur in it.
 fn options(passes: &str) -> Vec<OptionSpec> {
     let declared = PASSES.iter().flat_map(|pass| pass.options);
     let mut found: Vec<OptionSpec> = Vec::new();
@@ -73,7 +73,7 @@ fn options(passes: &str) -> Vec<OptionSpec> {
     found
 }
 
-/// Passes with the options that are given as name and value, and without the others.
+/// Passes with the options given as name and value, and without the others.
 pub fn with_options(passes: &str, given: &[(&str, &str)]) -> String {
     let names = PASSES.iter().flat_map(|pass| pass.options).map(|option| option.name);
     names.fold(passes.to_owned(), |passes, name| {
@@ -82,7 +82,7 @@ pub fn with_options(passes: &str, given: &[(&str, &str)]) -> String {
     })
 }
 
-/// The whole way for a module of kernels, as a pipeline.
+/// The whole pipeline for a module of kernels.
 pub fn kernels_to_nvptx(options: &[(&str, &str)]) -> String {
     format!("builtin.module({})", with_options(&[TO_GPU, TO_NVVM, TO_NVPTX].join(","), options))
 }

@@ -1,8 +1,8 @@
-//! `dynamo-gpu-to-ptx`: from the NVVM dialect to PTX, in this process, with LLVM's own code generator.
+//! `dynamo-gpu-to-ptx`: compiles the NVVM dialect to PTX, in this process, with LLVM's own code generator.
 //!
 //! Before: `gpu.module @device` whose functions are `llvm.func … {nvvm.kernel}`.
-//! After: `gpu.binary @device [#gpu.object<#nvvm.target<chip = "sm_90">, assembly = "…">]` with `dynamo.launches`: how each
-//! entry is launched. PTX is text that the CUDA driver assembles for the chip when it is loaded; no other tool is needed.
+//! After: `gpu.binary @device [#gpu.object<#nvvm.target<chip = "sm_90">, assembly = "…">]` with `dynamo.launches`: the launch parameters of
+//! each entry. PTX is text that the CUDA driver assembles for the chip when it is loaded; no other tool is needed.
 
 use std::{path::Path, sync::Once};
 
@@ -44,10 +44,10 @@ pub const PASS: Pass = Pass {
 
 const COMPILED: Statistic = Statistic { name: "modules", description: "modules compiled to PTX" };
 
-/// The chip that code is made for where none is named: the first with all that the code may use. Later ones run it too.
+/// The default chip: the first with all features that the code may use. Later ones run the code too.
 pub const CHIP: &str = "sm_80";
 
-/// Code for a device, and how to launch it.
+/// Code for a device, and its launch parameters.
 #[derive(Clone, Debug)]
 pub struct Ptx {
     /// The assembly text.
@@ -61,9 +61,9 @@ pub struct Ptx {
 pass_options! {
     /// Options of `dynamo-gpu-to-ptx`.
     pub struct PtxOptions {
-        /// the chip that code is made for (that of the module's target, or sm_80)
+        /// the chip to compile for (that of the module's target, or sm_80)
         chip: Option<String> = None,
-        /// CUDA's libdevice: `none`, or its path; found where it is not given
+        /// path of CUDA's libdevice, or `none` (searched for)
         libdevice: Option<String> = None,
         /// write the PTX to standard output (false)
         print: bool = false,
@@ -85,7 +85,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Puts a `gpu.binary` in a module's place.
+/// Replaces a module by a `gpu.binary`.
 fn replace(device: Op, ptx: &Ptx) {
     let ctx = device.ctx();
     let object = gpu::nvvm_assembly(ctx, &ptx.chip, &ptx.text);
@@ -101,7 +101,7 @@ fn replace(device: Op, ptx: &Ptx) {
     device.erase();
 }
 
-/// Compiles one `gpu.module` whose contents are LLVM's.
+/// Compiles one `gpu.module` in the LLVM dialect.
 pub fn compile(device: Op, chip: &str, libdevice: Option<&Path>) -> Result<Ptx, Error> {
     let launches: Vec<_> = device.body().into_iter().flat_map(Block::ops).filter_map(launch::of).collect();
     let context = Context::create();
@@ -128,7 +128,7 @@ pub fn compile(device: Op, chip: &str, libdevice: Option<&Path>) -> Result<Ptx, 
     Ok(Ptx { text, chip: chip.to_owned(), launches })
 }
 
-/// Takes in the math functions that are called; an error if some are not to be had.
+/// Links the math functions that are called; an error if some are not available.
 fn link<'ctx>(context: &'ctx Context, module: &Module<'ctx>, libdevice: Option<&Path>) -> Result<(), Error> {
     if undefined(module).is_empty() {
         return Ok(());
@@ -140,17 +140,17 @@ fn link<'ctx>(context: &'ctx Context, module: &Module<'ctx>, libdevice: Option<&
     let refuse = |message: String| Error::Libdevice { path: path.display().to_string(), message };
     let buffer = MemoryBuffer::create_from_file(path).map_err(|message| refuse(message.to_string()))?;
     let library = Module::parse_bitcode_from_buffer(&buffer, context).map_err(|message| refuse(message.to_string()))?;
-    // The library names no machine of its own; LLVM would warn of the difference.
+    // The library does not name a machine; LLVM would warn about the difference.
     library.set_triple(&module.get_triple());
     library.set_data_layout(&module.get_data_layout());
     module.link_in_module(library).map_err(|message| refuse(message.to_string()))?;
     let left = undefined(module);
-    // LLVM replaces calls of this one by a constant.
+    // LLVM replaces calls of this function by a constant.
     let left: Vec<_> = left.into_iter().filter(|name| name != "__nvvm_reflect").collect();
     if left.is_empty() { Ok(()) } else { Err(Error::Undefined { functions: left.join(", "), why: "which lacks them".into() }) }
 }
 
-/// Functions that are declared only, except LLVM's own.
+/// Functions that are only declared, except LLVM's own.
 fn undefined(module: &Module<'_>) -> Vec<String> {
     module
         .get_functions()
@@ -160,8 +160,8 @@ fn undefined(module: &Module<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The chips that LLVM knows, and the oldest PTX that knows them, which bounds the drivers that take the code. Asked for
-/// others, or for less, LLVM ends the process.
+/// The chips that LLVM knows, and the oldest PTX version that supports each, which bounds the drivers that accept the code. LLVM exits the
+/// process for other chips, and for older versions.
 const CHIPS: &[(u32, &str)] = &[
     (80, "+ptx71"),
     (86, "+ptx71"),
@@ -175,13 +175,13 @@ const CHIPS: &[(u32, &str)] = &[
     (121, "+ptx88"),
 ];
 
-/// Whether code can be made for a chip: it has all that the code may use, and LLVM knows it.
+/// Returns true if code can be generated for a chip: it has all features that the code may use, and LLVM knows it.
 pub fn is_supported(chip: &str) -> bool {
     features(chip).is_some()
 }
 
-/// The chip to make code for, of a device that is such a chip: the first of those that the code has more of. Its PTX is taken by
-/// all later ones, those that LLVM does not know yet among them, and by the oldest drivers.
+/// The chip to generate code for, given a device's chip: the oldest one for which the generated code is the same. All later chips accept
+/// its PTX, including those that LLVM does not know yet, and so do the oldest drivers.
 pub fn for_device(chip: &str) -> Option<&'static str> {
     match number(chip)? {
         ..80 => None,
@@ -196,7 +196,7 @@ fn number(chip: &str) -> Option<u32> {
     digits.strip_suffix('a').unwrap_or(digits).parse().ok()
 }
 
-/// The PTX for a chip that is known. Only from 90 on are there any with an `a`.
+/// The PTX version for a known chip. Names with an `a` exist only from 90 on.
 fn features(chip: &str) -> Option<&'static str> {
     let number = number(chip).filter(|&number| number >= 90 || !chip.ends_with('a'))?;
     CHIPS.iter().find(|(known, _)| *known == number).map(|(_, features)| *features)

@@ -1,4 +1,4 @@
-//! `dynamo-schedule-gpu`: decides which thread computes what, and writes the decision on the kernel as `dynamo.gpu`.
+//! `dynamo-schedule-gpu`: assigns work to threads, and records the decision on the kernel as `dynamo.gpu`.
 //!
 //! | kernel | class | blocks and threads |
 //! |---|---|---|
@@ -7,17 +7,17 @@
 //! | another dimension reduced | `columns` | `across` columns side by side, `threads` threads share each |
 //!
 //! Before: `func.func @k(%x: memref<64x1024xf32>, …) attributes {dynamo.kernel}`, a phase that sums along the last dimension.
-//! After: the same with `dynamo.gpu = {across = 1 : i64, chunks = 1 : i64, class = "rows", keep = 1 : i64, threads = 256 : i64,
-//! vector = 4 : i64}`, which may be edited: `dynamo-to-gpu` checks it and does what it says.
+//! After: the same with `dynamo.gpu = {across = 1 : i64, chunks = 1 : i64, class = "rows", keep = 1 : i64, threads = 256 : i64, vector = 4
+//! : i64}`, which may be edited: `dynamo-to-gpu` checks and follows it.
 //!
-//! Why not transform-dialect loops as for the CPU: what a GPU's schedule decides is which *thread* has which elements, and the
-//! phases of a kernel then talk through registers and shuffles. `scf.forall` of threads with fused phases would put a buffer
-//! and a barrier between any two phases, and upstream has no tiling into warps that share a reduction.
+//! The reason for not using transform-dialect loops as for the CPU: a GPU's schedule decides which *thread* has which elements, and the
+//! phases of a kernel then communicate through registers and shuffles. `scf.forall` of threads with fused phases would put a buffer and a
+//! barrier between any two phases, and upstream does not have a tiling into warps that share a reduction.
 //!
-//! With `keep`, a row fits the registers of its threads: the loop over its chunks is unrolled, and what one phase has loaded
-//! or computed is there for the next. Without, it is a loop, and later phases compute their elements again, from memory.
+//! With `keep`, a row fits the registers of its threads: the loop over its chunks is unrolled, and values that one phase has loaded or
+//! computed are available to the next. Without it, the loop stays, and later phases recompute their elements from memory.
 //!
-//! Restriction: a kernel that is not a chain of phases over one domain (see `kernel.rs`) gets `dynamo.no_gpu`, saying why.
+//! Restriction: a kernel that is not a chain of phases over one domain (see `kernel.rs`) gets `dynamo.no_gpu` with the reason.
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
@@ -39,31 +39,31 @@ pub const PASS: Pass = Pass {
     run,
 };
 
-const SCHEDULED: Statistic = Statistic { name: "scheduled", description: "kernels shared out to threads" };
-const REFUSED: Statistic = Statistic { name: "refused", description: "kernels that have no form for threads" };
+const SCHEDULED: Statistic = Statistic { name: "scheduled", description: "kernels distributed over threads" };
+const REFUSED: Statistic = Statistic { name: "refused", description: "kernels that have no form for GPU threads" };
 
 /// Threads of a warp.
 pub(crate) const WARP: i64 = 32;
-/// Threads of a block that computes points: enough of them to hide memory, few enough for several blocks per processor.
+/// Threads of a block that computes points: enough of them to hide memory latency, few enough for several blocks per processor.
 const BLOCK: i64 = 256;
-/// Most threads of a block.
+/// The largest number of threads of a block.
 const MOST_THREADS: i64 = 1024;
 /// Bytes that one thread moves at once.
 const VECTOR_BYTES: i64 = 16;
 /// Elements of a row that a thread may keep in registers.
 const KEPT_ELEMENTS: i64 = 32;
-/// Operations that unrolling may make of the phases' bodies.
+/// The largest number of operations that unrolling the phases' bodies may create.
 const UNROLLED_OPS: i64 = 4096;
-/// Chunks that a thread goes through if the rows are enough to fill the processor without all of a row's threads.
+/// The chunks per thread if there are enough rows to fill the processor without the largest number of threads per row.
 const CHUNKS: i64 = 2;
-/// The same where one warp then has the whole row: it needs no shared memory and waits for nobody.
+/// The same if one warp then has the whole row: it does not need shared memory and does not wait for other warps.
 const MOST_CHUNKS: i64 = 4;
-/// Rows that fill a processor.
+/// The number of rows that fill a processor.
 const MANY_ROWS: i64 = 512;
-/// Threads that share a column, at most: what they have is combined one by one.
+/// The largest number of threads that share a column: their results are combined one by one.
 const MOST_PER_COLUMN: i64 = 16;
 
-/// How the threads share a kernel's work.
+/// The way the threads share a kernel's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A thread per vector of points.
@@ -74,7 +74,7 @@ pub(crate) enum Class {
     Columns,
 }
 
-/// The decision. For [`Class::Points`], `threads` is a block's and `across` is 1.
+/// The decision. For [`Class::Points`], `threads` counts a block's threads and `across` is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Schedule {
     pub(crate) class: Class,
@@ -86,14 +86,14 @@ pub(crate) struct Schedule {
     pub(crate) across: i64,
     /// Vectors that each thread takes of a row.
     pub(crate) chunks: i64,
-    /// Whether those stay in registers between phases.
+    /// True if these stay in registers between phases.
     pub(crate) keep: bool,
 }
 
 pass_options! {
     /// Options of `dynamo-schedule-gpu`.
     pub struct ScheduleOptions {
-        /// let products of f32 round their operands to tf32 (false)
+        /// round the f32 operands of matrix products to tf32 (false)
         tf32: bool = false,
     }
 }
@@ -101,7 +101,7 @@ pass_options! {
 fn run(module: Op, pass: &Run) -> PassResult {
     let options: ScheduleOptions = pass.options()?;
     for function in kernels(module) {
-        // A product of matrices has a way of its own, with nothing to decide.
+        // A matrix product has code of its own, with nothing to decide.
         if matmul::is_product(function) {
             matmul::check(function, options.tf32);
             continue;
@@ -158,25 +158,25 @@ fn schedule(kernel: &Kernel) -> Schedule {
     Schedule { class: Class::Rows, vector, threads, across, chunks, keep: keeps(kernel, chunks * vector) }
 }
 
-/// How many pieces of a size something has, the last one perhaps in part.
+/// The number of pieces of this size in `whole`, rounded up.
 pub(crate) fn pieces(whole: i64, size: i64) -> i64 {
     (whole + size - 1) / size
 }
 
-/// The next power of two from a number on.
+/// The smallest power of two that is not less than a number.
 fn power(number: i64) -> i64 {
     number.max(1).cast_unsigned().next_power_of_two().cast_signed()
 }
 
-/// Whether that number of elements per thread can be kept in registers.
+/// Returns true if that number of elements per thread can be kept in registers.
 fn keeps(kernel: &Kernel, elements: i64) -> bool {
     let mut ops = 0;
     kernel.function.walk(&mut |_| ops += 1);
     elements <= KEPT_ELEMENTS && elements * ops <= UNROLLED_OPS
 }
 
-/// How many neighbours along the innermost dimension can be moved together: 16 bytes of the widest operand, as long as a
-/// row consists of whole vectors. Operands that are gone through otherwise do not count: they are moved one by one.
+/// The number of neighbours along the innermost dimension that can be moved together: 16 bytes of the widest operand, as long as a row
+/// consists of whole vectors. Operands that are indexed in another way do not count: their elements are moved one by one.
 fn vector(kernel: &Kernel, innermost: usize, range: i64) -> i64 {
     let widths = kernel.accesses().into_iter().filter(|(argument, access)| along(kernel, *argument, access, innermost).is_some());
     let widest = widths.map(|(argument, _)| bytes(kernel, argument)).max();
@@ -189,12 +189,12 @@ pub(crate) fn bytes(kernel: &Kernel, argument: usize) -> i64 {
     i64::from(kernel.memory(argument).element().width().div_ceil(8)).max(1)
 }
 
-/// If an access goes along `innermost` element by element: the largest power of two that divides its other strides, and so
-/// the longest vector whose every address is aligned, if the first one is as `dynamo.alignments` of the kernel says.
+/// If an access goes along `innermost` element by element: the largest power of two that divides its other strides, which is the longest
+/// vector all of whose addresses are aligned, provided that the first one is aligned as `dynamo.alignments` states.
 pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], innermost: usize) -> Option<i64> {
     let strides = kernel.memory(argument).strides();
     let at = access.iter().position(|&dim| dim == Some(innermost))?;
-    // Vectors are loaded along the memory's own last dimension only.
+    // Vectors are loaded only along the memory's last dimension.
     if strides[at] != 1 || at + 1 != strides.len() || access.iter().filter(|&&dim| dim == Some(innermost)).count() != 1 {
         return None;
     }
@@ -203,13 +203,13 @@ pub(crate) fn along(kernel: &Kernel, argument: usize, access: &[Option<usize>], 
     Some(by_strides.min(start(kernel, argument) / bytes(kernel, argument)).max(1))
 }
 
-/// What the address of an argument is a multiple of, in bytes: `dynamo.alignments` says it of each, where somebody knows.
+/// The alignment of an argument in bytes, from `dynamo.alignments` if the kernel has it.
 fn start(kernel: &Kernel, argument: usize) -> i64 {
     ops::ALIGNMENTS.of(kernel.function).and_then(|known| known.get(argument).copied()).unwrap_or(VECTOR_BYTES)
 }
 
 impl Schedule {
-    /// How many blocks there are.
+    /// The number of blocks.
     pub(crate) fn blocks(&self, kernel: &Kernel) -> i64 {
         match self.class {
             Class::Points => pieces(kernel.elements(true) / self.vector, self.threads),
@@ -237,7 +237,7 @@ impl Schedule {
         )
     }
 
-    /// Reads what somebody may have edited, and sees to it that every element is still computed.
+    /// Reads a schedule, which a user may have edited, and checks that every element is still computed.
     pub(crate) fn from_attr(attr: Attr, kernel: &Kernel) -> Result<Self, String> {
         let number =
             |name: &str| attr.get(name).and_then(Attr::as_i64).filter(|&n| n >= 0).ok_or_else(|| format!("dynamo.gpu lacks {name}"));

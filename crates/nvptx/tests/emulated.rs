@@ -1,7 +1,7 @@
-//! Every kernel of the lit tests computes the same on emulated threads as on the CPU's own path.
+//! Checks that every kernel of the lit tests computes the same on emulated threads as on the CPU's own path.
 //!
-//! There is no GPU here: what is emulated is the LLVM IR that PTX is made from. What LLVM's code generator and the hardware
-//! make of it is not tested by this.
+//! This does not use a GPU: the tests emulate the LLVM IR that PTX is generated from, not the output of LLVM's code generator on the
+//! hardware.
 
 #![expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "results are compared within bounds; infinities as they are")]
 
@@ -20,7 +20,7 @@ use inkwell::context::Context;
 /// Memory of one argument.
 struct Buffer {
     ty: Type,
-    /// In units of what any vector is aligned to.
+    /// In units of the largest vector alignment.
     words: Vec<u128>,
 }
 
@@ -36,14 +36,14 @@ impl Buffer {
         let words = bytes.chunks_exact(16).map(|chunk| u128::from_ne_bytes(chunk.try_into().expect("sixteen bytes"))).collect();
         Self { ty, words }
     }
-    /// All ones: NaN, or -1, which no kernel here computes.
+    /// Memory filled with ones: NaN, or -1, which no kernel here computes.
     fn unwritten(&self) -> Self {
         Self { ty: self.ty, words: vec![u128::MAX; self.words.len()] }
     }
     fn address(&mut self) -> *mut u8 {
         self.words.as_mut_ptr().cast()
     }
-    /// In the order of their indices, whatever the strides.
+    /// The elements in the order of their indices, regardless of the strides.
     fn elements(&self) -> Vec<f64> {
         let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let element = self.ty.element();
@@ -85,7 +85,7 @@ fn half(bits: u16) -> f64 {
     magnitude * (1.0 - 2.0 * sign)
 }
 
-/// A small generator, so that a failure is the same the next time.
+/// A small generator, so that a failure is reproducible.
 struct Random(u64);
 
 impl Random {
@@ -101,7 +101,7 @@ impl Random {
         let bits = match element.to_string().as_str() {
             "f32" => (real as f32).to_bits().into(),
             "f64" => real.to_bits(),
-            // Halves of powers of two and a half: exact, and never subnormal.
+            // Multiples of one half and one quarter with few digits: exact, and never subnormal.
             "f16" => [0x3800, 0x3C00, 0xBC00, 0x3E00, 0xB800, 0x4000, 0, 0x3D00][(self.next() % 8) as usize],
             "bf16" => u64::from((real as f32).to_bits() >> 16),
             "i64" | "i32" => (least + (self.next() % 9) as i64) as u64,
@@ -122,7 +122,7 @@ fn find(root: Op, wanted: &dyn Fn(Op) -> bool) -> Vec<Op> {
     found
 }
 
-/// Which blocks are run: all of a few, else some at both ends.
+/// The blocks that are run: all if there are few, else some at both ends.
 fn blocks(count: i64) -> Vec<i64> {
     if count <= 6 { (0..count).collect() } else { vec![0, 1, count / 2, count - 1] }
 }
@@ -133,7 +133,7 @@ fn compare(file: &str, tf32: bool) {
     compare_text(&fs::read_to_string(path).expect("the lit test"), tf32);
 }
 
-/// Runs each kernel of a stage 05 both ways, except those that get no GPU code.
+/// Runs each kernel of a stage 05 module both ways, except those that do not get GPU code.
 fn compare_text(text: &str, tf32: bool) {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_all();
@@ -154,7 +154,7 @@ fn compare_text(text: &str, tf32: bool) {
     let cpu = kernels_between("linalg", "llvm").expect("stages").replace("dynamo-schedule,", "dynamo-schedule{threads=false},");
     session.run(&mut host, &nested(&cpu)).expect("the CPU's path");
     let mut device = session.parse(text).expect("it parses");
-    // The host has no instruction that rounds to bf16, and no function for it either: it is expanded.
+    // The host has neither an instruction nor a function that rounds to bf16, so the rounding is expanded.
     let gpu = format!("builtin.module({},gpu.module(arith-expand{{include-bf16=1}}),{})", pipelines::TO_GPU, pipelines::TO_NVVM);
     let gpu = pipelines::with_options(&gpu, &[("libdevice", "none"), ("tf32", if tf32 { "true" } else { "false" })]);
     session.run(&mut device, &nested(&gpu)).expect("the GPU's path");
@@ -187,7 +187,7 @@ fn compare_text(text: &str, tf32: bool) {
         let run = blocks(launch.grid[0]);
         emulator::launch(&context, &module, launch, &run, &addresses);
 
-        // Ten bits of fraction in each factor.
+        // Ten fraction bits in each factor.
         let precision = if tf32 { 1e-2 } else { 1e-5 };
         let whole = run.len() as i64 == launch.grid[0];
         for (index, argument) in launch.arguments.iter().enumerate().filter(|(_, argument)| argument.written) {
@@ -196,7 +196,7 @@ fn compare_text(text: &str, tf32: bool) {
     }
 }
 
-/// Holds what was written against what is right; all of it, if all blocks ran.
+/// Compares the written memory with the expected one; all of it, if all blocks ran.
 fn check(what: &str, expected: &Buffer, got: &Buffer, whole: bool, precision: f64) {
     let unwritten = read(expected.ty.element(), &[0xFF; 8][..expected.ty.element().width().div_ceil(8) as usize]);
     let precision = if expected.ty.element().to_string() == "bf16" { 1e-2 } else { precision };

@@ -1,4 +1,4 @@
-//! The whole way in a context of ours, which knows fewer dialects and passes than `dynamlir-opt` does.
+//! Runs the whole pipeline in a context of ours, which knows fewer dialects and passes than `dynamlir-opt`.
 #![forbid(unsafe_code)]
 
 use std::{fs, path::Path};
@@ -9,7 +9,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_nvptx::{pipelines, ptx};
 
-/// A lit test's kernels, in a module of their own as the driver has them.
+/// A lit test's kernels, in a module of their own as in the driver.
 fn stage(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/nvptx").join(file);
     fs::read_to_string(path).expect("the lit test")

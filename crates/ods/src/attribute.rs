@@ -1,4 +1,4 @@
-//! What an attribute is in Rust.
+//! The Rust types of attributes.
 
 use tblgen::Record;
 
@@ -7,23 +7,23 @@ use crate::Error;
 /// The Rust side of a kind of attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// What an accessor gives: a type with `AttrValue`.
+    /// The type that an accessor returns, which implements `AttrValue`.
     pub value: String,
-    /// What a builder takes.
+    /// The type that a builder takes.
     pub given: String,
-    /// Whether it may be missing.
+    /// True if it may be missing.
     pub optional: bool,
-    /// Whether it says something by being there.
+    /// True if only its presence matters.
     pub unit: bool,
-    /// Where it holds sizes, which may be expressions: what an accessor gives for these, and what a setter takes.
+    /// For an attribute of sizes, which may be expressions: the type that an accessor for these returns, and the type that a setter takes.
     pub sizes: Option<(&'static str, &'static str)>,
 }
 
-/// Constraints on attributes that hold sizes: their name, the C++ class where all are numbers, and the Rust side of expressions.
+/// Constraints on attributes of sizes: their name, the C++ class if all are numbers, and the Rust types for expressions.
 const SIZES: &[(&str, &str, &str, &str)] =
     &[("Dynamo_Size", "IntegerAttr", "Dim", "&Dim"), ("Dynamo_SizeArray", "DenseI64ArrayAttr", "Vec<Dim>", "&[Dim]")];
 
-/// C++ class, what an accessor gives, what a builder takes.
+/// C++ class, the type that an accessor returns, the type that a builder takes.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("IntegerAttr", "i64", "i64"),
     ("FloatAttr", "f64", "f64"),

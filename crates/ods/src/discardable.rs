@@ -1,10 +1,10 @@
-//! Discardable attributes: what the dialect says on operations of others.
+//! Discardable attributes: those that the dialect puts on operations of other dialects.
 
 use tblgen::{Record, TypedInit};
 
 use crate::{Error, attribute::Kind};
 
-/// A constant for each.
+/// Writes a constant for each.
 pub fn write(dialect: Record<'_>) -> Result<String, Error> {
     let name = dialect.str_value("name")?;
     let mut source = String::new();

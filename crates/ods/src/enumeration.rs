@@ -4,7 +4,7 @@ use tblgen::Record;
 
 use crate::{Error, text};
 
-/// An enum with a variant for each case, and the cases' words and numbers.
+/// Writes an enum with a variant for each case, and the cases' spellings and numbers.
 pub fn write(info: Record<'_>) -> Result<String, Error> {
     let name = info.str_value("className")?;
     let mut cases = Vec::new();
@@ -26,27 +26,27 @@ pub enum {name} {{
 {variants}}}
 
 impl {name} {{
-    /// All of them.
+    /// All cases.
     pub const ALL: &[Self] = &[{all}];
 
-    /// How it is written.
+    /// Returns the spelling of the case.
     pub const fn word(self) -> &'static str {{
         match self {{
 {words}        }}
     }}
 
-    /// The one that is written so.
+    /// Returns the case with this spelling.
     pub fn of_word(word: &str) -> Option<Self> {{
         Self::ALL.iter().copied().find(|case| case.word() == word)
     }}
 
-    /// Its number in the C API.
+    /// Returns the case's number in the C API.
     pub(crate) const fn number(self) -> i64 {{
         match self {{
 {numbers}        }}
     }}
 
-    /// The one that has this number in the C API.
+    /// Returns the case with this number in the C API.
     pub(crate) fn of_number(number: i64) -> Option<Self> {{
         Self::ALL.iter().copied().find(|case| case.number() == number)
     }}
@@ -56,7 +56,7 @@ impl {name} {{
     ))
 }
 
-/// How an enumeration stands in an attribute.
+/// Writes the attribute form of an enumeration.
 pub fn write_attribute(record: Record<'_>) -> Result<String, Error> {
     let (name, mnemonic) = (record.def_value("enum")?.str_value("className")?, record.str_value("mnemonic")?);
     Ok(format!(

@@ -1,8 +1,8 @@
-//! From a dialect's ODS files to Rust: a type for each operation with its accessors and builder, an enum for each enumeration, a
+//! Generates Rust from a dialect's ODS files: a type for each operation with its accessors and builder, an enum for each enumeration, a
 //! constant for each discardable attribute.
 //!
-//! `crates/dialect/build.rs` runs it, and the result is the only place in Rust that spells the names of operations and
-//! attributes of the dialect:
+//! `crates/dialect/build.rs` runs it. The result is the only place in Rust that spells out the names of the dialect's operations and
+//! attributes:
 //!
 //! ```text
 //! def Dynamo_SliceOp : ShapePrim<"slice", …> {                 pub struct SliceOp(Op);
@@ -14,8 +14,8 @@
 //!                                                                  pub fn build(b: &Builder, operand: Value, starts: &[i64], …)
 //! ```
 //!
-//! What an accessor takes for granted – that an attribute is there, and of its kind – is what the verifier that upstream's
-//! tblgen makes of the same definition has checked.
+//! Accessors assume that an attribute exists and is of its kind. The verifier that upstream's tblgen generates from the same definition has
+//! checked this.
 #![forbid(unsafe_code)]
 
 mod attribute;
@@ -30,26 +30,26 @@ use tblgen::{RecordKeeper, TableGenParser};
 
 use operation::Operation;
 
-/// Why nothing was generated.
+/// The reason why nothing was generated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// `TableGen` cannot read the files.
     #[error("TableGen: {0}")]
     TableGen(#[from] tblgen::Error),
-    /// A definition uses something that the generator does not know.
+    /// A definition uses something that the generator does not support.
     #[error("{definition}: {what}")]
     Unknown {
         /// The operation or attribute.
         definition: String,
-        /// What is not known.
+        /// The unsupported part.
         what: String,
     },
 }
 
-/// The Rust source for the dialect that is defined in `file`, which is looked for, as what it includes, in `folders`.
+/// The Rust source for the dialect that is defined in `file`. `folders` are searched for the file and its includes.
 ///
 /// # Errors
-/// The files do not parse, or they use a kind of operand or attribute that is not known here.
+/// If the files do not parse, or use an unsupported kind of operand or attribute.
 pub fn generate(file: &str, folders: &[&Path]) -> Result<String, Error> {
     let mut parser = TableGenParser::new().add_source(&format!("include \"{file}\"\n"))?;
     for folder in folders {

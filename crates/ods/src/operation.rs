@@ -10,7 +10,7 @@ use crate::{
     text::{camel, docs, identifier},
 };
 
-/// How many operands or results a name stands for.
+/// The number of operands or results with one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Count {
     One,
@@ -24,7 +24,7 @@ enum Argument {
     Attribute(String, Kind),
 }
 
-/// An operation as it is defined.
+/// The definition of an operation.
 pub struct Operation {
     /// `dynamo.slice`.
     name: String,
@@ -33,9 +33,9 @@ pub struct Operation {
     docs: String,
     arguments: Vec<Argument>,
     results: Vec<(String, Count)>,
-    /// Whether an attribute says how many operands each name stands for.
+    /// True if an attribute stores the number of operands for each name.
     sized: bool,
-    /// Whether the type of the result is that of the first operand.
+    /// True if the type of the result is that of the first operand.
     same_type: bool,
 }
 
@@ -71,7 +71,7 @@ impl Operation {
         Ok(operation)
     }
 
-    /// Without sizes, only one name may stand for several operands.
+    /// Checks that at most one name is variadic if there are no segment sizes.
     fn check(&self) -> Result<(), Error> {
         let several = |counts: &mut dyn Iterator<Item = Count>| counts.filter(|count| *count != Count::One).count() > 1;
         if !self.sized && several(&mut self.operands().map(|(_, count)| count)) || several(&mut self.results.iter().map(|r| r.1)) {
@@ -87,7 +87,7 @@ impl Operation {
         })
     }
 
-    /// The type with its accessors and builder.
+    /// Writes the type with its accessors and builder.
     pub fn write(&self) -> String {
         let Self { name, rust, docs, .. } = self;
         format!(
@@ -96,20 +96,20 @@ impl Operation {
 pub struct {rust}(Op);
 
 impl {rust} {{
-    /// Its name.
+    /// The operation's name.
     pub const NAME: &'static str = "{name}";
 
-    /// The operation as one of these, if it is.
+    /// Returns the operation as this type if it has this name.
     pub fn cast(op: Op) -> Option<Self> {{
         op.is(Self::NAME).then_some(Self(op))
     }}
 
-    /// What defines a value, as one of these, if it is.
+    /// Returns the operation that defines a value, as this type, if it has this name.
     pub fn defining(value: Value) -> Option<Self> {{
         value.def().and_then(Self::cast)
     }}
 
-    /// The operation.
+    /// Returns the untyped operation.
     pub const fn op(self) -> Op {{
         self.0
     }}
@@ -140,7 +140,7 @@ impl {rust} {{
         source
     }
 
-    /// Where the operands or results of a name stand: a number, or a range.
+    /// The position of the operands or results with a name: a number, or a range.
     fn range(&self, what: &str, index: usize, all: &[(&str, Count)], count: Count) -> String {
         if what == "operand" && self.sized {
             return format!("self.0.segment({index})");
@@ -192,13 +192,13 @@ impl {rust} {{
             ""
         };
         format!(
-            "\n    /// Builds it: operands and attributes as they are defined{}.\n{expects}    pub fn build({}) -> Self {{\n{body}        Self(b.op(Self::NAME, {operands}, {results}, &attrs))\n    }}\n",
-            if self.same_type || self.results.is_empty() { "" } else { ", then the types of results" },
+            "\n    /// Builds the operation: operands and attributes in the order of the definition{}.\n{expects}    pub fn build({}) -> Self {{\n{body}        Self(b.op(Self::NAME, {operands}, {results}, &attrs))\n    }}\n",
+            if self.same_type || self.results.is_empty() { "" } else { ", then the types of the results" },
             parameters.join(", "),
         )
     }
 
-    /// The types of results, as an expression; what the builder is to be told of them goes to `parameters`.
+    /// The types of results, as an expression; adds the builder's parameters for them to `parameters`.
     fn built_results(&self, parameters: &mut Vec<String>) -> String {
         match &self.results[..] {
             [] => "&[]".to_owned(),
@@ -254,12 +254,12 @@ impl {rust} {{
     }
 }
 
-/// Sizes that numbers leave out: builders do, too.
+/// True for sizes, which are omitted if all are numbers: builders omit them, too.
 const fn is_set_later(kind: &Kind) -> bool {
     kind.optional && kind.sizes.is_some()
 }
 
-/// What reads an attribute, and what changes it.
+/// Writes the functions that read and change an attribute.
 fn attribute_accessors(name: &str, kind: &Kind) -> String {
     let mut source = String::new();
     let mut reader = |accessor: &str, doc: &str, returned: &str, read: &str| {
@@ -268,13 +268,13 @@ fn attribute_accessors(name: &str, kind: &Kind) -> String {
     let (plain, optional, required) = (identifier(name), format!("self.0.optional(\"{name}\")"), format!("self.0.required(\"{name}\")"));
     let mut setters = vec![(format!("set_{name}"), kind.value.as_str(), kind.given.as_str())];
     match kind.sizes {
-        // Numbers alone are said by leaving it out.
+        // If all sizes are numbers, the attribute is omitted.
         Some((value, given)) if kind.optional => {
-            reader(&plain, ": sizes, of which some are expressions", &format!("Option<{value}>"), &optional);
+            reader(&plain, ": sizes, some of them expressions", &format!("Option<{value}>"), &optional);
             setters = vec![(format!("set_{name}"), value, given)];
         }
         Some((value, given)) => {
-            reader(&plain, ", where all sizes are numbers", &kind.value, &required);
+            reader(&plain, ", if all sizes are numbers", &kind.value, &required);
             reader(&format!("{name}_dims"), ", whose sizes may be expressions", value, &required);
             setters.push((format!("set_{name}_dims"), value, given));
         }
@@ -293,7 +293,7 @@ fn attribute_accessors(name: &str, kind: &Kind) -> String {
     source
 }
 
-/// An accessor of operands or results.
+/// Writes an accessor of operands or results.
 fn accessor(name: &str, count: Count, what: &str, range: &str) -> String {
     let upper = format!("{}{}", what[..1].to_uppercase(), &what[1..]);
     let (ty, body) = match count {
@@ -331,12 +331,12 @@ fn count(constraint: Record<'_>) -> Count {
     }
 }
 
-/// The closed set of all operations, for matches that the compiler checks.
+/// Writes the closed set of all operations, for matches whose exhaustiveness the compiler checks.
 pub fn write_set(operations: &[Operation]) -> String {
     let variant = |operation: &Operation| operation.rust.trim_end_matches("Op").to_owned();
     let variants =
         operations.iter().map(|op| format!("    /// `{}`\n    {}({}),\n", op.name, variant(op), op.rust)).collect::<Vec<_>>().concat();
-    // By the length of the name first: a match on texts compares with one after the other.
+    // Compares the length of the name first: a match on strings compares with one after the other.
     let mut by_length: BTreeMap<usize, String> = BTreeMap::new();
     for op in operations {
         *by_length.entry(op.name.len()).or_default() +=
@@ -355,7 +355,7 @@ pub enum DynamoOp {{
 {variants}}}
 
 impl DynamoOp {{
-    /// Which operation of the dialect it is, if it is one.
+    /// Returns the operation as the dialect's operation that it is, or `None` for other dialects' operations.
     pub fn of(op: Op) -> Option<Self> {{
         op.with_name(|name| {{
             Some(match name.len() {{

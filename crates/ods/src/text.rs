@@ -1,4 +1,4 @@
-//! Words of the generated source.
+//! Text helpers for the generated source.
 
 /// Doc comments of a summary and a description, each line after `indent`. Code blocks of other languages are marked as text.
 pub fn docs(indent: &str, summary: &str, description: &str) -> String {
@@ -21,7 +21,7 @@ fn sentence(summary: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// Without the indentation that all lines share.
+/// Removes the indentation that all lines share.
 fn unindented(text: &str) -> String {
     let lines: Vec<&str> = text.trim_matches('\n').lines().collect();
     let shared = lines.iter().filter(|line| !line.trim().is_empty()).map(|line| line.len() - line.trim_start().len()).min();
@@ -29,7 +29,7 @@ fn unindented(text: &str) -> String {
     cut.join("\n").trim().to_owned()
 }
 
-/// `arg_reduce` as `ArgReduce`.
+/// Converts `arg_reduce` to `ArgReduce`.
 pub fn camel(snake: &str) -> String {
     let parts = snake.split('_').filter(|part| !part.is_empty());
     parts
@@ -40,7 +40,7 @@ pub fn camel(snake: &str) -> String {
         .collect()
 }
 
-/// A name that Rust keeps for itself gets the prefix that makes it one of ours.
+/// Adds a prefix to a name that is a Rust keyword.
 pub fn identifier(name: &str) -> String {
     if ["type", "loop", "in", "where", "ref", "move", "match"].contains(&name) { format!("r#{name}") } else { name.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `dynamlir-opt`: everything `mlir-opt` does, with the dynamo dialect and our passes and pipelines.
+//! `dynamlir-opt`: everything in `mlir-opt`, with the dynamo dialect and our passes and pipelines.
 
 use dynamlir_dialect::{
     ir::Op,
@@ -7,7 +7,7 @@ use dynamlir_dialect::{
 };
 use std::process::exit;
 
-/// For the test that a bug in a pass is a diagnostic, not an abort.
+/// For the test that a bug in a pass results in a diagnostic, not an abort.
 static PANIC: Pass =
     Pass { name: "dynamo-test-panic", description: "Test only: panic", takes: Takes::Symbols, options: &[], statistics: &[], run: panics };
 

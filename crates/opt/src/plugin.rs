@@ -1,11 +1,11 @@
 //! The plugin: `mlir-opt --load-dialect-plugin=… --load-pass-plugin=…` looks up two functions here.
 //!
-//! The C++ library has them under other names, since a Rust shared library exports what Rust defines and nothing else.
+//! The C++ library defines them under other names, since a Rust shared library exports only symbols defined in Rust.
 
 use std::ffi::{c_char, c_void};
 
-/// `mlir::DialectPluginLibraryInfo` and `mlir::PassPluginLibraryInfo`, which differ in the callback's parameter only.
-/// Strings and callback live as long as the library.
+/// `mlir::DialectPluginLibraryInfo` and `mlir::PassPluginLibraryInfo`, which differ only in the callback's parameter. Strings and callback
+/// live as long as the library.
 #[repr(C)]
 pub struct PluginInfo {
     api_version: u32,
@@ -19,7 +19,7 @@ unsafe extern "C" {
     fn dynamoPassPluginInfo() -> PluginInfo;
 }
 
-/// What `--load-dialect-plugin` calls.
+/// Called by `--load-dialect-plugin`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlirGetDialectPluginInfo() -> PluginInfo {
     dynamlir_dialect::ir::sizes::register();
@@ -27,7 +27,7 @@ pub extern "C" fn mlirGetDialectPluginInfo() -> PluginInfo {
     unsafe { dynamoDialectPluginInfo() }
 }
 
-/// What `--load-pass-plugin` calls.
+/// Called by `--load-pass-plugin`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlirGetPassPluginInfo() -> PluginInfo {
     // SAFETY: as above.

@@ -1,8 +1,8 @@
-//! `dynamo-alias-scopes`: carries what the plan knows about aliasing into the bodies of parallel loops.
+//! `dynamo-alias-scopes`: carries the plan's knowledge of aliasing into the bodies of parallel loops.
 //!
-//! A kernel's arguments are `llvm.noalias` where the plan proved it. LLVM loses this once the loop body becomes a
-//! function of its own that loads its pointers from a record: loops get overlap tests, and a scalar copy for the case
-//! that they fail. So each load and store says by scope which argument it goes through, and through which it does not.
+//! A kernel's arguments are `llvm.noalias` if the plan proved it. LLVM loses this when the loop body becomes a separate function that loads
+//! its pointers from a record: loops get overlap tests, and a scalar copy in case these fail. So each load and store is annotated, by
+//! scopes, with the argument that it accesses and the arguments that it does not.
 //!
 //! Runs last, on the LLVM dialect, while parallel regions are still part of the kernel's function.
 
@@ -58,7 +58,7 @@ fn annotate(function: Op, pass: &Run) {
     });
 }
 
-/// Follows address arithmetic back to what it starts from.
+/// Follows address arithmetic back to its base pointer.
 fn base(mut address: Value) -> Option<Value> {
     while let Some(op) = address.def() {
         if !op.is(llvm::GETELEMENTPTR) {

@@ -1,11 +1,12 @@
-//! `dynamo-at`: a program for the sizes that symbols have in one call (stages 00 to 03).
+//! `dynamo-at`: specializes a program to the values of its symbols in one call (stages 00 to 03).
 //!
 //! Before, with `symbols="s0=3"`: `func.func @main(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>) attributes {dynamo.symbols = […], …}`
+//!
 //! After: `func.func @main(%x: tensor<3x4xf32>) attributes {…}`
 //!
-//! What it makes is what would have been written for these sizes, so that `dynamo-at` and any pass before the plan may change
-//! places: that is how passes on expressions are tested. Values that the declarations of symbols do not allow are refused, and so are
-//! kernels in memory, which take sizes as arguments.
+//! The result is the program as it would have been written for these sizes. So `dynamo-at` commutes with any pass before the plan, which is
+//! how passes on expressions are tested. Values that the declarations of symbols do not allow are refused, and so are kernels in memory,
+//! which take sizes as arguments.
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Op, Output, Type, Value, sizes},
@@ -19,7 +20,7 @@ use dynamlir_shapes::{Bindings, Dim, ShapeError, Symbol};
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-at",
-    description: "Put numbers in the place of symbols",
+    description: "Replace the symbols in sizes by numbers",
     takes: Takes::Symbols,
     options: AtOptions::DECLARED,
     statistics: &[],
@@ -29,7 +30,7 @@ pub const PASS: Pass = Pass {
 pass_options! {
     /// Options of `dynamo-at`.
     pub struct AtOptions {
-        /// a number for each symbol: s0=3,s1=4
+        /// the value of each symbol: s0=3,s1=4
         symbols: String = String::new(),
     }
 }

@@ -1,8 +1,8 @@
-//! `dynamo-bf16-as-bits`: kernels keep `bf16` numbers as the 16-bit integers that they are in memory.
+//! `dynamo-bf16-as-bits`: represents `bf16` numbers in kernels as 16-bit integers, as in memory.
 //!
-//! Generated code never computes in `bf16`, it loads, selects and stores it. LLVM nevertheless widens a `bf16` that lives
-//! longer than its basic block to `f32`, and calls `__truncsfbf2` to store it: once per element, and not every libgcc has
-//! that function. As integers the same numbers stay what they are.
+//! Generated code never computes in `bf16`; it loads, selects and stores it. LLVM nevertheless widens a `bf16` that lives longer than its
+//! basic block to `f32`, and calls `__truncsfbf2` to store it: once per element, and not every libgcc has that function. As integers the
+//! same numbers remain unchanged.
 //!
 //! ```mlir
 //! %0 = memref.load %x[%i] : memref<8xbf16>      // before
@@ -14,8 +14,8 @@
 //! %3 = arith.bitcast %2 : i32 to f32
 //! ```
 //!
-//! Runs after `dynamo-legalize-arith`, which has made integer arithmetic of rounding to `bf16`. A function in which some
-//! other operation works on `bf16` is left as it is.
+//! Runs after `dynamo-legalize-arith`, which has lowered rounding to `bf16` to integer arithmetic. A function in which some other operation
+//! works on `bf16` is left unchanged.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
@@ -26,7 +26,7 @@ use dynamlir_dialect::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-bf16-as-bits",
-    description: "Keep bf16 numbers as 16-bit integers in kernels",
+    description: "Represent bf16 numbers as 16-bit integers in kernels",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[CHANGED],
@@ -35,7 +35,7 @@ pub const PASS: Pass = Pass {
 
 const CHANGED: Statistic = Statistic { name: "functions", description: "functions whose bf16 numbers became bits" };
 
-/// Operations that do not care whether they move numbers or bits.
+/// Operations that move numbers and bits alike.
 const MOVERS: &[&str] =
     &[arith::BITCAST, arith::CONSTANT, arith::EXTF, arith::SELECT, func::FUNC, func::RETURN, vector::LOAD, vector::SHUFFLE, vector::STORE];
 
@@ -60,12 +60,12 @@ fn is_bf16(ty: Type) -> bool {
     ty.element().is_bf16()
 }
 
-/// Whether this is what stands for a `bf16`.
+/// Returns true for the integer type that represents `bf16`.
 fn is_bits(ty: Type) -> bool {
     ty.element().is_int() && ty.element().width() == 16
 }
 
-/// Whether a `bf16` goes into the operation or comes out of it or of its blocks.
+/// Returns true if a `bf16` is an operand or result of the operation, or an argument of its blocks.
 fn touches(op: Op) -> bool {
     let args = blocks(op).into_iter().flat_map(Block::args);
     op.operands().into_iter().chain(op.results()).chain(args).any(|value| is_bf16(value.ty()))
@@ -102,12 +102,12 @@ fn replace(op: Op, value: Value) {
     op.erase();
 }
 
-/// The same type with bits for numbers.
+/// The same type with bits instead of numbers.
 fn as_bits(ty: Type) -> Type {
     ty.with_element(Type::int(ty.ctx(), 16))
 }
 
-/// The upper half of an `f32` is the `bf16` of the same value.
+/// Widens a `bf16`: it is the upper half of the `f32` of the same value.
 fn widened(op: Op) -> Value {
     let (b, ty) = (Builder::before(op), op.result(0).ty());
     let [word, single] = [Type::int(op.ctx(), 32), Type::f32(op.ctx())].map(|element| ty.with_element(element));

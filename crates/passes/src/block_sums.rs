@@ -1,9 +1,9 @@
 //! `dynamo-block-sums`: adds a few terms of long sums in `f32` before they are added in `f64`.
 //!
-//! A sum of many `f32`s is taken in `f64` (`dynamo.long_sum`), for which each term is widened: twice the vectors, and conversions. What
-//! eager adds one after the other in `f32` are some tens of terms, in each of many places, whose sums are then added up. So here: each
-//! place adds [`DEPTH`] terms at most in `f32`, and all the rest is `f64`. A sum that `f32` does not hold on the way, of four places or within
-//! one, is infinite, as it is in eager, which adds other terms first.
+//! A sum of many `f32`s is computed in `f64` (`dynamo.long_sum`), for which each term is widened: twice the vectors, and conversions.
+//! Eager's `f32` sums add only some tens of terms consecutively, in each of many lanes, and then add up the lanes. This pass does the same:
+//! each lane adds at most [`DEPTH`] terms in `f32`, and everything else is `f64`. An intermediate sum that overflows `f32`, of four lanes
+//! or within one, is infinite; eager also gives infinity for such sums, but adds different terms first.
 //!
 //! ```mlir
 //! linalg.generic {…, ["reduction"]} ins(%x : memref<4096xf32>) outs(%s : memref<f64>) {                            // before
@@ -15,7 +15,7 @@
 //! … vector.reduction <add>, %total …
 //! ```
 //!
-//! Where columns are summed row by row, a few rows are added to a buffer of `f32` first:
+//! If columns are summed row by row, a few rows are first added to a buffer of `f32`:
 //! ```mlir
 //! scf.for %i = 0 to 1024 { linalg.generic {…} ins(%row) outs(%sums : memref<256xf64>) }                            // before
 //!
@@ -27,7 +27,7 @@
 //! ```
 //!
 //! Restriction: the terms are computed by operations that can be vectorized, from operands that are contiguous along the sum or do not vary
-//! with it. Columns of rows with gaps are left as they are.
+//! with it. Columns of rows with gaps are left unchanged.
 
 use std::collections::HashMap;
 
@@ -48,18 +48,18 @@ use crate::schedule::vectors::is_vectorizable;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-block-sums",
-    description: "Add a few terms of long sums in f32 before they are added in f64",
+    description: "Add blocks of terms of long sums in f32 before adding the blocks in f64",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[BLOCKED],
     run,
 };
 
-const BLOCKED: Statistic = Statistic { name: "blocked", description: "long sums that are taken block by block" };
+const BLOCKED: Statistic = Statistic { name: "blocked", description: "long sums computed block by block" };
 
-/// Terms that are added in `f32` one after the other.
+/// The maximum number of terms added consecutively in `f32`.
 const DEPTH: i64 = 32;
-/// Vectors of sums at a time: an addition takes about as many steps.
+/// Number of vectors of sums processed at a time: about the latency of an addition.
 const UNROLL: i64 = 4;
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -81,7 +81,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// A sum of `f32`s in `f64`.
+/// A sum of `f32`s computed in `f64`.
 struct Sum {
     generic: Op,
     rank: usize,
@@ -115,7 +115,7 @@ impl Sum {
         (is_sum && term.ty().is_f32()).then_some(Self { generic, rank: iterators.len(), reduced, accesses, ops, term })
     }
 
-    /// Returns true if the innermost loop can go along vectors.
+    /// Returns true if the innermost loop can be vectorized.
     fn is_for_vectors(&self) -> bool {
         let fits = |i: usize| {
             let ty = self.generic.operand(i).ty();
@@ -142,7 +142,7 @@ impl Sum {
         Some((None, b.memref_extract_strided_metadata(self.generic.operand(i)).result(2 + place)))
     }
 
-    /// Sums that go along their terms' memory, by vectors.
+    /// Rewrites sums that run along their terms' memory, using vectors; returns true if it did.
     fn along_rows(&self, lanes: i64) -> bool {
         let (generic, step) = (self.generic, UNROLL * lanes);
         let mut b = Builder::before(generic);
@@ -179,7 +179,7 @@ impl Sum {
         });
         let added: Vec<_> = added.collect();
         inner.scf_yield(&added);
-        // Neighbours first: as few additions one after the other as can be.
+        // Adds neighbours first, which minimizes the number of consecutive additions.
         let mut parts = vectors.results();
         while parts.len() > 1 {
             parts = parts.chunks(2).map(|pair| outer.addf(pair[0], pair[1])).collect();
@@ -202,7 +202,7 @@ impl Sum {
         true
     }
 
-    /// A term, or the terms of so many neighbours.
+    /// A term, or the terms of `lanes` neighbours.
     fn compute(&self, b: Builder, at: &[Value], lanes: Option<i64>) -> Value {
         let ty = |element: Type| lanes.map_or(element, |lanes| Type::vector(&[lanes], element));
         let spread = |value: Value| lanes.map_or(value, |lanes| b.vector_broadcast(value, lanes));
@@ -236,7 +236,7 @@ impl Sum {
         values.get(&self.term).copied().unwrap_or_else(|| spread(self.term))
     }
 
-    /// Columns that are summed row by row, in a loop around.
+    /// Rewrites columns that are summed row by row, in an enclosing loop; returns true if it did.
     fn down_columns(&self) -> bool {
         let generic = self.generic;
         let out = generic.num_operands() - 1;
@@ -247,7 +247,7 @@ impl Sum {
         let is_alone = ops.iter().all(|&op| op == generic || op.is_pure() || op.is(llvm::INTR_PREFETCH) || op.is(scf::YIELD));
         let shape = memory.ty().shape();
         let is_outside = memory.def().is_none_or(|def| def.block() != Some(body));
-        // Of rows with gaps the last vectors are read number by number, and vectors of `f32` are twice as long.
+        // For rows with gaps, the last vectors are read element by element, and vectors of `f32` are twice as long.
         let is_dense = self.accesses[..out].iter().enumerate().all(|(i, access)| {
             let ty = generic.operand(i).ty();
             !ty.is_memref() || access.last() != Some(&(self.rank - 1)) || ty.strides().last() == Some(&1)
@@ -297,7 +297,7 @@ impl Sum {
     }
 }
 
-/// Strides of elements that follow each other.
+/// Row-major strides.
 fn row_major(shape: &[i64]) -> Vec<i64> {
     let mut strides = vec![1; shape.len()];
     for dim in (1..shape.len()).rev() {

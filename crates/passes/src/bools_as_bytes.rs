@@ -1,8 +1,8 @@
-//! `dynamo-bools-as-bytes`: kernels keep truths between loops as the bytes that they are in memory.
+//! `dynamo-bools-as-bytes`: stores the bools of kernel temporaries as bytes.
 //!
-//! What a kernel is given and what it returns has a byte for each `i1`, but temporaries, such as the results of columns that are reduced by
-//! `or`, are `memref<…xi1>`. LLVM has such an element take a byte as well and knows nothing of its other bits, so that it vectorizes no loop
-//! that loads or stores one.
+//! A kernel's arguments and results have a byte for each `i1`, but temporaries, such as the results of columns that are reduced by `or`,
+//! are `memref<…xi1>`. LLVM also gives such an element a byte, but knows nothing about its other bits, so that it vectorizes no loop that
+//! loads or stores one.
 //!
 //! ```mlir
 //! %any = memref.alloca() : memref<64xi1>         // before
@@ -16,7 +16,7 @@
 //! memref.store %wide, %any[%i] : memref<64xi8>
 //! ```
 //!
-//! Runs when loops are loops. A function in which something else works on such memory is left as it is.
+//! Runs after the lowering to loops. A function in which other operations use such memory is left unchanged.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
@@ -27,16 +27,16 @@ use dynamlir_dialect::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-bools-as-bytes",
-    description: "Keep truths as bytes in the memory of kernels",
+    description: "Store bools as bytes in the memory of kernels",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[CHANGED],
     run,
 };
 
-const CHANGED: Statistic = Statistic { name: "functions", description: "functions whose truths became bytes" };
+const CHANGED: Statistic = Statistic { name: "functions", description: "functions whose bools became bytes" };
 
-/// Operations that see memory and not what is in it.
+/// Operations that use memory without accessing its contents.
 const SEERS: &[&str] = &[
     memref::ALLOC,
     memref::ALLOCA,
@@ -71,13 +71,13 @@ fn holds_truths(ty: Type) -> bool {
     ty.is_memref() && ty.element().is_bool()
 }
 
-/// Returns true if memory of truths goes into the operation or comes out of it or of its blocks.
+/// Returns true if memory of bools is an operand or result of the operation, or an argument of its blocks.
 fn touches(op: Op) -> bool {
     let args = (0..op.num_regions()).flat_map(|i| op.region(i).blocks()).flat_map(Block::args);
     op.operands().into_iter().chain(op.results()).chain(args).any(|value: Value| holds_truths(value.ty()))
 }
 
-/// The same type with a byte for each truth.
+/// The same type with a byte for each bool.
 fn bytes(ty: Type) -> Type {
     ty.with_element(Type::int(ty.ctx(), 8))
 }

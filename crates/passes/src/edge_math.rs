@@ -1,10 +1,11 @@
-//! `dynamo-edge-math`: writes functions whose vector variants err at the edges as formulas of others that do not.
+//! `dynamo-edge-math`: rewrites functions whose vector variants are wrong at the edges as formulas of others that are not.
 //!
 //! - `sinh` and `cosh`: the vector math library's variants are infinite before the result is.
 //! - `asinh` and `acosh`: its variants square the argument, which overflows; and `asinh` loses subnormal numbers.
-//! - `tan` on `f64`: its variant takes subnormal numbers for zeros.
+//! - `tan` on `f64`: its variant treats subnormal numbers as zeros.
 //!
 //! Before: `%1 = math.asinh %0 : f32`
+//!
 //! After: a formula with one `math.log1p` of `%0`, finite for every finite `%0`.
 //!
 //! The formulas are within a few units in the last place, as eager's own kernels are.
@@ -22,7 +23,7 @@ use std::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-edge-math",
-    description: "Rewrite math functions whose vector variants err at the edges",
+    description: "Rewrite math functions whose vector variants are wrong for extreme arguments",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[REWRITTEN],
@@ -85,13 +86,13 @@ impl Formula {
     fn number(&self, value: f64) -> Value {
         self.builder.float(self.real, value)
     }
-    /// One of two values by whether `x` is above a bound; NaN is not.
+    /// Selects `yes` if `x` is above a bound, else `no`; NaN is not above.
     fn above(&self, x: Value, bound: f64, yes: Value, no: Value) -> Value {
         let holds = self.cmpf(CmpF::Ogt, x, self.number(bound));
         self.select(holds, yes, no)
     }
 
-    /// Above this the exponential is, or may be, infinite while half of it is not.
+    /// The limit above which the exponential is, or may be, infinite while half of it is not.
     fn limit(&self) -> f64 {
         if self.is_double { 709.0 } else { 88.0 }
     }
@@ -102,8 +103,8 @@ impl Formula {
     fn raised(&self, t: Value, exponential: Value, near: Value) -> Value {
         self.above(t, self.limit(), self.mulf(exponential, self.number(E / 2.0)), near)
     }
-    /// With `e = exp(t) - 1` and `q = e / (e + 1)`: `(e + q) / 2`. Near 0, where both sides of the sum carry the errors of `e`, it is
-    /// `e - eq / 2`, whose second part is small.
+    /// With `e = exp(t) - 1` and `q = e / (e + 1)`: `(e + q) / 2`. Near 0, where both terms of the sum carry the errors of `e`, it is `e -
+    /// eq / 2`, whose second term is small.
     fn sinh(&self, x: Value) -> Value {
         let t = self.absf(x);
         let e = self.expm1(self.lowered(t));
@@ -120,27 +121,27 @@ impl Formula {
         self.raised(t, e, self.fma(e, half, self.divf(half, e)))
     }
 
-    /// `ln(1 + near)`; `ln(2x)` where x is so large that nothing else counts and its square might overflow.
+    /// `ln(1 + near)`; `ln(2x)` if x is so large that the other terms are negligible and its square might overflow.
     fn area(&self, x: Value, near: Value) -> Value {
         let far = self.subf(x, self.number(1.0));
         let log = self.log1p(self.above(x, 1e9, far, near));
         self.addf(log, self.above(x, 1e9, self.number(LN_2), self.number(0.0)))
     }
-    /// `ln(t + √(t² + 1))`, where what is logarithmized exceeds 1 by `t + t² / (1 + √(t² + 1))`.
+    /// `ln(t + √(t² + 1))`, where the argument of the logarithm exceeds 1 by `t + t² / (1 + √(t² + 1))`.
     fn asinh(&self, x: Value) -> Value {
         let t = self.absf(x);
         let one = self.number(1.0);
         let root = self.sqrt(self.fma(t, t, one));
         let near = self.addf(t, self.divf(self.mulf(t, t), self.addf(root, one)));
-        // Near 0 it is its argument; `log1p` too loses what is subnormal.
+        // Near 0 the result is the argument; `log1p` also loses subnormal numbers.
         let value = self.above(t, if self.is_double { 1e-8 } else { 1e-4 }, self.area(t, near), t);
         self.copysign(value, x)
     }
-    /// `ln(x + √(x² - 1))`, where what is logarithmized exceeds 1 by `t + √(t² + 2t)` with `t = x - 1`: NaN below 1.
+    /// `ln(x + √(x² - 1))`, where the argument of the logarithm exceeds 1 by `t + √(t² + 2t)` with `t = x - 1`: NaN below 1.
     fn acosh(&self, x: Value) -> Value {
         let t = self.subf(x, self.number(1.0));
         let root = self.sqrt(self.fma(t, t, self.addf(t, t)));
-        // The root of what is positive again below -1 would hide it.
+        // Below -1 the radicand is positive again, so the root alone would not give NaN.
         self.area(x, self.above(x, 0.5, self.addf(t, root), self.number(f64::NAN)))
     }
 

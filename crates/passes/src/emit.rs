@@ -1,8 +1,7 @@
-//! Emitters of primitive ops: each infers its result type, checks what the verifier would refuse, and emits nothing
-//! where the primitive would change nothing (a reshape to the same shape, a conversion to the same element type).
+//! Emitters of primitive ops. Each infers its result type, checks what the verifier would refuse, and emits nothing if the primitive would
+//! change nothing (a reshape to the same shape, a conversion to the same element type).
 //!
-//! An emitter called with operands that do not fit is a bug of the caller and panics; the pass runner turns that into
-//! a diagnostic.
+//! Calling an emitter with operands that do not fit is a bug of the caller and panics; the pass runner turns that into a diagnostic.
 #![expect(clippy::missing_panics_doc, reason = "said once, above")]
 #![expect(clippy::cast_precision_loss, reason = "constants and element counts, which eager makes doubles too")]
 
@@ -15,7 +14,7 @@ use dynamlir_shapes::{Dim, Dimension, Relation, product};
 
 use crate::extent::{Extent, dims as dims_of, numbers};
 
-/// A constant, before it has an element type.
+/// A constant that does not have an element type yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A Python int.
@@ -35,7 +34,7 @@ impl Scalar {
             Self::Bool(v) => f64::from(u8::from(v)),
         }
     }
-    /// The number as an integer; floats are cut toward zero.
+    /// The number as an integer; floats are truncated toward zero.
     pub fn as_i64(self) -> i64 {
         match self {
             Self::Int(v) => v,
@@ -43,7 +42,7 @@ impl Scalar {
             Self::Bool(v) => i64::from(v),
         }
     }
-    /// Whether the number is not 0.
+    /// Returns true if the number is not 0.
     pub fn as_bool(self) -> bool {
         match self {
             Self::Int(v) => v != 0,
@@ -87,10 +86,10 @@ impl From<bool> for Scalar {
     }
 }
 
-/// Emits primitives at one place.
+/// Emits primitives at an insertion point.
 #[derive(Clone, Copy)]
 pub struct Emit {
-    /// The place, and the location of what is emitted.
+    /// The insertion point, and the location of the emitted operations.
     pub b: Builder,
 }
 
@@ -109,7 +108,7 @@ macro_rules! binary {
                 $op::build(&self.b, a, b).result()
             }
         )*
-        /// A pointwise op with two operands of one type, by its name.
+        /// A pointwise op by its name, with two operands of one type.
         pub fn binary(&self, name: &str, a: Value, b: Value) -> Value {
             match name {
                 $( stringify!($name) => self.$name(a, b), )*
@@ -126,7 +125,7 @@ macro_rules! compare {
 }
 
 impl Emit {
-    /// Emits at a builder's place.
+    /// Emits at a builder's insertion point.
     pub fn new(b: Builder) -> Self {
         Self { b }
     }
@@ -169,14 +168,14 @@ impl Emit {
         assert_eq!(condition.ty(), on_true.ty().with_element(self.bool_type()), "condition of select");
         SelectOp::build(&self.b, condition, on_true, on_false, on_true.ty()).result()
     }
-    /// The value in another element type.
+    /// Converts the value to another element type.
     pub fn convert(&self, x: Value, element: Type) -> Value {
         if x.ty().element() == element {
             return x;
         }
         ConvertOp::build(&self.b, x, x.ty().with_element(element)).result()
     }
-    /// The bits in another element type of the same width.
+    /// Reinterprets the bits as another element type of the same width.
     pub fn bitcast(&self, x: Value, element: Type) -> Value {
         if x.ty().element() == element {
             return x;
@@ -185,7 +184,7 @@ impl Emit {
         BitcastOp::build(&self.b, x, x.ty().with_element(element)).result()
     }
 
-    /// Every element is `value`.
+    /// A constant tensor with every element equal to `value`.
     pub fn full<E: Extent>(&self, shape: &[E], element: Type, value: impl Into<Scalar>) -> Value {
         FullOp::build(&self.b, value.into().attr(element), E::tensor(shape, element)).result()
     }
@@ -197,7 +196,7 @@ impl Emit {
     pub fn full_like(&self, x: Value, value: impl Into<Scalar>) -> Value {
         FullOp::build(&self.b, value.into().attr(x.ty().element()), x.ty()).result()
     }
-    /// Every element is a size.
+    /// A tensor with every element equal to a size.
     pub fn size(&self, size: &Dim, ty: Type) -> Value {
         if let Some(number) = size.known() {
             return FullOp::build(&self.b, Scalar::Int(number).attr(ty.element()), ty).result();
@@ -220,7 +219,7 @@ impl Emit {
         let (from, to) = (x.ty().dims(), dims_of(shape));
         assert_eq!(from.len(), dims.len(), "dims of broadcast");
         assert!(dims.is_sorted_by(|a, b| a < b), "dims of broadcast increase");
-        // Whether expressions are equal is for the verifier, which knows what is declared of them.
+        // The verifier checks whether expressions are equal: it knows the facts declared about them.
         let fits = |size: &Dim, to: &Dim| size.is(1) || size == to || size.known().zip(to.known()).is_none();
         let all_fit = from.iter().zip(dims).all(|(size, &dim)| dim >= 0 && to.get(dim as usize).is_some_and(|to| fits(size, to)));
         assert!(all_fit, "{from:?} broadcasts to {to:?} along {dims:?}");
@@ -242,12 +241,12 @@ impl Emit {
         if x.ty() == ty {
             return x;
         }
-        // As above.
+        // As above, only known sizes are checked.
         let (from, to) = (x.ty().count().and_then(|count| count.known()), product(&dims_of(shape)).ok().and_then(|count| count.known()));
         assert!(from == to || from.is_none() || to.is_none(), "elements of reshape");
         ReshapeOp::build(&self.b, x, ty).result()
     }
-    /// A dimension of size 1 at each of `dims`, counted in the result.
+    /// Inserts a dimension of size 1 at each of `dims`, counted in the result.
     pub fn unsqueeze(&self, x: Value, dims: &[i64]) -> Value {
         let mut sizes = x.ty().dims().into_iter();
         let rank = x.ty().rank() + dims.len();
@@ -264,7 +263,7 @@ impl Emit {
         let shape: Vec<Dim> = dims.iter().map(|&d| from[d as usize].clone()).collect();
         PermuteOp::build(&self.b, x, dims, Type::tensor_of(&shape, x.ty().element())).result()
     }
-    /// Two dimensions exchanged.
+    /// Swaps two dimensions.
     pub fn transpose(&self, x: Value, a: i64, b: i64) -> Value {
         let mut dims: Vec<i64> = (0..x.ty().rank() as i64).collect();
         dims.swap(a as usize, b as usize);
@@ -283,21 +282,21 @@ impl Emit {
         }
         slice.result()
     }
-    /// `size` elements of one dimension from `start`, each `step` after the other.
+    /// `size` elements of one dimension from `start` on, `step` apart.
     pub fn slice_dim(&self, x: Value, dim: i64, start: impl Extent, step: i64, size: impl Extent) -> Value {
         let mut sizes = x.ty().dims();
         let (mut starts, mut steps) = (vec![Dim::from(0); sizes.len()], vec![1; sizes.len()]);
         (sizes[dim as usize], starts[dim as usize], steps[dim as usize]) = (size.dim(), start.dim(), step);
         self.slice(x, &starts, &steps, &sizes)
     }
-    /// The elements in opposite order along `dims`.
+    /// Reverses the elements along `dims`.
     pub fn reverse(&self, x: Value, dims: &[i64]) -> Value {
         if dims.is_empty() {
             return x;
         }
         ReverseOp::build(&self.b, x, dims, x.ty()).result()
     }
-    /// Operands one after another along `dim`; there is at least one.
+    /// Concatenates the operands along `dim`; at least one is required.
     pub fn concat(&self, inputs: &[Value], dim: i64) -> Value {
         let [first, rest @ ..] = inputs else { panic!("nothing to concatenate") };
         if rest.is_empty() {
@@ -308,7 +307,7 @@ impl Emit {
         shape[dim as usize] = sizes.fold(Dim::from(0), |sum, size| sum.add(&size).expect("a size of concatenate"));
         ConcatenateOp::build(&self.b, inputs, dim, Type::tensor_of(&shape, first.ty().element())).result()
     }
-    /// Constant elements before and after each dimension.
+    /// Adds constant elements before and after each dimension.
     pub fn pad<E: Extent>(&self, x: Value, low: &[E], high: &[E], value: impl Into<Scalar>) -> Value {
         let (low, high) = (dims_of(low), dims_of(high));
         if low.iter().chain(&high).all(|n| n.is(0)) {
@@ -353,7 +352,7 @@ impl Emit {
     pub fn max_pool(&self, input: Value, [window, strides, padding, dilation]: [[i64; 2]; 4], result: Type) -> Value {
         MaxPoolOp::build(&self.b, input, &window, &strides, &padding, &dilation, result).result()
     }
-    /// `dynamo.attention` of queries, keys, values and, maybe, a mask.
+    /// `dynamo.attention` of queries, keys, values and an optional mask.
     pub fn attention(&self, operands: &[Value], scale: f64, causal: bool, result: Type) -> Value {
         let [query, key, value, mask @ ..] = operands else { panic!("queries, keys and values") };
         AttentionOp::build(&self.b, *query, *key, *value, mask.first().copied(), scale, causal, result).result()
@@ -366,16 +365,16 @@ impl Emit {
         let shape = [&left[..left.len() - 1], &right[batch + 1..]].concat();
         MatmulOp::build(&self.b, lhs, rhs, batch as i64, Type::tensor_of(&shape, lhs.ty().element())).result()
     }
-    /// Element `p` is `table[indices_0[p], indices_1[p], …]`; there is at least one index.
+    /// Element `p` is `table[indices_0[p], indices_1[p], …]`; at least one index is required.
     pub fn gather(&self, table: Value, indices: &[Value]) -> Value {
         GatherOp::build(&self.b, table, indices, indices[0].ty().with_element(table.ty().element())).result()
     }
-    /// `base` with element `p` of `source` at the place that `dims` and `indices` say; `kind` combines it with what is
-    /// there, else the last one stays.
+    /// `base` with each element `p` of `source` written at the index given by `dims` and `indices`; `kind` combines it with the element
+    /// already at that index. Without `kind`, the last one wins.
     pub fn scatter(&self, base: Value, dims: &[i64], indices: &[Value], source: Value, kind: Option<&str>) -> Value {
         ScatterOp::build(&self.b, base, indices, source, dims, kind.map(reduce_kind), base.ty()).result()
     }
-    /// The value itself, once it is known to lie in `low..high`; otherwise the graph fails with the message.
+    /// The value itself, after a check that it is in `low..high`; otherwise the graph fails with the message.
     pub fn check_range(&self, x: Value, low: impl Extent, high: impl Extent, message: &str) -> Value {
         let check = CheckRangeOp::build(&self.b, x, 0, 0, message, &[x.ty()]);
         check.set_low_dims(&low.dim());
@@ -383,11 +382,11 @@ impl Emit {
         check.op().result(0)
     }
 
-    /// Combines all elements along `dims` (`sum prod max min and or xor`); `keepdim` leaves sizes of 1.
+    /// Reduces all elements along `dims` (`sum prod max min and or xor`); `keepdim` keeps dimensions of size 1.
     pub fn reduce(&self, kind: &str, x: Value, dims: &[i64], keepdim: bool) -> Value {
         let shape = x.ty().dims();
         let element = x.ty().element();
-        // A long f32 sum goes through f64: one accumulator per column, or a few per row, would lose what eager's cascade keeps.
+        // A long f32 sum is computed in f64: one accumulator per column, or a few per row, would lose the precision of eager's cascade sum.
         let along_memory = dims.contains(&(shape.len() as i64 - 1));
         let single = kind == "sum" && element.is_float() && element.width() == 32;
         if single && !self.is_at_most(&elements(&shape, dims), if along_memory { 32_768 } else { 256 }) {
@@ -413,13 +412,13 @@ impl Emit {
     pub fn sum(&self, x: Value, dims: &[i64], keepdim: bool) -> Value {
         self.reduce("sum", x, dims, keepdim)
     }
-    /// The mean along `dims` of a float tensor; NaN over nothing.
+    /// The mean along `dims` of a float tensor; NaN over zero elements.
     pub fn mean(&self, x: Value, dims: &[i64], keepdim: bool) -> Value {
         let count = elements(&x.ty().dims(), dims);
         let sum = self.sum(x, dims, keepdim);
         self.div(sum, self.size_like(sum, &count))
     }
-    /// Whether a size is at most this number, whatever values its symbols have.
+    /// Returns true if a size is at most this number, for all values of its symbols.
     fn is_at_most(&self, size: &Dim, most: i64) -> bool {
         if let Some(number) = size.known() {
             return number <= most;
@@ -427,7 +426,7 @@ impl Emit {
         let scope = self.b.block().parent().map(around).map(sizes::scope).unwrap_or_default();
         size.compare(Relation::Le, &Dim::from(most), &scope).unwrap_or(false)
     }
-    /// Index of the first `max` or `min` along `dim`.
+    /// The index of the first `max` or `min` along `dim`.
     pub fn arg_reduce(&self, kind: &str, x: Value, dim: i64, keepdim: bool) -> Value {
         let mut shape = x.ty().dims();
         shape.remove(dim as usize);
@@ -435,7 +434,7 @@ impl Emit {
         let index = ArgReduceOp::build(&self.b, reduce_kind(kind), x, dim, ty).result();
         if keepdim { self.unsqueeze(index, &[dim]) } else { index }
     }
-    /// Running combination along `dim`.
+    /// The running reduction along `dim`.
     pub fn scan(&self, kind: &str, x: Value, dim: i64) -> Value {
         ScanOp::build(&self.b, reduce_kind(kind), x, dim).result()
     }
@@ -446,13 +445,13 @@ impl Emit {
     }
 }
 
-/// How many elements lie along `dims`.
+/// The number of elements along `dims`.
 fn elements(shape: &[Dim], dims: &[i64]) -> Dim {
     let sizes: Vec<Dim> = dims.iter().map(|&d| shape[d as usize].clone()).collect();
     product(&sizes).expect("a number of elements")
 }
 
-/// The function around an operation with a body, or that itself.
+/// The function that encloses an operation, or the operation itself if it is one.
 fn around(op: Op) -> Op {
     let mut function = op;
     while let Some(outer) = function.parent().filter(|_| !function.is(func::FUNC)) {
@@ -461,7 +460,7 @@ fn around(op: Op) -> Op {
     function
 }
 
-/// How elements are combined, by the word for it.
+/// The reduction kind with this name.
 fn reduce_kind(word: &str) -> ReduceKind {
     ReduceKind::of_word(word).unwrap_or_else(|| panic!("elements cannot be combined by `{word}`"))
 }

@@ -1,8 +1,8 @@
-//! `dynamo-expand-copies`: copies between strided buffers as loops.
+//! `dynamo-expand-copies`: lowers copies between strided buffers to loops.
 //!
-//! A kernel whose arithmetic folds away (`x * 1`) is the identity; bufferization makes a `memref.copy` of it. Where both sides are
-//! contiguous that becomes a `memcpy`. Anything else would become a call of `memrefCopy`, a function of MLIR's runner
-//! library that takes descriptors and looks at each element through them.
+//! A kernel whose arithmetic folds away (`x * 1`) is the identity; bufferization makes a `memref.copy` of it. If both sides are contiguous,
+//! that becomes a `memcpy`. Any other copy would become a call of `memrefCopy`, a function of MLIR's runner library that takes descriptors
+//! and addresses each element through them.
 //!
 //! ```mlir
 //! memref.copy %x, %y : memref<2x3xf32, strided<[15, 1]>> to memref<2x3xf32>                        // before
@@ -40,8 +40,8 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Whether the elements follow each other, wherever the first is. Where a size is known at run time only (the last block of
-/// a loop), LLVM's lowering does not take it for contiguous either.
+/// Returns true if the elements are contiguous, regardless of the offset. If a size is only known at run time (the last block of a loop),
+/// LLVM's lowering does not treat it as contiguous either.
 fn is_contiguous(ty: Type) -> bool {
     if ty.shape().contains(&DYNAMIC) {
         return false;

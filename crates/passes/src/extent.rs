@@ -1,13 +1,13 @@
-//! What emitters take for sizes: numbers or expressions. Nothing is paid for expressions where numbers are given.
+//! The types that emitters accept as sizes: numbers or expressions. Numbers do not incur the cost of expressions.
 
 use dynamlir_dialect::ir::{DYNAMIC, Type};
 use dynamlir_shapes::{Dim, Scope};
 
 /// A size, start, stride or offset.
 pub trait Extent: Clone {
-    /// As either of the two.
+    /// Converts the size to a [`Dim`].
     fn dim(self) -> Dim;
-    /// The tensor of these sizes.
+    /// The type of a tensor of these sizes.
     fn tensor(sizes: &[Self], element: Type) -> Type;
 }
 
@@ -16,7 +16,7 @@ impl Extent for i64 {
         Dim::from(self)
     }
     /// # Panics
-    /// One is the `?` of a shape: whoever asked for numbers did not see that there are none.
+    /// If a size is the `?` of a shape: the caller used numbers for a shape that does not have static sizes.
     fn tensor(sizes: &[Self], element: Type) -> Type {
         assert!(!sizes.contains(&DYNAMIC), "a size that is not a number");
         Type::tensor(sizes, element)
@@ -32,20 +32,20 @@ impl Extent for Dim {
     }
 }
 
-/// All of them as [`Dim`]s.
+/// Converts all of them to [`Dim`]s.
 pub fn dims(extents: &[impl Extent]) -> Vec<Dim> {
     extents.iter().cloned().map(Extent::dim).collect()
 }
 
-/// All of them as numbers, where they are.
+/// Converts all of them to numbers, if they are all static.
 pub fn numbers(dims: &[Dim]) -> Option<Vec<i64>> {
     dims.iter().map(Dim::known).collect()
 }
 
-/// A symbol's value, where nothing better is known.
+/// The assumed value of a symbol without a hint.
 const USUAL: i64 = 64;
 
-/// The size where symbols have the values that are expected.
+/// The size for the expected values (hints) of its symbols.
 pub fn expected(size: &Dim, scope: &Scope) -> i64 {
     let usual = |symbol| Some(scope.info(symbol)?.hint.unwrap_or(USUAL).clamp(scope.info(symbol)?.range.lower()?, i64::MAX));
     size.known().or_else(|| size.to_expr().evaluate(&usual).ok()).unwrap_or(USUAL)

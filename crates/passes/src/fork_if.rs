@@ -1,7 +1,7 @@
-//! `dynamo-fork-if`: leaves parallel loops of open sizes to one thread where there is little to do.
+//! `dynamo-fork-if`: runs parallel loops of dynamic size on one thread if there is little work.
 //!
-//! Of a kernel whose sizes are arguments `dynamo-schedule` does not know whether waking threads pays. It has said so by an expression,
-//! which is negative where it does not. A region of such a kernel asks for it when it is called:
+//! For a kernel whose sizes are arguments, `dynamo-schedule` does not know whether waking threads pays. It records an expression that is
+//! negative if it does not. A parallel region of such a kernel evaluates it when called:
 //! ```mlir
 //! func.func @k(…, %n: index) attributes {dynamo.parallel = #dynamo.expr<s0*256 - 32768>, …} {
 //!   omp.parallel { … }                                          // before
@@ -9,7 +9,7 @@
 //!   %enough = arith.cmpi sge, …, %c0 : index                    // after
 //!   omp.parallel if(%enough) { … }
 //! ```
-//! The expression is not needed any more and goes. A kernel without one stays as it is.
+//! The expression is removed afterwards. A kernel without one is left unchanged.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op},
@@ -23,16 +23,16 @@ use crate::values::Sizes;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-fork-if",
-    description: "Decide when a kernel is called whether its loops are parallel",
+    description: "Decide at each call of a kernel if its loops run in parallel",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[DECIDED],
     run,
 };
 
-const DECIDED: Statistic = Statistic { name: "decided", description: "parallel regions that are so for some sizes" };
+const DECIDED: Statistic = Statistic { name: "decided", description: "regions that are parallel only for some sizes" };
 
-/// How `omp.parallel` counts its operands: memory and allocators, the condition, the number of threads, private values, reductions.
+/// The operand segment sizes of `omp.parallel`: memory and allocators, the condition, the number of threads, private values, reductions.
 const CONDITION_ALONE: [i32; 6] = [0, 0, 1, 0, 0, 0];
 
 fn run(module: Op, pass: &Run) -> PassResult {

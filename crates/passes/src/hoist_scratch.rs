@@ -1,13 +1,12 @@
-//! `dynamo-hoist-scratch`: gives every thread its kernel temporaries once, at the start of its work.
+//! `dynamo-hoist-scratch`: allocates the kernel temporaries of every thread once, at the start of its work.
 //!
-//! Bufferization puts row temporaries on the stack, inside the parallel loop. There they would be allocated once per
-//! iteration, and `convert-scf-to-openmp` wraps the loop body into a `memref.alloca_scope` to bound that; this scope
-//! may not hold branches, so lowering stops at it. Moving the `memref.alloca`s to the start of the enclosing
-//! `omp.parallel` (or of the function, where nothing is parallel) makes them cost nothing and empties the scope, which
-//! the next canonicalization dissolves.
+//! Bufferization puts row temporaries on the stack, inside the parallel loop. There they would be allocated once per iteration, and
+//! `convert-scf-to-openmp` wraps the loop body into a `memref.alloca_scope` to bound that. This scope may not contain branches, so lowering
+//! would fail. Moving the `memref.alloca`s to the start of the enclosing `omp.parallel` (or of the function, if nothing is parallel) makes
+//! them free of cost and empties the scope, which the next canonicalization removes.
 //!
-//! Where a kernel's sizes are arguments, a temporary for a block may have a size that is not known but for a bound: the block's.
-//! It gets the stack for as much, and takes what it needs of it:
+//! If a kernel's sizes are arguments, the size of a temporary for a block may be unknown except for an upper bound: the block's size. The
+//! bound is allocated on the stack, and the temporary is the part that it needs:
 //! ```mlir
 //! %n = affine.min affine_map<(d0)[s0] -> (-d0 + s0, 512)>(%i)[%columns]
 //! %sums = memref.alloc(%n) : memref<?xf32>                                                           // before
@@ -15,10 +14,10 @@
 //! %stack = memref.alloca() : memref<512xf32>                                                         // after, moved
 //! %sums = memref.reinterpret_cast %stack to offset: [0], sizes: [%n], strides: [1] : … to memref<?xf32>
 //! ```
-//! Temporaries too large for the stack stay `memref.alloc`; each is freed at the end of its block. None leaves its
-//! block: one-shot bufferization refuses to yield fresh buffers from loops.
+//! Temporaries too large for the stack stay `memref.alloc`; each is freed at the end of its block. None leaves its block: one-shot
+//! bufferization refuses to yield fresh buffers from loops.
 //!
-//! Restriction: sizes on the stack must be static, since a moved allocation may not depend on what stands before it.
+//! Restriction: sizes on the stack must be static, since a moved allocation may not depend on preceding operations.
 
 use dynamlir_dialect::{
     ir::{AffineExpr, AffineMap, Block, Builder, DYNAMIC, Op, Type, Value},
@@ -40,9 +39,9 @@ pub const PASS: Pass = Pass {
 const HOISTED: Statistic = Statistic { name: "hoisted", description: "stack buffers moved" };
 const FREED: Statistic = Statistic { name: "freed", description: "heap buffers freed at the end of their block" };
 
-/// Most bytes of a temporary that goes to the stack because of a bound.
+/// The maximum number of bytes of a bounded temporary that is moved to the stack.
 const BOUNDED_BYTES: i64 = 16 * 1024;
-/// What temporaries are aligned to: a cache line.
+/// The alignment of temporaries: a cache line.
 const ALIGNMENT: i64 = 64;
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -71,7 +70,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Whether an operation stands in a kernel whose sizes are arguments.
+/// Returns true if an operation is in a kernel whose sizes are arguments.
 fn has_open_sizes(op: Op) -> bool {
     let mut around = op.parent();
     while let Some(op) = around.filter(|op| !op.is(func::FUNC)) {
@@ -80,7 +79,7 @@ fn has_open_sizes(op: Op) -> bool {
     around.is_some_and(|function| ops::SYMBOLS.is_on(function))
 }
 
-/// Puts a temporary on the stack, if it is known to be small; what is made of it.
+/// Moves a temporary to the stack if it is known to be small; returns its replacement.
 fn to_stack(alloc: Op) -> Option<Value> {
     let ty = alloc.result(0).ty();
     let mut open = alloc.operands().into_iter();
@@ -98,7 +97,7 @@ fn to_stack(alloc: Op) -> Option<Value> {
     Some(used)
 }
 
-/// The largest number that an index may be.
+/// An upper bound of an index.
 fn bound(value: Value) -> Option<i64> {
     let op = value.def()?;
     let bounds = || op.operands().into_iter().map(bound);
@@ -136,7 +135,7 @@ fn hoist(alloca: Op) -> PassResult {
     Err(PassError::at(alloca, "a stack buffer outside any function"))
 }
 
-/// Whether it was not freed anyhow.
+/// Frees a buffer at the end of its block, unless it is freed already; returns true if it did.
 fn free_at_end_of_block(alloc: Op) -> bool {
     let is_freed = alloc.result(0).uses().iter().any(|used| used.op.is(memref::DEALLOC));
     let Some(terminator) = alloc.block().and_then(Block::terminator).filter(|_| !is_freed) else { return false };

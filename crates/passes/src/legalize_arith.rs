@@ -1,22 +1,22 @@
-//! `dynamo-legalize-arith`: rewrites what the general lowerings to LLVM would spoil.
+//! `dynamo-legalize-arith`: rewrites operations for which the general lowerings to LLVM produce poor code.
 //!
-//! - `arith.maximumf`, `minimumf`, `maxnumf`, `minnumf` become intrinsics: `arith-expand` turns them into chains of
-//!   comparisons that LLVM does not recognize as reductions, so a row maximum would run one element at a time. They
-//!   get `nsz`: which zero wins is not specified by torch either, and ordering zeros triples the instructions.
-//! - `math.sqrt`, `floor`, `fma` and their like become intrinsics: `convert-math-to-libm`, which must run before
-//!   `convert-math-to-llvm` for the sake of `expm1` and `log1p`, would make calls of what is one instruction.
+//! - `arith.maximumf`, `minimumf`, `maxnumf`, `minnumf` become intrinsics: `arith-expand` turns them into chains of comparisons that LLVM
+//!   does not recognize as reductions, so a row maximum would run one element at a time. They get `nsz`: which zero wins is not specified
+//!   by torch either, and ordering zeros triples the instructions.
+//! - `math.sqrt`, `floor`, `fma` and the like become intrinsics: `convert-math-to-libm`, which must run before `convert-math-to-llvm`
+//!   because of `expm1` and `log1p`, would make calls of single instructions.
 //! - `math.rsqrt` becomes a division by the square root, as in torch; the C library has no such function.
-//! - `arith.truncf` to `bf16` becomes integer arithmetic (round to nearest even, NaN kept): LLVM would call a routine
-//!   for each element, and `arith-expand` ends in a selection between `bf16`s that LLVM takes apart into scalars.
-//!
-//! - `arith.fptosi` of what no integer of the type is gives the smallest one, which is what processors answer. To LLVM it is
-//!   poison, of which it concludes that such numbers do not occur, and drops what was computed before.
+//! - `arith.truncf` to `bf16` becomes integer arithmetic (round to nearest even, NaN kept): LLVM would call a routine for each element, and
+//!   `arith-expand` ends in a selection between `bf16`s that LLVM scalarizes.
+//! - `arith.fptosi` of a number out of the integer type's range gives the smallest integer, as processors do. To LLVM it is poison, from
+//!   which it concludes that such numbers do not occur, and deletes earlier computations.
 //!
 //! Before: `%2 = arith.maximumf %0, %1 fastmath<reassoc> : f32`
-//! After:  `%2 = llvm.intr.maximum(%0, %1) {fastmathFlags = #llvm.fastmath<nsz, reassoc>} : (f32, f32) -> f32`
 //!
-//! Only `f32` and `f64` arithmetic is touched, vectors of these included where an operation becomes an intrinsic; 16-bit
-//! floats are stored, never computed with.
+//! After: `%2 = llvm.intr.maximum(%0, %1) {fastmathFlags = #llvm.fastmath<nsz, reassoc>} : (f32, f32) -> f32`
+//!
+//! Only `f32` and `f64` arithmetic is affected, including vectors of these for operations that become intrinsics; 16-bit floats are stored,
+//! never computed with.
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
@@ -39,7 +39,7 @@ pub const PASS: Pass = Pass {
 
 const REWRITTEN: Statistic = Statistic { name: "rewritten", description: "operations rewritten" };
 
-/// Operation and the intrinsic with the same operands and result.
+/// Operations, and the intrinsics with the same operands and result.
 const INTRINSICS: &[(&str, &str)] = &[
     (arith::MAXIMUMF, llvm::INTR_MAXIMUM),
     (arith::MINIMUMF, llvm::INTR_MINIMUM),
@@ -79,7 +79,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// The intrinsic in place of `op`; None for types that it is not meant for.
+/// The intrinsic that replaces `op`; `None` for types that it does not support.
 fn to_intrinsic(op: Op, intrinsic: &str, is_extremum: bool) -> Option<Value> {
     let ty = op.result(0).ty();
     if !ty.element().is_float() || ty.element().width() < 32 {
@@ -89,7 +89,7 @@ fn to_intrinsic(op: Op, intrinsic: &str, is_extremum: bool) -> Option<Value> {
     Some(Builder::before(op).value(intrinsic, &op.operands(), ty, &flags))
 }
 
-/// The integer, or the smallest one where the number is NaN or too large.
+/// The integer, or the smallest one if the number is NaN or too large.
 fn to_integer(op: Op) -> Value {
     let (b, number) = (Builder::before(op), op.operand(0));
     let (from, to) = (number.ty(), op.result(0).ty());
@@ -110,7 +110,7 @@ fn reciprocal_root(op: Op) -> Option<Value> {
     Some(b.divf(b.float(ty, 1.0), root))
 }
 
-/// Adds half a unit in the last place that stays, less one where that place is even, and cuts off the rest.
+/// Adds half a unit in the last kept place, less one if that place is even, and truncates.
 fn round_to_bf16(op: Op) -> Value {
     let (b, ctx) = (Builder::before(op), op.ctx());
     let (single, word, half) = (Type::f32(ctx), Type::int(ctx, 32), Type::int(ctx, 16));
@@ -118,8 +118,8 @@ fn round_to_bf16(op: Op) -> Value {
     if number.ty() != single {
         number = b.truncf(number, single);
     }
-    // NaN becomes the one that rounds to itself: others might carry into infinity. Selecting here and not at the end
-    // keeps LLVM from selecting between `bf16`s.
+    // NaN becomes the one that rounds to itself: others might carry into infinity. Selecting here and not at the end keeps LLVM from
+    // selecting between `bf16`s.
     let is_nan = b.cmpf(CmpF::Uno, number, number);
     let number = b.select(is_nan, b.float(single, f64::NAN), number);
 

@@ -1,8 +1,8 @@
-//! `dynamo-loop-locations`: loop variables get their loop's location.
+//! `dynamo-loop-locations`: gives loop variables their loop's location.
 //!
-//! The printed form of `scf.for`, `scf.forall` and `scf.parallel` has no place for the locations of their variables, so
-//! a parsed dump has the dump's own lines there. The LLVM dialect shows them, as block arguments. With this pass first,
-//! the lowering of a dumped module gives the text that the compilation itself gave.
+//! The printed form of `scf.for`, `scf.forall` and `scf.parallel` cannot express the locations of their variables, so these have the lines
+//! of the dump itself when it is parsed. The LLVM dialect prints them, as block arguments. With this pass first, lowering a dumped module
+//! gives the same text as the compilation itself.
 
 use dynamlir_dialect::{
     ir::Op,

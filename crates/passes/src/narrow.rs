@@ -1,8 +1,8 @@
-//! `dynamo-narrow`: rounds nothing that is a 16-bit float already.
+//! `dynamo-narrow`: removes rounding of numbers that already are 16-bit floats.
 //!
-//! Arithmetic on 16-bit floats is written as converts around `f32` operations. Some operations give nothing that has to be rounded:
-//! - of magnitudes, signs and selections the same is computed on the bits of the 16-bit numbers, without any conversion;
-//! - of maxima, minima and whole numbers the upper half of the `f32` is the `bf16`.
+//! Arithmetic on 16-bit floats is emitted as converts around `f32` operations. The results of some operations never need rounding:
+//! - magnitudes, signs and selections can be computed on the bits of the 16-bit numbers, without any conversion;
+//! - for maxima, minima and whole numbers, the upper half of the `f32` is the `bf16`.
 //!
 //! ```mlir
 //! %1 = arith.extf %0 : bf16 to f32          // before
@@ -14,7 +14,7 @@
 //! %3 = arith.bitcast %2 : i16 to bf16
 //! ```
 //!
-//! Bits keep what a NaN says, as eager's do. Runs before `dynamo-legalize-arith`, which makes other operations of these.
+//! Operations on bits preserve the payload of a NaN, as eager's do. Runs before `dynamo-legalize-arith`, which replaces these operations.
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Type, Value},
@@ -25,14 +25,14 @@ use dynamlir_dialect::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-narrow",
-    description: "Round no numbers that are 16-bit floats already",
+    description: "Remove the rounding of numbers that already are 16-bit floats",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[NARROWED],
     run,
 };
 
-const NARROWED: Statistic = Statistic { name: "narrowed", description: "roundings that are none" };
+const NARROWED: Statistic = Statistic { name: "narrowed", description: "roundings removed" };
 
 /// The longest chain of operations that is followed.
 const DEPTH: usize = 8;
@@ -62,14 +62,14 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Numbers of a 16-bit type.
+/// Rewrites numbers of a 16-bit type.
 struct Narrow {
     b: Builder,
     ty: Type,
 }
 
 impl Narrow {
-    /// The number that was widened to this one.
+    /// The number that this one was widened from.
     fn widened(&self, op: Op) -> Option<Value> {
         (op.is(arith::EXTF) && op.operand(0).ty() == self.ty).then(|| op.operand(0))
     }
@@ -87,7 +87,7 @@ impl Narrow {
         }
     }
 
-    /// The number, computed so.
+    /// The number, computed without conversions.
     fn value(&self, wide: Value) -> Value {
         let op = wide.def().expect("it can be computed");
         let bits = |i: usize| self.b.bitcast(self.value(op.operand(i)), self.word());
@@ -112,7 +112,8 @@ impl Narrow {
         match op.name().as_str() {
             arith::EXTF => self.widened(op).is_some(),
             arith::CONSTANT => self.constant(op).is_some(),
-            // A number of eight digits is within those of the type, and where it has fewer left of the point, so has the next whole one.
+            // An integer of eight bits fits the digits of the type; a number with digits after the point has fewer before it, so the next
+            // whole number fits as well.
             arith::SITOFP | arith::UITOFP => op.operand(0).ty().element().width() <= 8,
             math::CEIL | math::FLOOR | math::ROUNDEVEN | math::TRUNC | math::ABSF | arith::NEGF | math::COPYSIGN => operands(0..1),
             arith::MAXIMUMF | arith::MINIMUMF | arith::MAXNUMF | arith::MINNUMF => operands(0..2),
@@ -121,19 +122,19 @@ impl Narrow {
         }
     }
 
-    /// The `bf16` that an `f32` is.
+    /// The `bf16` equal to an `f32`.
     fn upper_half(&self, wide: Value) -> Value {
         let word = self.ty.with_element(Type::int(self.b.ctx(), 32));
         let high = self.b.shrui(self.b.bitcast(wide, word), self.b.int(word, 16));
         self.number(self.b.trunci(high, self.word()))
     }
 
-    /// A constant that the type has.
+    /// The value of a constant that the type can represent.
     fn constant(&self, op: Op) -> Option<f64> {
         let number: f64 = op.optional("value").filter(|_| !self.ty.is_vector())?;
         let digits = if self.ty.element().is_bf16() { 7 } else { 10 };
         let rest = number.to_bits() & ((1 << (52 - digits)) - 1);
-        // Exponents that both types have.
+        // Exponents that both types support.
         let is_usual = (2f64.powi(-14)..2f64.powi(15)).contains(&number.abs()) || number == 0.0 || number.is_infinite();
         (rest == 0 && is_usual).then_some(number)
     }

@@ -1,7 +1,7 @@
-//! `dynamo-prefetch`: asks for memory before it is needed, in loops that the schedule has marked.
+//! `dynamo-prefetch`: prefetches memory in loops that the schedule has marked.
 //!
-//! The processor follows a stream by itself, but only up to the end of a page, and it stands still at the start of each row:
-//! a first phase has little to compute while it waits. The phases after it have time, so they ask for the next row.
+//! The processor follows a stream on its own, but only up to the end of a page, and it stalls at the start of each row: a first phase has
+//! little to compute while it waits. The phases after it have time, so they prefetch the next row.
 //!
 //! ```mlir
 //! scf.for %j = %c0 to %c1024 step %c256 {                                              // before
@@ -17,16 +17,16 @@
 //! }
 //! ```
 //!
-//! What a loop asks for lies at least [`AHEAD`] bytes of its own work ahead:
-//! - in a loop along a row the same place in a later row; where rows are long, or there is only one, the same row further on;
-//! - in a loop from row to row a later row.
+//! A loop prefetches at least [`AHEAD`] bytes of its own work ahead:
+//! - a loop along a row prefetches the same place in a later row; if rows are long, or there is only one, the same row further on;
+//! - a loop from row to row prefetches a later row.
 //!
-//! Only the kernel's arguments are asked for, once per row, and not those that are known to fit into the cache; nothing is asked for
-//! where strides or the size of a row are not known. Along rows nothing is asked for where all memory of a kernel fits some cache: there
-//! the processor is in time by itself, and a kernel that does little else takes 0.85 of its time without being asked (Zen 4).
+//! Only the kernel's arguments are prefetched, once per row, except those that are known to fit into the cache. Nothing is prefetched if
+//! strides or the size of a row are not known. Loops along rows do not prefetch if all memory of a kernel fits some cache: there the
+//! processor is in time on its own, and a kernel that does little else takes 0.85 of its time without prefetches (Zen 4).
 //!
-//! An address beyond the end of memory does no harm: a prefetch never faults. It is computed on integers, since LLVM may
-//! assume that pointers stay inside of what they point to.
+//! An address beyond the end of memory does no harm: a prefetch never faults. It is computed on integers, since LLVM may assume that
+//! pointers stay within the object that they point to.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, DYNAMIC, Op, Type, Value},
@@ -38,26 +38,26 @@ use dynamlir_dialect::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-prefetch",
-    description: "Prefetch in the loops that schedules have marked",
+    description: "Prefetch memory in loops that the schedule has marked",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[PREFETCHED],
     run,
 };
 
-const PREFETCHED: Statistic = Statistic { name: "prefetches", description: "views that a loop asks for ahead" };
+const PREFETCHED: Statistic = Statistic { name: "prefetches", description: "views prefetched by a loop" };
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
-/// How far ahead to ask, at least: time for memory to answer.
+/// The minimum prefetch distance in bytes: time for memory to answer.
 const AHEAD: i64 = 2048;
-/// Rows up to this number of bytes are asked for as a whole, ahead; of longer ones the first level cache could not hold two.
+/// The maximum size in bytes of rows that are prefetched as a whole; of longer rows, the first-level cache could not hold two.
 const ROW: i64 = 16 * 1024;
-/// An argument of so few bytes stays in the cache anyway.
+/// An argument with fewer bytes stays in the cache anyway.
 const SMALL: i64 = 16 * 1024;
-/// Arguments of so few bytes together are in some cache, from which the processor fetches a stream in time by itself.
+/// Arguments with fewer bytes in total are in some cache, from which the processor fetches a stream in time on its own.
 const CACHED: i64 = 24 * 1024 * 1024;
-/// Most lines that one iteration asks for.
+/// The maximum number of cache lines that one iteration prefetches.
 const MOST_LINES: i64 = 32;
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -79,7 +79,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// What a marked loop asks for. `asked` holds what other loops on the same rows ask for already.
+/// Adds the prefetches of a marked loop. `asked` lists those that other loops on the same rows already have.
 fn prefetch(marked: Op, asked: &mut Vec<(Option<Op>, Value)>) -> PassResult {
     let Some(body) = marked.body() else { return Ok(()) };
     let (Some(&index), Some(bounds)) = (body.args().first(), Bounds::read(marked)) else { return Ok(()) };
@@ -96,7 +96,7 @@ fn prefetch(marked: Op, asked: &mut Vec<(Option<Op>, Value)>) -> PassResult {
     Ok(())
 }
 
-/// Returns true if all that the kernel of a loop goes through fits some cache.
+/// Returns true if all memory of the loop's kernel fits some cache.
 fn is_cached(marked: Op) -> bool {
     let mut function = marked;
     while let Some(around) = function.parent().filter(|_| !function.is(func::FUNC)) {
@@ -107,7 +107,7 @@ fn is_cached(marked: Op) -> bool {
     sum.is_some_and(|bytes| bytes < CACHED)
 }
 
-/// Bytes from the first to the last element of an argument; None where a size is not known, or is an argument.
+/// Bytes from the first to the last element of an argument; `None` if a size or stride is dynamic.
 fn reach(ty: Type) -> Option<i64> {
     if !ty.is_memref() {
         return None;
@@ -118,10 +118,10 @@ fn reach(ty: Type) -> Option<i64> {
     is_known.then(|| steps().saturating_mul(i64::from(ty.element().width().div_ceil(8))))
 }
 
-/// How a loop runs.
+/// The bounds of a loop.
 struct Bounds {
     step: i64,
-    /// Iterations; None if that depends.
+    /// Number of iterations; `None` if it is not constant.
     count: Option<i64>,
 }
 
@@ -134,28 +134,29 @@ impl Bounds {
     }
 }
 
-/// How a view goes through a kernel's argument, in bytes.
+/// The access pattern of a view of a kernel's argument, in bytes.
 struct Access {
     argument: Value,
-    /// What one iteration goes through.
+    /// Bytes accessed by one iteration.
     bytes: i64,
-    /// How far ahead to ask.
+    /// The prefetch distance.
     ahead: i64,
     /// True if it reads consecutive elements of a row.
     is_stream: bool,
 }
 
 impl Access {
-    /// None where there is nothing to ask for: a temporary, something small, something that is not gone through.
+    /// Reads the access pattern of a view. `None` if a prefetch would be useless: for a temporary, a small argument, or one that the loop
+    /// does not move through.
     fn read(view: Op, index: Value, bounds: &Bounds) -> Option<Self> {
         let ty = view.result(0).ty();
         let element = i64::from(ty.element().width()) / 8;
-        // Strides of the dimension that the loop moves, and of the row that another loop moves.
+        // Strides of the dimension that this loop moves along, and of the row that another loop moves along.
         let (mut moved, mut row) = (None, None);
         let mut memory = view.result(0);
         while let Some(op) = memory.def() {
             if op.is(memref::REINTERPRET_CAST) && op.operand(0).def().is_none() {
-                // The window that an argument of open sizes is.
+                // The cast is the window of an argument with dynamic sizes.
                 break;
             }
             if !op.is(memref::SUBVIEW) {
@@ -168,7 +169,7 @@ impl Access {
                 if offset == index {
                     moved = Some((stride, is_last));
                 } else if !is_last {
-                    // The innermost loop outside is the one that moves the dimension furthest inside.
+                    // The innermost enclosing loop is the one that moves along the innermost dimension.
                     row = row.or(Some(stride));
                 }
             }
@@ -177,7 +178,7 @@ impl Access {
         if strides.iter().chain(&row).chain(sizes.last()).any(|&number| number == DYNAMIC) || row == Some(0) {
             return None;
         }
-        // Of how many rows there are when that is an argument, the worst is to be expected: too many for the cache.
+        // If the number of rows is dynamic, the worst case is assumed: they exceed the cache.
         let reach = || sizes.iter().zip(&strides).map(|(size, stride)| (size - 1).saturating_mul(stride.abs())).sum::<i64>();
         if element == 0 || (!sizes.contains(&DYNAMIC) && reach() < SMALL / element) {
             return None;
@@ -191,7 +192,7 @@ impl Access {
             let next_row = row.filter(|_| fits).map(|row| row.saturating_mul(element));
             (bytes, next_row.map_or(AHEAD.max(bytes), |row| steps_ahead(row, row)))
         } else {
-            // From row to row, each gone through inside of the loop.
+            // From row to row, each processed inside the loop.
             let (shape, strides) = (ty.shape(), ty.strides());
             let (&length, outer) = shape.split_last().filter(|_| !is_last)?;
             let is_row = length > 0 && strides.last() == Some(&1) && outer.iter().all(|&size| size == 1);
@@ -202,12 +203,13 @@ impl Access {
     }
 }
 
-/// Bytes to as many steps of `step` bytes ahead as it takes to be far enough, when each goes through `bytes`.
+/// The distance in bytes to the nearest whole number of steps that is far enough ahead, for steps of `step` bytes of which each processes
+/// `bytes`.
 fn steps_ahead(step: i64, bytes: i64) -> i64 {
     step.saturating_mul((AHEAD + bytes.abs() - 1) / bytes.abs())
 }
 
-/// The dimensions along which a view is moved, innermost first, and by what.
+/// The dimensions along which a view has a dynamic offset, innermost first, with the offset.
 fn offsets(view: Op) -> Vec<(usize, Value)> {
     let offsets: Vec<i64> = view.required("static_offsets");
     let dims = offsets.iter().enumerate().filter(|&(_, &offset)| offset == DYNAMIC).map(|(dim, _)| dim);
@@ -216,17 +218,17 @@ fn offsets(view: Op) -> Vec<(usize, Value)> {
     moved
 }
 
-/// Whether something is stored through a view.
+/// Returns true if a view is written through.
 fn writes(view: Op) -> bool {
     view.result(0).uses().into_iter().any(|used| {
-        // Kernels' operations take their destinations last, and have a block argument for each operand.
+        // The destinations are the last operands of these operations, which have a block argument for each operand.
         let is_last =
             || used.op.body().is_some_and(|body| body.terminator().is_some_and(|end| used.index + end.num_operands() >= body.args().len()));
         used.op.is(vector::TRANSFER_WRITE) || (used.op.is(linalg::GENERIC) && is_last())
     })
 }
 
-/// Asks for what an iteration will go through later.
+/// Emits the prefetches for a later iteration.
 fn ask(view: Op, access: &Access) -> PassResult {
     let next = view.next().ok_or_else(|| PassError::at(view, "a view at the end of a block"))?;
     let b = Builder::before(next).with_loc(view.loc());

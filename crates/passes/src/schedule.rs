@@ -1,8 +1,8 @@
 //! `dynamo-schedule`: decides how a kernel's loops are cut, and applies the decision as a transform-dialect schedule.
 //!
-//! A kernel is a chain of `linalg.generic`s, the *phases*, numbered by `dynamo.phase`. The last is the *root*: every
-//! value that leaves the kernel is a result of it. The schedule tiles the root and pulls the other phases into its
-//! loops, so that what lies between two phases is a block, or a single row, and stays in the innermost cache.
+//! A kernel is a chain of `linalg.generic`s, the *phases*, numbered by `dynamo.phase`. The last is the *root*: every value that leaves the
+//! kernel is one of its results. The schedule tiles the root and pulls the other phases into its loops, so that the values passed between
+//! two phases are a block, or a single row, and stay in the innermost cache.
 //!
 //! | kernel | schedule |
 //! |---|---|
@@ -11,29 +11,28 @@
 //! | reduction along the last dimension | parallel loop over blocks of rows, in it a loop over rows, in it strips of the row |
 //! | reduction along other dimensions | parallel loop over blocks of columns, in it a loop over the rows of the block |
 //! | reductions of everything | for each a parallel loop over pieces, then a reduction of the partial results |
-//! | product of matrices | tiles of registers, as the kernel's `dynamo.matmul` says; see [`crate::anchors`] |
+//! | matrix product | register tiles, as specified by the kernel's `dynamo.matmul`; see [`crate::anchors`] |
 //!
-//! Blocks, strips and pieces depend on shapes alone, never on the number of threads or the width of vectors.
+//! Blocks, strips and pieces depend only on shapes, never on the number of threads or the width of vectors.
 //!
-//! Of sizes that are arguments most of this is decided by what is to be expected of them. How large blocks are is computed when the
-//! kernel is called ([`tiles`]), and so is whether its loop is parallel: `dynamo.parallel` is an expression that is negative where the
-//! work does not pay for threads, which `dynamo-fork-if` looks at.
+//! For dynamic sizes most of this is decided by their expected values (hints). Block sizes are computed when the kernel is called
+//! ([`tiles`]), and so is whether its loop is parallel: `dynamo.parallel` is an expression that is negative if the work does not pay for
+//! threads, which `dynamo-fork-if` uses.
 //!
 //! # The innermost loop
 //!
-//! A phase that reduces nothing and stands alone is cut into vectors: [`UNROLL`] of the processor's at a time, so that one's
-//! operations fill the other's waiting. What is left at the end of a row is peeled off as a loop (main loop and tail instead
-//! of masks, which cost a hundred instructions for a bool on AVX2). [`vectors`] says which phases are left to LLVM's
-//! vectorizer.
+//! A single phase without reductions is cut into vectors: [`UNROLL`] of the processor's vectors at a time, so that the operations of one
+//! hide the latency of the other. The remainder of a row is peeled off as a loop (main loop and tail instead of masks, which cost a hundred
+//! instructions for a bool on AVX2). [`vectors`] decides which phases are left to LLVM's vectorizer.
 //!
-//! Phases on rows are left to it too. Cut into vectors here they were no faster (softmax 1.03, layer norm 1.03 of the time,
-//! 4096 rows of 1024) and took 10 to 20 % more time to compile: a phase that reduces and keeps what it reduces (`exp` in
-//! softmax) must be split, since `tile_reduction_using_for` refuses it. Their rows are cut into strips instead.
+//! Phases on rows are left to it too. When cut into vectors here they were no faster (softmax 1.03, layer norm 1.03 of the time, 4096 rows
+//! of 1024) and took 10 to 20 % more time to compile: a phase that reduces and keeps what it reduces (`exp` in softmax) must be split,
+//! since `tile_reduction_using_for` refuses it. Their rows are cut into strips instead.
 //!
-//! The innermost loops made here are marked `dynamo.prefetch`: there `dynamo-prefetch` asks for memory that is needed later.
+//! The innermost loops created here are marked `dynamo.prefetch`: there `dynamo-prefetch` prefetches memory that is needed later.
 //!
-//! Restriction: if a phase before the root is used outside the kernel's phases, the kernel stays as it is, with
-//! `dynamo.unscheduled` saying why. LLVM 22's `fuse_into_containing_op` does not survive such a use.
+//! Restriction: if a phase before the root is used outside the kernel's phases, the kernel is left unchanged, with the reason in
+//! `dynamo.unscheduled`. LLVM 22's `fuse_into_containing_op` does not survive such a use.
 
 mod domain;
 mod pieces;
@@ -55,12 +54,11 @@ use crate::anchors;
 use domain::{Kernel, Phase};
 use tiles::{Tile, cut, even};
 
-/// The pass. Options: `threads=0` makes no parallel loops, `parallel-work=N` sets from how many elementary operations
-/// on a loop is worth a parallel region, `vector-bits=N` how wide vectors are (0: no vectors), else as this processor has
-/// them.
+/// The pass. Options: `threads=0` creates no parallel loops, `parallel-work=N` is the minimum number of elementary operations for a
+/// parallel loop. The width of vectors is that of the module's target.
 pub const PASS: Pass = Pass {
     name: "dynamo-schedule",
-    description: "Tile kernels and fuse their phases by transform-dialect schedules",
+    description: "Tile kernels and fuse their phases with transform-dialect schedules",
     takes: Takes::Symbols,
     options: ScheduleOptions::DECLARED,
     statistics: &[SCHEDULED, UNSCHEDULED],
@@ -70,73 +68,73 @@ pub const PASS: Pass = Pass {
 const SCHEDULED: Statistic = Statistic { name: "scheduled", description: "kernels scheduled" };
 const UNSCHEDULED: Statistic = Statistic { name: "unscheduled", description: "kernels that stay one sequential loop nest" };
 
-/// Elementary operations from which on waking threads (some microseconds) pays.
+/// The minimum number of elementary operations for which waking threads (some microseconds) pays.
 const PARALLEL_WORK: i64 = 32 * 1024;
-/// Elementary operations in one block of a parallel loop: enough to hide the loop, little enough to share it out.
+/// Elementary operations in one block of a parallel loop: enough to hide the loop's overhead, few enough to share the work out.
 const BLOCK_WORK: i64 = 64 * 1024;
-/// Columns of a column reduction that are worked on together: long enough for the memory to stream.
+/// Columns of a column reduction that are processed together: long enough for memory to stream.
 const COLUMN_BLOCK: i64 = 512;
-/// Elements of a piece when everything is reduced. Small pieces keep the rounding error of long sums small, too.
+/// Elements of a piece when everything is reduced. Small pieces also keep the rounding error of long sums small.
 const SPLIT_BLOCK: i64 = 4096;
-/// Most pieces a reduction is split into: their partial results are reduced by one thread.
+/// The maximum number of pieces that a reduction is split into: their partial results are reduced by one thread.
 const MOST_PIECES: i64 = 4096;
-/// The same where sizes are known at run time only: some of them may be of nothing.
+/// The same for dynamic sizes: some of the pieces may be empty.
 const OPEN_PIECES: i64 = 64;
-/// Bytes of a temporary that are kept for one block of columns.
+/// The maximum number of bytes of a temporary for one block of columns.
 const TEMPORARY_BYTES: i64 = 128 * 1024;
 
-/// Vectors that are worked on together.
+/// Number of vectors that are processed together.
 const UNROLL: i64 = 2;
-/// Fewest iterations of a vector loop for which there is one.
+/// The minimum number of iterations of a vector loop.
 const FEWEST_VECTORS: i64 = 8;
-/// The same if something is left over in each row: the rest takes as long as several vectors.
+/// The same if each row has a remainder, which takes as long as several vectors.
 const FEWEST_BEFORE_REST: i64 = 32;
-/// Elements of a strip of a row: a few iterations of LLVM's vector loop, and as many cache lines as can be asked for at once.
+/// Elements of a strip of a row: a few iterations of LLVM's vector loop, and as many cache lines as can be prefetched at once.
 const STRIP: i64 = 256;
-/// The same where rows are only reduced: after each strip what was combined side by side is combined.
+/// The same if rows are only reduced: after each strip the vector lanes are combined.
 const LONG_STRIP: i64 = 2048;
-/// Elements of a kernel from which on its rows are cut into strips for the sake of what can be asked for, whatever they are for.
+/// The number of elements of a kernel from which its rows are always cut into strips, for the sake of prefetching.
 const LARGE: i64 = 4 * 1024 * 1024;
-/// Rows are cut into whole strips of a multiple of this, or not at all: the rest of a strip would be computed one by one.
+/// Rows are cut only into whole strips of a multiple of this: the remainder of a strip would be computed element by element.
 const STRIP_MULTIPLE: i64 = 64;
 
-/// How a kernel's loops are cut. Tile sizes are per dimension of the root; 0 leaves a dimension whole.
+/// The way a kernel's loops are cut. Tile sizes are per dimension of the root; 0 leaves a dimension whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// As it is.
+    /// The kernel is left unchanged.
     Leave,
-    /// Parallel blocks, then single rows, then something in them; any may be absent.
+    /// Parallel blocks, then single rows, then the innermost loops; any may be absent.
     Nest { blocks: Option<Vec<Tile>>, rows: Option<Vec<Tile>>, inner: Inner },
     /// In each phase that reduces: partial reductions in parallel, then one reduction of those.
     Split(Vec<i64>),
-    /// The same by numbers of pieces; 0 leaves a dimension whole.
+    /// The same with numbers of pieces instead of sizes; 0 leaves a dimension whole.
     SplitInto(Vec<i64>),
 }
 
-/// How the innermost loops are cut.
+/// The way the innermost loops are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
-    /// They are left to LLVM's vectorizer, as they are.
+    /// They are left to LLVM's vectorizer unchanged.
     Loops,
-    /// The root becomes vectors of that number of elements, with a tail if `peel`.
+    /// The root is cut into vectors of this number of elements, with a tail if `peel`.
     Vectors { lanes: i64, peel: bool },
-    /// Rows become strips of that number of elements, each left to LLVM's vectorizer.
+    /// Rows are cut into strips of this number of elements, each left to LLVM's vectorizer.
     Strips(i64),
-    /// Rows of a block of columns are gone through one by one, each left to LLVM's vectorizer.
+    /// Rows of a block of columns are processed one by one, each left to LLVM's vectorizer.
     Columns,
 }
 
 pass_options! {
     /// Options of `dynamo-schedule`.
     pub struct ScheduleOptions {
-        /// whether kernels may use threads (true)
+        /// let kernels use threads (true)
         threads: bool = true,
-        /// elementary operations from which on a kernel uses threads (32768)
+        /// minimum number of elementary operations for a kernel to use threads (32768)
         parallel_work: i64 = PARALLEL_WORK,
     }
 }
 
-/// What kernels are scheduled for.
+/// The settings that kernels are scheduled for.
 struct Settings {
     parallel_work: i64,
     vector_bits: i64,
@@ -161,7 +159,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// From here on sizes are values: what they were made of is said no more.
+/// Removes size expressions: from here on sizes are values.
 fn forget_expressions(module: Op) {
     if sizes::holds_expressions(module.ctx()) {
         module.walk(&mut |op| {
@@ -172,7 +170,7 @@ fn forget_expressions(module: Op) {
     }
 }
 
-/// Schedules one kernel; whatever stands in the way leaves it correct and unscheduled, and is said on it. False then.
+/// Schedules one kernel. If that fails, returns false: the kernel stays correct and unscheduled, with the reason recorded on it.
 fn schedule(function: Op, settings: &Settings) -> bool {
     match anchors::lower(function, settings.parallel_work) {
         Ok(true) => return true,
@@ -189,7 +187,7 @@ fn schedule(function: Op, settings: &Settings) -> bool {
     if let Err(reason) = tiles::compute(function, &plan).and_then(|()| note_parallel(function, &kernel, settings)) {
         return mark(function, &reason);
     }
-    // A body that only seemed to compute something is folded before there are vectors of it: without them, then.
+    // A body that only appeared to compute something is folded before it can be vectorized; then the schedule goes without vectors.
     let without = || match plan.without_inner() {
         None => false,
         Some(plan) => text::schedule(&kernel, &plan).is_none_or(|schedule| apply(function, &plan, &schedule)),
@@ -197,7 +195,7 @@ fn schedule(function: Op, settings: &Settings) -> bool {
     apply(function, &plan, &schedule) || without() || mark(function, "the transform schedule did not apply")
 }
 
-/// Says on a kernel of open sizes from where on its loop is parallel.
+/// Records on a kernel with dynamic sizes when its loop is parallel.
 fn note_parallel(function: Op, kernel: &Kernel, settings: &Settings) -> Result<(), String> {
     let beyond = || {
         let largest = kernel.phases.iter().max_by_key(|phase| phase.work());
@@ -212,7 +210,7 @@ fn note_parallel(function: Op, kernel: &Kernel, settings: &Settings) -> Result<(
     Ok(())
 }
 
-/// Applies a schedule; where it does not apply, the function stays as it was.
+/// Applies a schedule; if that fails, the function stays unchanged.
 fn apply(function: Op, plan: &Plan, schedule: &str) -> bool {
     let Plan::Split(tiles) = plan else { return transform::apply(function, schedule).is_some() };
     let positions = pieces::mark(function, tiles);
@@ -228,7 +226,7 @@ fn apply(function: Op, plan: &Plan, schedule: &str) -> bool {
     false
 }
 
-/// Says on a function why it has no schedule, which is false.
+/// Records on a function the reason why it is not scheduled, and returns false.
 fn mark(function: Op, reason: &str) -> bool {
     ops::UNSCHEDULED.set(function, reason);
     false
@@ -237,12 +235,12 @@ fn mark(function: Op, reason: &str) -> bool {
 fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     let root = kernel.root();
     let work = kernel.work();
-    // Of open sizes it is not known: there is a parallel loop, which is left to one thread where they turn out to be small.
+    // For dynamic sizes the work is not known: the loop is parallel, and is left to one thread at run time if the work is small.
     let parallel = work >= settings.parallel_work || (kernel.is_open() && settings.parallel_work < i64::MAX);
     let several = kernel.phases.len() > 1;
 
     let Some(reduction) = kernel.phases.iter().find(|phase| phase.reduced.contains(&true)) else {
-        // Without a reduction, several phases only arise from values that are kept: fuse them by blocks.
+        // Without a reduction, several phases only arise from values that are kept: they are fused by blocks.
         let block = (BLOCK_WORK / (work / root.elements().max(1)).max(1)).max(1024);
         let blocks = match root.crossed {
             _ if !parallel => None,
@@ -266,7 +264,7 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     }
     let root_kept = root.kept(&kept);
     if kept.last() == Some(&true) {
-        // Columns. What is kept between phases is a block of columns in full height.
+        // Columns. The values kept between phases are a block of columns in full height.
         let shared_out = Dim::from(COLUMN_BLOCK).min(&reduction.size_where(|d| kept[d])?.floordiv(&4.into())?)?.max(&64.into())?;
         let is_full = |phase: &Phase| !kernel.is_open() || phase.ranges.len() == reduction.ranges.len();
         let keeps = kernel.phases.iter().rev().skip(1).any(|phase| phase.keeps && is_full(phase));
@@ -282,7 +280,7 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
         None => row.mul(&(row_work / reduction.elements_where(|d| !kept[d])).max(1).into())?,
     };
     let blocks = match kernel.staged() {
-        // A block is what is copied together. The root may go over rows alone, which are the kept dimensions.
+        // A block consists of the rows that are copied together. The root may iterate over rows only, which are the kept dimensions.
         Some((along, rows)) => {
             let along = if root.ranges.len() == kept.len() { along } else { kept[..along].iter().filter(|&&kept| kept).count() };
             let tile = |d: usize| Tile::from(if d == along { rows } else { i64::from(root_kept[d]) });
@@ -296,14 +294,15 @@ fn plan(kernel: &Kernel, settings: &Settings) -> Result<Plan, ShapeError> {
     Ok(nest(parallel.then_some(blocks), (several || inner != Inner::Loops).then_some(rows), inner))
 }
 
-/// Pieces of a reduction of everything, so many elements each. Of open sizes there is a number of pieces: there are as many partial results.
+/// Splits a reduction of everything into pieces of a given number of elements. For dynamic sizes the number of pieces is given instead,
+/// since it is the number of partial results.
 fn split(reduction: &Phase, is_open: bool) -> Plan {
     if !is_open {
         let piece = SPLIT_BLOCK.max(reduction.elements() / MOST_PIECES);
         return Plan::Split(tiles::numbers(reduction, &reduction.reduced, piece));
     }
     let pieces = (reduction.elements() / SPLIT_BLOCK).min(OPEN_PIECES);
-    // Rather outside: pieces of neighbours are gone through in one.
+    // Prefers outer dimensions, so that each piece is one contiguous run.
     let dims = 0..reduction.ranges.len();
     let cut = dims.clone().find(|&d| reduction.ranges[d] >= pieces).or_else(|| dims.clone().max_by_key(|&d| reduction.ranges[d]));
     let counts = dims.map(|d| if Some(d) == cut { pieces } else { 0 }).collect();
@@ -318,7 +317,7 @@ fn nest(blocks: Option<Vec<Tile>>, rows: Option<Vec<Tile>>, inner: Inner) -> Pla
     }
 }
 
-/// Vectors for a phase that reduces nothing, if they suit it.
+/// Chooses vectors for a phase without reductions, if they suit it.
 fn vectors(root: &Phase, blocks: Option<&[Tile]>, vector_bits: i64) -> Inner {
     let (Some(bits), Some(&range), Some(false)) = (root.widest, root.ranges.last(), root.open.last()) else { return Inner::Loops };
     let lanes = UNROLL * vector_bits / i64::from(bits.max(32));
@@ -330,7 +329,7 @@ fn vectors(root: &Phase, blocks: Option<&[Tile]>, vector_bits: i64) -> Inner {
     Inner::Vectors { lanes, peel: inner % lanes != 0 || range % inner != 0 }
 }
 
-/// Strips for rows that consist of some, and that the innermost cache can hold several of.
+/// Chooses strips, of which the innermost cache can hold several, for rows that consist of whole strips.
 fn strips(kernel: &Kernel, reduction: &Phase) -> Inner {
     if reduction.open.last() == Some(&true) {
         return Inner::Loops;
@@ -344,14 +343,14 @@ fn strips(kernel: &Kernel, reduction: &Phase) -> Inner {
 }
 
 impl Plan {
-    /// The same with innermost loops left to LLVM; None if they are already.
+    /// The same plan with the innermost loops left to LLVM; `None` if they already are.
     fn without_inner(&self) -> Option<Self> {
         match self {
             Self::Nest { blocks, rows, inner } if *inner != Inner::Loops => Some(nest(blocks.clone(), rows.clone(), Inner::Loops)),
             _ => None,
         }
     }
-    /// Turns the parallel loop into a sequential one where threads do not pay.
+    /// Turns the parallel loop into a sequential one unless `parallel`.
     fn sequential_unless(self, parallel: bool) -> Self {
         match self {
             Self::Nest { blocks, rows: None, inner } if !parallel => Self::Nest { blocks: None, rows: blocks, inner },

@@ -1,8 +1,8 @@
-//! `dynamo-mark-backward` and `dynamo-signed-addresses`: address arithmetic may go backwards.
+//! `dynamo-mark-backward` and `dynamo-signed-addresses`: allow address arithmetic to run backwards.
 //!
-//! A flipped tensor is read through negative strides. `finalize-memref-to-llvm` however writes every address as
-//! `getelementptr inbounds|nuw` over products that are `nsw, nuw`: with a negative stride each of these is poison from the
-//! second element on, and LLVM is free to drop the base address (it does).
+//! A flipped tensor is read through negative strides. However, `finalize-memref-to-llvm` emits every address as `getelementptr
+//! inbounds|nuw` over products that are `nsw, nuw`. With a negative stride each of these is poison from the second element on, and LLVM is
+//! free to drop the base address (it does).
 //!
 //! ```mlir
 //! %1 = llvm.mul %i, %minus_one overflow<nsw, nuw> : i64             // before
@@ -12,8 +12,8 @@
 //! %2 = llvm.getelementptr %arg0[%1] : …
 //! ```
 //!
-//! The strides are gone once the addresses are there, so the first pass, on memrefs, notes which functions have a negative
-//! one, and the second clears all flags in those and removes the note. Other functions keep them: they help the vectorizer.
+//! The strides are no longer visible once addresses are computed. So the first pass, on memrefs, marks the functions that have a negative
+//! stride; the second clears all flags in those functions and removes the mark. Other functions keep the flags: they help the vectorizer.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op},
@@ -25,7 +25,7 @@ use dynamlir_dialect::{
 /// The first pass.
 pub const MARK: Pass = Pass {
     name: "dynamo-mark-backward",
-    description: "Mark kernels that read or write by negative strides",
+    description: "Mark kernels that read or write with negative strides",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[MARKED],
@@ -45,12 +45,12 @@ pub const PASS: Pass = Pass {
 const MARKED: Statistic = Statistic { name: "kernels", description: "kernels marked" };
 const CLEARED: Statistic = Statistic { name: "cleared", description: "operations whose flags were cleared" };
 
-/// What addresses are computed with.
+/// The operations that compute addresses.
 const ARITHMETIC: &[&str] = &[llvm::ADD, llvm::GETELEMENTPTR, llvm::MUL, llvm::SHL, llvm::SUB];
 
 const FLAGS: &[&str] = &["noWrapFlags", "overflowFlags"];
 
-/// Functions of a kind, those of a GPU's modules among them.
+/// The functions of a kind, including those in GPU modules.
 fn functions(module: Op, kinds: &[&str]) -> Vec<Op> {
     let mut found = Vec::new();
     module.walk(&mut |op| {
@@ -64,7 +64,7 @@ fn functions(module: Op, kinds: &[&str]) -> Vec<Op> {
 fn mark(module: Op, pass: &Run) -> PassResult {
     for function in functions(module, &[func::FUNC, gpu::FUNC]) {
         let args = function.body().map(Block::args).unwrap_or_default();
-        // All memory of a kernel is its arguments' or its own; what it allocates is laid out forwards.
+        // A kernel's memory consists of its arguments and its own allocations; allocations never have negative strides.
         if args.iter().any(|arg| arg.ty().is_memref() && arg.ty().strides().iter().any(|&stride| stride < 0)) {
             BACKWARD.set(function, ());
             pass.count(&MARKED, 1);
@@ -87,7 +87,7 @@ fn clear(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Puts the same operation without flags in the place of `op`: they are properties, which cannot be edited one by one.
+/// Replaces `op` by the same operation without flags: they are properties, which cannot be edited individually.
 fn without_flags(op: Op) {
     let attrs: Vec<_> = op.attrs().into_iter().filter(|(name, _)| !FLAGS.contains(&name.as_str())).collect();
     let attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();

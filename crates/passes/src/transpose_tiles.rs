@@ -1,11 +1,11 @@
-//! `dynamo-transpose-tiles`: has loops go through memory that lies across them tile by tile.
+//! `dynamo-transpose-tiles`: processes memory that lies across the loops tile by tile.
 //!
-//! Where the innermost loop of a pointwise phase takes a large step in an operand whose neighbours lie along another loop – a transposed
-//! matrix, images whose channels come first or last – each element is in a cache line of its own, and where the step is a power of two
-//! all these lines contend for a few places of the cache: they are fetched once for each element. So both loops are cut into tiles, and a
-//! tile of the operand is copied to a buffer in which it lies as the loops go, by vectors that are transposed in registers: each line is
-//! fetched once. A phase that only copies does without the buffer. Where all that is written lies across, both loops change places first.
-//! Neighbours may have gaps of some elements between them (`x[:, ::2].t()`), which are left out as lines are loaded.
+//! The innermost loop of a pointwise phase may take a large step in an operand whose neighbours are along another loop: a transposed
+//! matrix, images whose channels come first or last. Then each element is in a different cache line, and if the step is a power of two all
+//! these lines contend for a few sets of the cache: they are fetched once for each element. So both loops are cut into tiles, and a tile of
+//! the operand is copied to a buffer in loop order, by vectors that are transposed in registers: each line is fetched once. A phase that
+//! only copies needs no buffer. If all outputs lie across, both loops are interchanged first. Neighbours may have gaps of some elements
+//! between them (`x[:, ::2].t()`), which are skipped as lines are loaded.
 //!
 //! ```mlir
 //! linalg.generic {…} ins(%x : memref<64x64xf32, strided<[1, 64]>>) outs(%y : memref<64x64xf32>) { f }              // before
@@ -19,7 +19,7 @@
 //! }
 //! ```
 //!
-//! A phase that asks for a position adds where the tile begins.
+//! If a phase uses an index, the start of the tile is added to it.
 
 use std::collections::BTreeMap;
 
@@ -35,22 +35,22 @@ use dynamlir_dialect::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-transpose-tiles",
-    description: "Copy tiles of operands that lie across the loops to where they lie along them",
+    description: "Copy tiles of operands that loops would read across their rows into transposed buffers",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[TURNED],
     run,
 };
 
-const TURNED: Statistic = Statistic { name: "turned", description: "operands that are copied tile by tile" };
+const TURNED: Statistic = Statistic { name: "turned", description: "operands copied tile by tile" };
 
-/// Iterations of the loop that the operand's neighbours lie along, and of the innermost loop, in a tile: some cache lines' worth of each.
+/// Iterations in a tile of the loop along the operand's neighbours, and of the innermost loop: a few cache lines of each.
 const TILE: [i64; 2] = [32, 64];
-/// Most vectors that are transposed together: as many as half of the registers.
+/// The maximum number of vectors that are transposed together: half of the registers.
 const MOST_LANES: i64 = 16;
-/// Fewest iterations of either loop for which there are tiles.
+/// The minimum number of iterations of either loop for tiling.
 const FEWEST: i64 = 8;
-/// The largest step between neighbours: of a line of memory, that many have to be used.
+/// The maximum step between neighbours: at least one in this many elements of a cache line must be used.
 const GAP: i64 = 4;
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -73,13 +73,13 @@ struct Crossing {
     generic: Op,
     /// The loop that each dimension of each operand follows.
     accesses: Vec<Vec<usize>>,
-    /// The loop along which neighbours of the operands lie.
+    /// The loop along which the operands are contiguous.
     along: usize,
-    /// The operands that lie so, by number.
+    /// The numbers of these operands.
     operands: Vec<usize>,
 }
 
-/// A number that is known, or a value.
+/// A number that is static, or a value.
 #[derive(Clone, Copy)]
 enum Extent {
     Number(i64),
@@ -93,21 +93,21 @@ impl Extent {
             Self::Value(value) => value,
         }
     }
-    /// As it stands in a type.
+    /// The form used in a type.
     fn said(self) -> i64 {
         match self {
             Self::Number(number) => number,
             Self::Value(_) => DYNAMIC,
         }
     }
-    /// The values among some.
+    /// The extents that are values.
     fn values(extents: &[Self]) -> Vec<Value> {
         extents.iter().filter_map(|extent| if let Self::Value(value) = extent { Some(*value) } else { None }).collect()
     }
 }
 
-/// The loop along which neighbours of an operand lie, if it is another one than the innermost, along which they do not. An operand that
-/// stands still along the innermost loop is read once for each of its turns.
+/// The loop along which an operand is contiguous, if that is not the innermost loop and the operand has a large step along the innermost
+/// one. An operand that does not move along the innermost loop does not count: it is read only once per run of that loop.
 pub(crate) fn crossed(access: &[usize], shape: &[i64], strides: &[i64], innermost: usize) -> Option<usize> {
     let is_long = |place: usize| shape[place] == DYNAMIC || shape[place] >= FEWEST;
     let inner = access.iter().position(|&dim| dim == innermost).filter(|&place| !matches!(strides[place], 0 | 1) && is_long(place))?;
@@ -116,7 +116,7 @@ pub(crate) fn crossed(access: &[usize], shape: &[i64], strides: &[i64], innermos
     Some(access[along])
 }
 
-/// The loops that the dimensions of each operand follow, of a phase that can be cut into tiles.
+/// For a phase that can be cut into tiles, the loops that the dimensions of each operand follow.
 fn accesses(generic: Op) -> Option<Vec<Vec<usize>>> {
     let iterators = reductions(generic);
     if iterators.is_empty() || generic.num_results() > 0 || iterators.contains(&true) {
@@ -125,7 +125,7 @@ fn accesses(generic: Op) -> Option<Vec<Vec<usize>>> {
     indexing_maps(generic)?.into_iter().map(AffineMap::result_dims).collect()
 }
 
-/// Has the innermost loop change places with the one along which neighbours of all that is written lie.
+/// Interchanges the innermost loop and the loop along which all outputs are contiguous.
 fn interchange(generic: Op) {
     let Some(accesses) = accesses(generic) else { return };
     let innermost = reductions(generic).len() - 1;
@@ -152,7 +152,7 @@ fn interchange(generic: Op) {
     generic.set_attr("indexing_maps", Attr::array(ctx, &maps.collect::<Vec<_>>()));
 }
 
-/// The operations of a phase that ask for a position, and in which loop.
+/// The operations of a phase that query an index, with the loop.
 fn positions(generic: Op) -> Vec<(Op, usize)> {
     let ops = generic.body().map(Block::ops).unwrap_or_default();
     ops.into_iter().filter_map(|op| Some((op, index_dim(op)? as usize))).collect()
@@ -171,7 +171,7 @@ impl Crossing {
         let inputs = 0..generic.num_operands() - linalg::outputs(generic);
         let along = inputs.clone().find_map(crossed_by)?;
         let operands = inputs.filter(|&i| crossed_by(i) == Some(along)).collect();
-        // What is written across the loops is no better off.
+        // Tiling does not help if outputs lie across the loops.
         let is_straight = |i: usize| crossed_by(i) != Some(along);
         let written = generic.num_operands() - linalg::outputs(generic)..generic.num_operands();
         written.clone().all(is_straight).then_some(Self { generic, accesses, along, operands })
@@ -181,7 +181,7 @@ impl Crossing {
         reductions(self.generic).len() - 1
     }
 
-    /// The trip count of a loop, read from an operand that it goes along.
+    /// The trip count of a loop, read from an operand that follows it.
     fn extent(&self, b: Builder, dim: usize) -> Extent {
         let places = self.accesses.iter().enumerate().flat_map(|(i, access)| access.iter().enumerate().map(move |(d, &of)| (i, d, of)));
         let places: Vec<_> = places.filter(|&(_, _, of)| of == dim).collect();
@@ -247,7 +247,7 @@ impl Crossing {
         generic.erase();
     }
 
-    /// The operand that is copied as it is, to where neighbours lie along the innermost loop, if that is all.
+    /// If the phase only copies an operand to memory that is contiguous along the innermost loop, returns that operand.
     fn copied(&self) -> Option<usize> {
         let (generic, body) = (self.generic, self.generic.body()?);
         let [only] = body.ops()[..] else { return None };
@@ -259,7 +259,7 @@ impl Crossing {
         (has_rows && generic.operand(from).ty().element() == ty.element()).then_some(from)
     }
 
-    /// Memory for a tile of an operand, the innermost loop's elements side by side.
+    /// Memory for a tile of an operand, contiguous along the innermost loop.
     fn buffer(&self, b: Builder, i: usize) -> Value {
         let ty = Type::memref(&TILE, self.generic.operand(i).ty().element(), &[TILE[1], 1], 0);
         b.memref_alloca(ty, 64)
@@ -292,7 +292,7 @@ impl Crossing {
         b.memref_window(operand, &offsets, &Extent::values(&extents), ty)
     }
 
-    /// A tile of an operand as rows of what lies side by side: the loops from row to row, and along them.
+    /// A tile of an operand as rows of adjacent elements. `rows` is the loop from row to row, `columns` the loop along them.
     fn plane(&self, b: Builder, i: usize, window: Value, sizes: &[Extent], [rows, columns]: [usize; 2]) -> Plane {
         let place = |dim: usize| self.accesses[i].iter().position(|&of| of == dim).expect("an operand of both loops");
         let metadata = b.memref_extract_strided_metadata(window);
@@ -315,7 +315,7 @@ impl Crossing {
     }
 }
 
-/// Rows of memory of which every `step`th element is meant.
+/// Rows of memory in which only every `step`th element is used.
 #[derive(Clone, Copy)]
 struct Plane {
     memory: Value,
@@ -323,13 +323,13 @@ struct Plane {
 }
 
 impl Plane {
-    /// The place of an element along a row.
+    /// The index of an element along a row.
     fn place(self, b: Builder, column: Value) -> Value {
         if self.step == 1 { column } else { b.muli(column, b.index(self.step)) }
     }
 
-    /// Elements of a row from one on. Of neighbours with gaps, what lies side by side is loaded and every `step`th kept: the last vector
-    /// ends where they do, since nothing may lie behind it.
+    /// Loads elements of a row, starting at one. For neighbours with gaps, contiguous vectors are loaded and every `step`th element is
+    /// kept. The last vector ends at the last element, since there may be no memory behind it.
     fn load(self, b: Builder, ty: Type, row: Value, column: Value) -> Value {
         let lanes = ty.shape()[0];
         let first = self.place(b, column);
@@ -337,7 +337,7 @@ impl Plane {
         let mut elements = load(0);
         for part in 1..self.step {
             let from = (part * lanes).min(self.step * (lanes - 1) + 1 - lanes);
-            // What was kept before stands in front.
+            // Elements kept from previous vectors come first.
             let kept = (part * lanes + self.step - 1) / self.step;
             let lane = |i: i64| match i {
                 i if i >= kept => lanes + (i * self.step - from).clamp(0, lanes - 1),
@@ -350,12 +350,12 @@ impl Plane {
     }
 }
 
-/// A builder for a body, which gets its end.
+/// A builder for a body, to which it adds the terminator.
 fn enter(body: Block, at: Builder) -> Builder {
     Builder::before(Builder::at_end(body, at.loc).scf_yield(&[]))
 }
 
-/// A place some elements further.
+/// The index `by` elements after `at`.
 fn further(b: Builder, at: Value, by: i64) -> Value {
     if by == 0 { at } else { b.addi(at, b.index(by)) }
 }
@@ -368,7 +368,7 @@ struct Network {
 }
 
 impl Network {
-    /// From rows along one loop to rows along the other.
+    /// Copies from rows along one loop to rows along the other.
     fn turn(&self, b: Builder, from: Plane, to: Value) {
         let element = to.ty().element();
         let lanes = (self.bits / i64::from(element.width())).clamp(4, MOST_LANES);
@@ -387,7 +387,7 @@ impl Network {
         let both = inside.andi(fits(inside, row, rows), fits(inside, column, columns));
         let [yes, no] = inside.scf_if_else(both);
         turn_square(enter(yes, b), from, to, [row, column], lanes);
-        // What is left at the ends, number by number.
+        // The remainders at the ends, element by element.
         let rest = enter(no, b);
         let end = |at: Value, end: Value| rest.minsi(rest.addi(at, step), end);
         let (last_row, last_column) = (end(row, rows), end(column, columns));
@@ -399,7 +399,7 @@ impl Network {
     }
 }
 
-/// Transposes a square in registers: each step lays the first half of the vectors between the second half.
+/// Transposes a square in registers: each step interleaves the first half of the vectors with the second half.
 fn turn_square(b: Builder, from: Plane, to: Value, [row, column]: [Value; 2], lanes: i64) {
     let ty = Type::vector(&[lanes], to.ty().element());
     let count = lanes as usize;

@@ -1,4 +1,4 @@
-//! Sizes of a kernel as values: its `index` arguments, and what is computed of them, once for each size.
+//! Sizes of a kernel as values: its `index` arguments, and the sizes computed from them, each only once.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -10,23 +10,23 @@ use dynamlir_shapes::{Algebra, Dim, Scope, Symbol};
 
 /// The sizes of one kernel.
 pub struct Sizes {
-    /// What is known of its symbols.
+    /// The known facts about its symbols.
     pub scope: Scope,
-    /// The arguments that the symbols are.
+    /// The argument for each symbol.
     arguments: HashMap<Symbol, Value>,
     known: RefCell<HashMap<Dim, Value>>,
-    /// Where what is computed stands.
+    /// The insertion point for computed sizes.
     pub start: Builder,
 }
 
 impl Sizes {
-    /// Those that a kernel declares. Each is an argument.
+    /// The sizes that a kernel declares. Each is an argument.
     pub fn of(function: Op, start: Builder) -> Result<Self, PassError> {
         let args = function.body().map(Block::args).unwrap_or_default();
         let mut arguments = HashMap::new();
         for declared in sizes::declared(function) {
             let argument = match declared.place {
-                Some(sizes::Place::Index { argument }) => {
+                Some(sizes::SymbolSite::Index { argument }) => {
                     args.get(argument).copied().filter(|value| value.ty() == Type::index(function.ctx()))
                 }
                 _ => None,
@@ -39,7 +39,7 @@ impl Sizes {
         Ok(Self { scope: sizes::scope(function), arguments, known: RefCell::default(), start })
     }
 
-    /// The values of those sizes that are not numbers, in order: what stands for each `?` of a type.
+    /// The values of the sizes that are not constant, in order: one for each `?` of a type.
     pub fn open(&self, sizes: &[Dim]) -> Vec<Value> {
         sizes.iter().filter(|size| size.known().is_none()).map(|size| self.value(size)).collect()
     }
@@ -55,7 +55,7 @@ impl Sizes {
     }
 }
 
-/// Expressions as operations on indices. All symbols are declared, as the verifier of functions demands.
+/// Lowers expressions to operations on indices. All symbols are declared, as the verifier of functions demands.
 struct Computed<'a> {
     b: Builder,
     arguments: &'a HashMap<Symbol, Value>,
@@ -79,7 +79,7 @@ impl Algebra for Computed<'_> {
     fn floordiv(&mut self, a: Value, b: Value) -> Value {
         self.b.floordivsi(a, b)
     }
-    /// a − b · ⌊a / b⌋: what the dialect has truncates.
+    /// a − b · ⌊a / b⌋: the dialect's own remainder truncates.
     fn modulo(&mut self, a: Value, b: Value) -> Value {
         let whole = self.floordiv(a, b);
         let whole = self.mul(whole, b);

@@ -1,7 +1,8 @@
-//! `dynamo-vector-widths` and `dynamo-annotate-branches`: tells LLVM how wide the vectors of a loop should be, where it would go by the wrong numbers.
+//! `dynamo-vector-widths` and `dynamo-annotate-branches`: set the vector width of loops for which LLVM would choose badly.
 //!
-//! LLVM's vectorizer has as many elements at a time as vectors of the widest number in a loop have. A sum of `f32` that may be long is
-//! taken in `f64`, and where sizes are arguments each may be: all that is summed would be computed in vectors half as long.
+//! LLVM's vectorizer processes as many elements at a time as fit a vector of the widest element type in a loop. A sum of `f32` that may be
+//! long is computed in `f64`, and with dynamic sizes any sum may be long: everything summed would be computed in vectors of half the
+//! length.
 //! ```mlir
 //! scf.for %j = %c0 to %columns step %c1 {
 //!   %exp = math.exp %x : f32
@@ -11,14 +12,15 @@
 //! }                                                                                             // before
 //! } {llvm.loop_annotation = #llvm.loop_annotation<vectorize = <width = 16 : i32, …>, …>}       // after
 //! ```
-//! The loop's branch inherits what is said of it, but under a name that LLVM 22 does not look for when it translates: the second pass
-//! gives it the right one.
+//! The loop's branch inherits the annotation, but under a name that LLVM 22 does not look up when it translates: the second pass renames
+//! it.
 //!
-//! That is wider than the sum's own vectors, which become two. There is one such vector at a time, and the last one of a row is masked:
-//! where somebody says a width, LLVM 22 leaves the rest of a row to a loop over numbers. Softmax takes 0.6 to 1.0 of the time.
+//! The width exceeds that of the sum's own vectors, which are split in two. Only one such vector is processed at a time, and the last one
+//! of a row is masked: with an explicit width, LLVM 22 leaves the remainder of a row to a scalar loop. Softmax takes 0.6 to 1.0 of the
+//! time.
 //!
-//! Restriction: for vectors of 512 bits, whose instructions take masks. Loops that compute with `f64` besides are left as they are, and
-//! so are kernels of numbers.
+//! Restriction: only for vectors of 512 bits, whose instructions support masks. Loops that also compute with `f64` are left unchanged, and
+//! so are kernels whose sizes are static.
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Op, Target, Type},
@@ -30,7 +32,7 @@ use dynamlir_dialect::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-vector-widths",
-    description: "Say how wide vectors of loops over f32 are that sum in f64",
+    description: "Set the vector width of loops over f32 that sum in f64",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[ANNOTATED],
@@ -40,16 +42,16 @@ pub const PASS: Pass = Pass {
 /// The second pass.
 pub const BRANCHES: Pass = Pass {
     name: "dynamo-annotate-branches",
-    description: "Say of branches of the LLVM dialect what is said of their loops",
+    description: "Rename the loop annotations on branches so that LLVM's translation finds them",
     takes: Takes::Lowered,
     options: &[],
     statistics: &[ANNOTATED],
     run: branches,
 };
 
-const ANNOTATED: Statistic = Statistic { name: "annotated", description: "loops whose vectors have a width" };
+const ANNOTATED: Statistic = Statistic { name: "annotated", description: "loops with a vector width" };
 
-/// Bits of vectors that are masked at no cost.
+/// The vector size in bits that supports masking at no cost.
 const MASKED_BITS: i64 = 512;
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -86,8 +88,8 @@ fn branches(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Whether an innermost loop computes with `f32`, and with `f64` only to sum. What takes an instruction or two is faster as LLVM has it: it
-/// waits for the sums, of which several at a time are taken then.
+/// Returns true if an innermost loop computes with `f32`, and uses `f64` only to sum. Computations of an instruction or two are faster
+/// without an annotation: they are bound by the sums, of which LLVM then interleaves several.
 fn sums_wide(op: Op) -> bool {
     let body = op.body().map(Block::ops).unwrap_or_default();
     let [single, double] = [Type::f32(op.ctx()), Type::f64(op.ctx())];

@@ -1,4 +1,4 @@
-//! Code objects as text: disassembled, and decompiled to Python source.
+//! Code objects as text: disassembled, or decompiled to Python source.
 
 use dynamlir_bytecode::{CodeObject, Const, Place, Version, resume};
 use dynamlir_decompile::Decompiled;
@@ -8,14 +8,14 @@ use pyo3::{
     types::{PyBool, PyBytes, PyComplex, PyDict, PyEllipsis, PyFloat, PyFrozenSet, PyInt, PySlice, PyString, PyTuple},
 };
 
-/// The version of the running interpreter.
+/// Returns the version of the running interpreter.
 pub fn version(py: Python<'_>) -> PyResult<Version> {
     let info = py.version_info();
     Version::of(info.major.into(), info.minor.into())
         .ok_or_else(|| PyRuntimeError::new_err(format!("bytecode of CPython {}.{} is not known", info.major, info.minor)))
 }
 
-/// A Python code object's attributes.
+/// Reads a Python code object's attributes.
 pub fn object(version: Version, code: &Bound<'_, PyAny>) -> PyResult<CodeObject> {
     let text = |name: &str| code.getattr(name)?.extract::<String>();
     let number = |name: &str| code.getattr(name)?.extract::<u32>();
@@ -53,7 +53,7 @@ fn constant(version: Version, value: &Bound<'_, PyAny>) -> PyResult<Const> {
     } else if let Ok(value) = value.cast_exact::<PyBool>() {
         Const::Bool(value.is_true())
     } else if value.is_exact_instance_of::<PyInt>() {
-        // `str` refuses ints of very many digits; hexadecimal is Python as well.
+        // `str` refuses ints with very many digits; hexadecimal is valid Python as well.
         let digits = value.str().or_else(|_| value.call_method1("__format__", ("#x",))?.str())?;
         Const::Int(digits.to_string())
     } else if let Ok(value) = value.cast_exact::<PyFloat>() {
@@ -83,7 +83,7 @@ fn constant(version: Version, value: &Bound<'_, PyAny>) -> PyResult<Const> {
     })
 }
 
-/// A Python code object with these attributes, all others being those of `like`.
+/// Builds a Python code object with these attributes, and all others taken from `like`.
 pub fn build<'py>(like: &Bound<'py, PyAny>, code: &CodeObject) -> PyResult<Bound<'py, PyAny>> {
     let py = like.py();
     let changes = PyDict::new(py);
@@ -102,7 +102,7 @@ pub fn build<'py>(like: &Bound<'py, PyAny>, code: &CodeObject) -> PyResult<Bound
     like.call_method("replace", (), Some(&changes))
 }
 
-/// The object that a constant is.
+/// Returns the object for a constant.
 fn value_of<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAny>> {
     let items = |items: &[Const]| items.iter().map(|item| value_of(py, item)).collect::<PyResult<Vec<_>>>();
     Ok(match value {
@@ -123,15 +123,15 @@ fn value_of<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAny>> 
     })
 }
 
-/// The code points of UTF-32.
+/// Returns the code points of UTF-32.
 fn wide(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|point| u32::from_le_bytes([point[0], point[1], point[2], point[3]])).collect()
 }
 
-/// The code object behind a function, a method or a code object.
+/// Returns the code object behind a function, a method or a code object.
 fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let inner = |name: &str| object.getattr(name);
-    // Of a module what its call runs.
+    // For a module, the function that a call runs.
     let function = inner("__wrapped__").or_else(|_| inner("__func__")).or_else(|_| inner("forward")).unwrap_or_else(|_| object.clone());
     let code = function.getattr("__code__").unwrap_or(function);
     if code.hasattr("co_code")? {
@@ -140,27 +140,28 @@ fn code_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Err(PyTypeError::new_err(format!("a function or a code object is needed, not {}", object.get_type().name()?)))
 }
 
-/// What runs of a code object from a place on, as the source of a function; in one line, why it cannot be told.
+/// Returns the rest of a code object from a place on, as the source of a function; or one line with the reason that it cannot be shown.
 pub fn rest_of(code: &Bound<'_, PyAny>, place: &Place, index: usize) -> PyResult<String> {
     let code = object(version(code.py())?, code)?;
-    let untold = |why: &str| format!("# {} from offset {} on, which cannot be told as a function: {why}\n", code.qualname, 2 * place.unit);
+    let failed =
+        |why: &str| format!("# {} from offset {} on, which cannot be written as a function: {why}\n", code.qualname, 2 * place.unit);
     Ok(match resume(&code, place, index) {
         Ok(rest) => {
             let Decompiled { text, unknown } = dynamlir_decompile::decompile(&rest);
-            unknown.first().map_or(text, |why| untold(why))
+            unknown.first().map_or(text, |why| failed(why))
         }
-        Err(why) => untold(&why.to_string()),
+        Err(why) => failed(&why.to_string()),
     })
 }
 
-/// A function's or code object's bytecode as Python source. Where a code object has no source that means the same, its
-/// disassembly stands as comments.
+/// Returns a function's or code object's bytecode as Python source. If a code object has no equivalent source, its disassembly is included
+/// as comments.
 #[pyfunction]
 pub fn decompile(function: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(dynamlir_decompile::decompile(&object(version(function.py())?, &code_of(function)?)?).text)
 }
 
-/// A function's or code object's instructions, one a line, in the manner of `dis`.
+/// Returns a function's or code object's instructions, one per line, in the style of `dis`.
 #[pyfunction]
 pub fn disassemble(function: &Bound<'_, PyAny>) -> PyResult<String> {
     dynamlir_bytecode::disassemble(&object(version(function.py())?, &code_of(function)?)?)

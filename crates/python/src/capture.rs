@@ -1,9 +1,9 @@
-//! Captures from Python: a frame's graph, guards and everything a backend needs.
+//! Captures from Python: returns a frame's graph, guards and everything a backend needs.
 
 use std::rc::Rc;
 
 use dynamlir_capture::{
-    Subject, Tables, WholeFrame,
+    CaptureRequest, CapturedPiece, Tables,
     effects::{
         Effect,
         claim::{Calls, Claim},
@@ -21,7 +21,7 @@ use pyo3::{
 
 use crate::{bytecode, guards};
 
-/// What is claimed of the C functions that may be called while capturing, for tests: module, name, effect, what it reads and writes,
+/// Returns the claims about the C functions that may be called during a capture, for tests: module, name, effect, what it reads and writes,
 /// which special methods it may call, whether it may call functions, what keeps its arguments.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "a row, for Python")]
@@ -37,30 +37,31 @@ pub fn effect_claims() -> Vec<(&'static str, String, String, String, String, &'s
     claims().into_iter().map(row).collect()
 }
 
-/// Has each capture forget one of its guards, by its number, or none: for tests.
+/// Makes each capture forget the guard with this number, or none: for tests.
 #[pyfunction]
 #[pyo3(signature = (number=None))]
 pub fn forget_guard(number: Option<usize>) {
     dynamlir_capture::forget_guard(number);
 }
 
-/// The guard that a capture has forgotten since this was asked last: in words, and whether it follows from the others; for tests.
+/// Returns the guard forgotten by a capture since the last query: as text, and true if it follows from the others; for tests.
 #[pyfunction]
 pub fn forgotten_guard() -> Option<(String, bool)> {
     dynamlir_capture::forgotten_guard()
 }
 
-/// What captures have used since this was asked last that their guards do not say, in words: for tests.
+/// Returns, as text, the uses by captures since the last query that are not covered by their guards: for tests.
 #[pyfunction]
 pub fn unproven() -> Vec<String> {
     dynamlir_capture::unproven()
 }
 
-/// A frame that was captured whole.
+/// A frame that was captured as a whole.
 #[pyclass(frozen)]
-pub struct CapturedFrame(WholeFrame);
+pub struct CapturedFrame(CapturedPiece);
 
-/// Captures one call. With `shows`, what it comes to is kept for `CapturedFrame.ends`; with `dynamic`, all sizes vary that may, with `declared` (see `Declared`) those. Returns a `CapturedFrame`, or why there is none as `(reason, message, location)`.
+/// Captures one call. With `shows`, its outcome is kept for `CapturedFrame.ends`. With `dynamic`, all sizes are dynamic that may be; with
+/// `declared` (see `Declared`), those are. Returns a `CapturedFrame`, or the reason that there is none as `(reason, message, location)`.
 #[pyfunction]
 #[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false, dynamic=false, declared=None))]
 pub fn capture<'py>(
@@ -79,16 +80,16 @@ pub fn capture<'py>(
     let declared = declared.map(Declared::of).transpose()?.map(Rc::new);
     let floats = (dynamic || declared.is_some()).then(Default::default);
     let sizes = if declared.is_some() { Dynamic::Declared } else { Dynamic::of(Some(dynamic)) };
-    let call = Subject::new(function, args.unwrap_or(&empty), kwargs);
-    let subject = Subject { steps: steps.as_ref(), shows, floats: floats.as_ref(), sizes, declared: declared.as_ref(), ..call };
-    match dynamlir_capture::capture(&Tables::of(py)?, subject)? {
+    let call = CaptureRequest::new(function, args.unwrap_or(&empty), kwargs);
+    let request = CaptureRequest { steps: steps.as_ref(), shows, history: floats.as_ref(), sizes, declared: declared.as_ref(), ..call };
+    match dynamlir_capture::capture(&Tables::of(py)?, request)? {
         Ok(captured) => Ok(Bound::new(py, CapturedFrame::from(captured.take_apart(py)?.0))?.into_any()),
-        Err(broken) => Ok(break_tuple(py, broken.graph_break)?.into_any()),
+        Err(failure) => Ok(break_tuple(py, failure.graph_break)?.into_any()),
     }
 }
 
-impl From<WholeFrame> for CapturedFrame {
-    fn from(frame: WholeFrame) -> Self {
+impl From<CapturedPiece> for CapturedFrame {
+    fn from(frame: CapturedPiece) -> Self {
         Self(frame)
     }
 }
@@ -100,19 +101,19 @@ pub fn break_tuple(py: Python<'_>, found: GraphBreak) -> PyResult<Bound<'_, PyTu
 
 #[pymethods]
 impl CapturedFrame {
-    /// The torch-level graph.
+    /// Returns the torch-level graph.
     #[getter]
     fn text(&self) -> String {
         self.0.graph.to_string()
     }
 
-    /// The graph as a table.
+    /// Returns the graph as a table.
     #[getter]
     fn table(&self) -> String {
         self.0.graph.table()
     }
 
-    /// The graph as Python source, and what its free names stand for.
+    /// Returns the graph as Python source, with the objects for its free names.
     fn python_source<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyDict>)> {
         let source = self.0.graph.python_source();
         let namespace = PyDict::new(py);
@@ -122,7 +123,7 @@ impl CapturedFrame {
         Ok((source.text, namespace))
     }
 
-    /// The nodes, as `dynamlir.capture.fx.GraphNode`s.
+    /// Returns the nodes, as `dynamlir.capture.fx.GraphNode`s.
     fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let fx = dynamlir_cpython_abi::import(py, "dynamlir.capture.fx")?;
         let (node_class, reference) = (fx.getattr("GraphNode")?, fx.getattr("Ref")?);
@@ -156,31 +157,31 @@ impl CapturedFrame {
         Ok(list)
     }
 
-    /// What the frame stored in variables, in order: `(node, how many nodes came before, variable)`.
+    /// Returns the values that the frame stored in variables, in order: `(node, number of earlier nodes, variable)`.
     fn stores(&self, py: Python<'_>) -> Vec<(usize, usize, Py<PyAny>)> {
         self.0.graph.stores().iter().map(|store| (store.node.index(), store.at, store.name.clone_ref(py))).collect()
     }
 
-    /// The tensors that the graph is given.
+    /// Returns the input tensors of the graph.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, self.0.inputs.iter().map(|input| input.bind(py)))
     }
 
-    /// Where they come from, as Python expressions.
+    /// Returns their sources, as Python expressions.
     #[getter]
     fn sources(&self) -> Vec<String> {
         self.0.sources.clone()
     }
 
-    /// What the call does to what existed once the graph has run, in words, each with the lines that ask for it, innermost first.
+    /// Returns the side effects of the call after the graph, as text, each with the lines that cause it, innermost first.
     #[getter]
     fn effects(&self) -> Vec<(String, Vec<Line>)> {
         self.0.effects.clone()
     }
 
-    /// What the call came to, where it was captured to show that: what it returns, with fakes for tensors, the fakes of the graph's
-    /// results, and what it does to what existed, each as `(owner, action, key, value, words, lines)`.
+    /// Returns the outcome of the call, if it was captured with `shows`: its result, with fakes for tensors; the fakes of the graph's
+    /// results; and the side effects, each as `(owner, action, key, value, words, lines)`.
     #[getter]
     fn ends<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Some(ends) = &self.0.ends else { return Ok(None) };
@@ -192,25 +193,25 @@ impl CapturedFrame {
         Ok(Some((&ends.returned, &ends.results, effects).into_pyobject(py)?))
     }
 
-    /// The session, with the finished recording.
+    /// Returns the session, with the finished recording.
     #[getter]
     fn session<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.0.session.bind(py).clone()
     }
 
-    /// What it goes on with after a graph break as Python functions, the innermost frame first; none where it begins.
+    /// Returns the continuation of a graph break as Python functions, innermost frame first; none at the beginning of a frame.
     fn continuation(&self, py: Python<'_>, index: usize) -> PyResult<Vec<String>> {
         self.0.from.iter().rev().map(|(code, place)| bytecode::rest_of(code.bind(py), place, index)).collect()
     }
 
-    /// The guards as Python predicates.
+    /// Returns the guards as Python predicates.
     #[getter]
     fn code_parts(&self) -> Vec<String> {
         self.0.guards.code_parts()
     }
 }
 
-/// An argument as a Python object; `reference` makes what stands for a node.
+/// Returns an argument as a Python object; `reference` creates the object for a node.
 fn object<'py>(py: Python<'py>, argument: &Argument<Py<PyAny>>, reference: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let all = |items: &[Argument<Py<PyAny>>]| items.iter().map(|item| object(py, item, reference)).collect::<PyResult<Vec<_>>>();
     Ok(match argument {

@@ -1,4 +1,4 @@
-//! What a child process does for `dynamlir.load`, which loads this library as any other, without Python's module.
+//! Entry points for the child process of `dynamlir.load`, which loads this library like any other, without Python's module.
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_int},
@@ -7,7 +7,7 @@ use std::{
     panic::catch_unwind,
 };
 
-/// Parses the text of a file: 0 if it is a module, 1 if it is none, 2 if it cannot be read. Upstream's parser may end the process.
+/// Parses the text of a file: 0 if it is a module, 1 if it is not, 2 if it cannot be read. Upstream's parser may end the process.
 ///
 /// # Safety
 /// `path` is a C string.

@@ -1,16 +1,15 @@
-//! What `dynamlir.compile` returns for a function: the native callable with its compiler.
+//! The object returned by `dynamlir.compile` for a function: the native callable with its compiler.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 use dynamlir_capture::{
-    Backend, Compilation, WholeFrame,
+    Backend, CapturedPiece, Compilation, capture_and_compile,
     graph_break::GraphBreak,
     interruption_behind,
     sizes::{Dynamic, Unbacked},
-    specialize,
 };
 use dynamlir_cpython_abi::{
     Thread, abi,
@@ -18,8 +17,8 @@ use dynamlir_cpython_abi::{
     stack, types,
 };
 use dynamlir_frame::{
-    Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share, Unforeseen,
-    Verdict, settings,
+    BackOff, Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share,
+    Unforeseen, Verdict, settings,
 };
 use dynamlir_reasons as reason;
 use pyo3::{
@@ -42,26 +41,20 @@ use crate::{
 /// A `dynamlir.capture.api.Compiler` behind a callable.
 struct PythonCompiler {
     object: Py<PyAny>,
-    /// Whether it was told that there is no room.
+    /// True if the Python side was last informed that there is no room.
     full: AtomicBool,
-    /// How often in a row there was no room for a call that was looked at, and how many of the next ones are not looked at.
-    crowded: AtomicU32,
-    unseen: AtomicU32,
-    /// How often in a row the guards of an entry did not hold for the call that it was made for, and for how many of the next calls none
-    /// is made.
-    unsteady: AtomicU32,
-    untried: AtomicU32,
-    /// Whether those of the last one did.
+    /// The longer there is no room for an entry, the fewer calls are inspected.
+    crowded: BackOff,
+    /// The more entries in a row do not pass for the call for which they were created, the fewer are created.
+    unsteady: BackOff,
+    /// True if the guards of the last entry passed.
     steady: AtomicBool,
 }
 
-/// What there is no room or no use for is tried again after twice as many calls, up to so many times.
-const MOST_DOUBLINGS: u32 = 10;
+/// The number of entries in a row that may fail for the call for which they were created, by chance.
+const TOLERATED: u32 = 9;
 
-/// So often in a row guards do not hold by chance.
-const STEADY_AGAIN: u32 = 8;
-
-/// Whether nothing was written: a graph has refused, or there is none for these sizes.
+/// Returns true if nothing was written: a graph has refused, or there is none for these sizes.
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
     let fallback = || dynamlir_cpython_abi::import(py, "dynamlir.reasons")?.getattr("Fallback");
     error.is_instance_of::<RunError>(py) || fallback().is_ok_and(|class| error.get_type(py).is(&class))
@@ -69,28 +62,29 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 
 impl PythonCompiler {
     fn new(object: Py<PyAny>) -> Self {
-        let [crowded, unseen, unsteady, untried] = [(); 4].map(|()| AtomicU32::new(0));
         let [full, steady] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { object, full, crowded, unseen, unsteady, untried, steady }
+        Self { object, full, crowded: BackOff::new(0), unsteady: BackOff::new(TOLERATED), steady }
     }
 
-    /// Whether one more entry is within the limits. The longer there is no room, the fewer calls are looked at.
+    /// Returns true if one more entry is within the limits. The longer there is no room, the fewer calls are inspected.
     fn has_room(&self, miss: &Miss<'_, '_>) -> bool {
         let limits = settings::limits();
         if let Some(known) = miss.surely_has_room(limits) {
             return known;
         }
-        if self.unseen.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        if self.crowded.skips() {
             return false;
         }
         let room = miss.has_room(limits);
-        let crowded = if room { 0 } else { self.crowded.load(Ordering::Relaxed).saturating_add(1) };
-        self.crowded.store(crowded, Ordering::Relaxed);
-        self.unseen.store((1 << crowded.min(MOST_DOUBLINGS)) - 1, Ordering::Relaxed);
+        if room {
+            self.crowded.succeeded();
+        } else {
+            self.crowded.failed();
+        }
         room
     }
 
-    /// Says why a call runs plain that no entry says it of.
+    /// Reports the reason that a call runs as plain Python, if no entry records it.
     fn tell_unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
         let (reason, message) = match why {
             Unforeseen::Compiling => (reason::COMPILING, ""),
@@ -100,12 +94,12 @@ impl PythonCompiler {
         self.object.bind(py).call_method1("unforeseen", (reason, message)).map(drop)
     }
 
-    /// Why no entry fits, as text.
+    /// Returns the reasons that no entry hits, as text.
     fn misses(miss: &Miss<'_, '_>) -> Vec<String> {
         miss.failures().iter().map(ToString::to_string).collect()
     }
 
-    /// What to do with a call that fits no entry. It may be deep in a recursion that has left little of the stack.
+    /// Handles a miss. The call may be deep in a recursion that has left little of the stack.
     fn answer<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
         match Thread::current(miss.function.py()) {
             Ok(thread) => stack::with_room_to_compile(thread, || self.answer_here(miss)),
@@ -114,11 +108,11 @@ impl PythonCompiler {
     }
 
     fn answer_here<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
-        if self.untried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        if self.unsteady.skips() {
             self.tell_unforeseen(miss.function.py(), Unforeseen::Unsteady)?;
             return Ok(Next::Plain);
         }
-        // Before torch is looked at.
+        // Before torch is inspected.
         if self.object.bind(miss.function.py()).call_method0("disturbed")?.is_truthy()? || !self.may_compile(miss)? {
             return Ok(Next::Plain);
         }
@@ -126,14 +120,14 @@ impl PythonCompiler {
         guards::prepare(py)?;
         let steps = self.object.bind(py).getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
-        specialize(miss, steps.as_ref(), self)?;
+        capture_and_compile(miss, steps.as_ref(), self)?;
         if self.steady.swap(true, Ordering::Relaxed) {
-            self.unsteady.store(0, Ordering::Relaxed);
+            self.unsteady.succeeded();
         }
         Ok(Next::Again)
     }
 
-    /// Asks whether one more entry may be made; Python warns when it may not.
+    /// Returns true if one more entry may be created; the Python side warns if not.
     fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
         let cache = miss.cache;
         let room = self.has_room(miss);
@@ -163,7 +157,7 @@ impl Backend for PythonCompiler {
         self.object.bind(py).call_method0("takes_recurrent")?.extract()
     }
 
-    fn compile(&self, py: Python<'_>, frame: WholeFrame) -> PyResult<Compilation> {
+    fn compile(&self, py: Python<'_>, frame: CapturedPiece) -> PyResult<Compilation> {
         let runner = self.object.bind(py).call_method1("compile", (Bound::new(py, CapturedFrame::from(frame))?,))?;
         if let Ok(why) = runner.cast::<PyTuple>() {
             return plain(why).map(Compilation::Plain);
@@ -177,13 +171,13 @@ impl Backend for PythonCompiler {
         }))
     }
 
-    fn broken(&self, py: Python<'_>, found: GraphBreak, forbidden: bool) -> PyResult<Plain> {
-        // Under `fullgraph`, or where it is forbidden, this raises, and so will the next call.
+    fn capture_failed(&self, py: Python<'_>, found: GraphBreak, forbidden: bool) -> PyResult<Plain> {
+        // Under `fullgraph`, or where breaks are forbidden, this raises, and so will the next call.
         let (reason, message, location) = break_tuple(py, found)?.extract::<(Py<PyAny>, Py<PyAny>, Py<PyAny>)>()?;
         plain(&self.object.bind(py).call_method1("stopped", (reason, message, location, forbidden))?)
     }
 
-    fn broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Py<PyAny>> {
+    fn graph_broke(&self, py: Python<'_>, found: GraphBreak) -> PyResult<Py<PyAny>> {
         self.object.bind(py).call_method1("broke", break_tuple(py, found)?).map(Bound::unbind)
     }
 
@@ -191,8 +185,8 @@ impl Backend for PythonCompiler {
         self.object.bind(py).call_method0("pieces")?.extract()
     }
 
-    /// Shows its bytecode to those who asked for that.
-    fn made(&self, miss: &Miss<'_, '_>, entry: &Entry) -> PyResult<()> {
+    /// Shows its bytecode if that was requested.
+    fn entry_made(&self, miss: &Miss<'_, '_>, entry: &Entry) -> PyResult<()> {
         let py = miss.function.py();
         let compiler = self.object.bind(py);
         if miss.from.is_none() && compiler.call_method0("shows_bytecode")?.is_truthy()? {
@@ -205,7 +199,7 @@ impl Backend for PythonCompiler {
     }
 }
 
-/// Whether an object is a tensor or a module. Nothing of it is asked.
+/// Returns true if an object is a tensor or a module. Runs none of its code.
 fn is_of_torch(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CLASSES: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
     let py = object.py();
@@ -216,7 +210,7 @@ fn is_of_torch(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(types::mro(&object.get_type())?.iter().any(|base| classes.iter().any(|class| base.is(class))))
 }
 
-/// What `(event, told)` from the compiler says: plain Python.
+/// Converts `(event, told)` from the compiler to plain Python.
 fn plain(why: &Bound<'_, PyAny>) -> PyResult<Plain> {
     let (event, told) = why.extract()?;
     Ok(Plain::new(event, told))
@@ -250,7 +244,7 @@ impl Compiler for PythonCompiler {
         Ok(made)
     }
 
-    fn again(&self, py: Python<'_>) -> Box<dyn Compiler> {
+    fn for_replacement(&self, py: Python<'_>) -> Box<dyn Compiler> {
         Box::new(Self::new(self.object.clone_ref(py)))
     }
 
@@ -286,7 +280,7 @@ impl Compiler for PythonCompiler {
         self.object.bind(py).call_method1("tell", (why,)).map(drop)
     }
 
-    fn broken(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
+    fn report_break(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
         self.object.bind(py).call_method1("tell_break", (why,)).map(drop)
     }
 
@@ -297,8 +291,7 @@ impl Compiler for PythonCompiler {
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
         if why == Unforeseen::Unsteady {
             self.steady.store(false, Ordering::Relaxed);
-            let again = self.unsteady.fetch_add(1, Ordering::Relaxed).saturating_sub(STEADY_AGAIN);
-            self.untried.store((1 << again.min(MOST_DOUBLINGS)) - 1, Ordering::Relaxed);
+            self.unsteady.failed();
         }
         self.tell_unforeseen(py, why)
     }
@@ -309,7 +302,7 @@ impl Compiler for PythonCompiler {
         if let Ok(why) = begun.extract::<String>() {
             return Ok(Verdict::Skipped(why));
         }
-        // Whatever comes of it, all is put back; what that raises is an interruption.
+        // Everything is restored, regardless of the verdict; an exception from restoring is an interruption.
         let verdict = replay();
         let left = begun.call_method0("end").or_else(|error| begun.call_method0("end").and(Err(error)));
         match (verdict, left) {
@@ -344,7 +337,7 @@ impl Compiler for PythonCompiler {
     }
 }
 
-/// The entries of a function's code that all callables have in common which are made with it.
+/// The entries of a function's code that are shared by all callables created with this object.
 #[pyclass(frozen, name = "Share")]
 pub struct SharedEntries(Arc<Share>);
 
@@ -357,9 +350,9 @@ impl SharedEntries {
     }
 }
 
-/// Makes a callable: `plain` is what plain Python calls, `function` what is captured, with `bound` before the arguments. With
-/// `view`, a weak reference and what else is called, it is a method of that object, which is not an argument of what is captured. Without
-/// `share` it has entries of its own.
+/// Creates a callable: `plain` is called by plain Python, `function` is captured, with `bound` before the arguments. With `view` (a weak
+/// reference, and the object that is called otherwise), it is a method of the referenced object, which is then not an argument of the
+/// captured function. Without `share` it has entries of its own.
 #[pyfunction]
 #[pyo3(signature = (function, bound, plain, compiler, share=None, view=None))]
 pub fn compiled_function<'py>(
@@ -378,18 +371,18 @@ pub fn compiled_function<'py>(
     callable(py, Box::new(Compiled(Arc::new(Callable::new(description, Box::new(compiler))?))))
 }
 
-/// Sets what all callables look at on each call: whether those that would run as plain Python may, how many entries there may be, and
-/// which share of hits is audited.
+/// Sets the options that all callables read on each call: whether calls that would run as plain Python may do so, the limits on entries,
+/// and the share of hits to audit.
 #[pyfunction]
 pub fn configure(refuses_plain: bool, entries: usize, accumulated: usize, audited: f64) {
     settings::set(refuses_plain, Limits { entries, accumulated }, audited);
 }
 
-/// Says of which numbers, by their places, it is known that they change, before there is an entry: until the entries are forgotten.
+/// Records that the numbers at these places are known to change, before an entry exists. Valid until the entries are forgotten.
 #[pyfunction]
 pub fn expect_changes(compiled: &Bound<'_, PyAny>, places: Vec<String>) -> PyResult<()> {
     let callable = of(compiled)?;
-    let known = callable.cache().floats(callable.key());
+    let known = callable.cache().history(callable.key());
     for place in places {
         known.expect_change(place);
     }
@@ -407,7 +400,7 @@ pub fn of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Arc<Callable>> {
     compiled.map(|compiled| &compiled.0).ok_or_else(|| PyTypeError::new_err("not a compiled function"))
 }
 
-/// An attribute of compiled functions, unless what was compiled has one of that name: unlike a property it gives way to that.
+/// An attribute of compiled functions, unless the compiled object has one of the same name: unlike a property it yields to that.
 #[pyclass(frozen)]
 struct Offered(Py<PyAny>);
 
@@ -418,7 +411,7 @@ impl Offered {
     }
 }
 
-/// The type of compiled functions, with what people look at.
+/// Returns the type of compiled functions, with their public attributes.
 pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let class = callable_type(py)?.clone();
     let property = dynamlir_cpython_abi::import(py, "builtins")?.getattr("property")?;
@@ -427,7 +420,7 @@ pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let offer = |name: &str, get: Bound<'_, PyCFunction>| class.setattr(name, Bound::new(py, Offered(get.into_any().unbind()))?);
     offer("_cache", wrap_pyfunction!(cache_of, py)?)?;
     offer("reset", wrap_pyfunction!(reset_of, py)?)?;
-    // What tools that take functions apart ask a function for: torch.fx, Dynamo, inspect.
+    // Attributes read by tools that inspect functions: torch.fx, Dynamo, inspect.
     for name in ["__defaults__", "__kwdefaults__", "__code__", "__closure__", "__globals__"] {
         let get =
             PyCFunction::new_closure(py, None, None, move |args, _| of_wrapped(&args.get_item(0)?)?.getattr(name).map(Bound::unbind))?;
@@ -438,26 +431,26 @@ pub fn function_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     Ok(class)
 }
 
-/// The function of which attributes are asked, past a bound method.
+/// Returns the function whose attributes are read, looking through a bound method.
 fn of_wrapped<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let wrapped = of(compiled)?.wrapped().bind(compiled.py()).clone();
     Ok(wrapped.getattr("__func__").unwrap_or(wrapped))
 }
 
-/// What was compiled.
+/// Returns the compiled object.
 #[pyfunction]
 fn wrapped(compiled: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     Ok(of(compiled)?.wrapped().clone_ref(compiled.py()))
 }
 
-/// The entries, as a sequence.
+/// Returns the entries, as a sequence.
 #[pyfunction]
 fn cache_of(compiled: Bound<'_, PyAny>) -> PyResult<CacheView> {
     of(&compiled)?;
     Ok(CacheView::new(compiled.unbind()))
 }
 
-/// What forgets all entries, as a method: what a closure holds would be released when Rust is called the next time.
+/// Returns the reset function as a method: an object held by a closure would only be released at the next call into Rust.
 #[pyfunction]
 fn reset_of<'py>(compiled: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = compiled.py();

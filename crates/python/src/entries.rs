@@ -1,4 +1,4 @@
-//! What people see of a compiled function's cache: entries with their guards, their graph, and the same as Python code.
+//! The public view of a compiled function's cache: entries with their guards, their graph, and the entry as Python code.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use pyo3::{
 use crate::{
     bytecode,
     compiled::of,
-    guards::{Told, told},
+    guards::{FailureRow, failure_row},
 };
 
-/// The code of an entry of a callable: the function's own for one that is plain Python.
+/// Returns the code of an entry of a callable: the function's own for one that is plain Python.
 pub fn code<'py>(py: Python<'py>, entry: &Entry, callable: &Callable) -> PyResult<Bound<'py, PyAny>> {
     Ok(match written(py, entry, callable)? {
         Some((_, code)) => code.bind(py).clone(),
@@ -25,7 +25,7 @@ pub fn code<'py>(py: Python<'py>, entry: &Entry, callable: &Callable) -> PyResul
     })
 }
 
-/// An entry's code, made when it is first asked for.
+/// Returns an entry's code, written when it is first requested.
 fn written<'a>(py: Python<'_>, entry: &'a Entry, callable: &Callable) -> PyResult<Option<&'a (EntryCode, Py<PyAny>)>> {
     if let Some(known) = entry.written.get() {
         return Ok(Some(known));
@@ -45,12 +45,12 @@ pub struct CacheView {
 }
 
 impl CacheView {
-    /// Of a compiled function.
+    /// Creates the view for a compiled function.
     pub fn new(owner: Py<PyAny>) -> Self {
         Self { owner }
     }
 
-    /// The entries, each with the callable of the code that it was made of.
+    /// Returns the entries, each with the callable of the code for which it was created.
     fn entries(&self, py: Python<'_>) -> PyResult<Vec<(Arc<Callable>, Arc<Entry>)>> {
         let of_code = |callable: Arc<Callable>| {
             let entries = callable.cache().of_key(callable.key());
@@ -80,7 +80,7 @@ impl CacheView {
     }
 }
 
-/// A function that differs in code and globals.
+/// Returns a copy of a function with other code and globals.
 fn with_code<'py>(function: &Bound<'py, PyAny>, code: &Bound<'py, PyAny>, globals: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let own = |name: &str| function.getattr(name);
     let made = function.get_type().call1((code, globals, own("__name__")?, own("__defaults__")?, own("__closure__")?))?;
@@ -88,7 +88,7 @@ fn with_code<'py>(function: &Bound<'py, PyAny>, code: &Bound<'py, PyAny>, global
     Ok(made)
 }
 
-/// The names of the parameters of a function of this code, `*args` and `**kwargs` included.
+/// Returns the parameter names of a function with this code, including `*args` and `**kwargs`.
 fn parameters<'py>(code: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     let like = bytecode::object(bytecode::version(code.py())?, code)?;
     let names = code.getattr("co_varnames")?.cast_into::<PyTuple>()?;
@@ -108,14 +108,14 @@ pub struct CacheEntry {
 
 #[pymethods]
 impl CacheEntry {
-    /// What it does as a code object with the function's arguments: it loads what the graph takes, calls it, and makes the result.
+    /// Returns its action as a code object with the function's arguments: it loads the graph's inputs, calls it, and builds the result.
     #[getter]
     fn code<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let guards = self.guards.get();
         code(py, &guards.entry, &guards.callable)
     }
 
-    /// The function's globals as they are now, in a new dict, with what the code needs besides.
+    /// Returns the function's current globals in a new dict, with the additional names that the code needs.
     #[getter]
     fn globals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let guards = self.guards.get();
@@ -128,14 +128,14 @@ impl CacheEntry {
         Ok(globals)
     }
 
-    /// A function of the code: with the defaults and the closure that the compiled one has now.
+    /// Returns a function with this code, with the current defaults and closure of the compiled one.
     #[getter]
     fn function<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let function = self.guards.get().callable.function().bind(py);
         with_code(function, &self.code(py)?, self.globals(py)?.as_any())
     }
 
-    /// The guards, by their usual name.
+    /// Returns the guards, by their usual name.
     #[getter]
     fn check_fn(&self, py: Python<'_>) -> Py<EntryGuards> {
         self.guards.clone_ref(py)
@@ -162,12 +162,12 @@ pub struct EntryGuards {
 }
 
 impl EntryGuards {
-    /// The guards that fail for a call with these arguments.
+    /// Returns the guards that fail for a call with these arguments.
     fn failures<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<Failure>> {
         self.with_roots(args, kwargs, |roots| self.entry.guards.failures(roots))?
     }
 
-    /// Binds arguments, and does something with the frame that a call of them has.
+    /// Binds arguments, and calls `then` with the frame of such a call.
     fn with_roots<'py, R>(
         &self,
         args: &Bound<'py, PyTuple>,
@@ -185,31 +185,31 @@ impl EntryGuards {
 
 #[pymethods]
 impl EntryGuards {
-    /// The guards as Python predicates.
+    /// Returns the guards as Python predicates.
     #[getter]
     fn code_parts(&self) -> Vec<String> {
         self.entry.guards.code_parts()
     }
 
-    /// Whether everything that the guards refer to is alive.
+    /// Returns true if everything to which the guards refer is alive.
     #[getter]
     fn valid(&self) -> bool {
         self.entry.guards.is_valid()
     }
 
-    /// Whether all guards hold for a call with these arguments.
+    /// Returns true if all guards pass for a call with these arguments.
     #[pyo3(signature = (*args, **kwargs))]
     fn check_all<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<bool> {
         Ok(self.failures(args, kwargs)?.is_empty())
     }
 
-    /// The guards that fail for a call with these arguments, with what is expected and what is seen.
+    /// Returns the guards that fail for a call with these arguments, with the expected and actual values.
     #[pyo3(signature = (*args, **kwargs))]
     fn failing_guards<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Vec<FailedGuard>> {
-        Ok(self.failures(args, kwargs)?.into_iter().map(|failure| FailedGuard { told: told(failure) }).collect())
+        Ok(self.failures(args, kwargs)?.into_iter().map(|failure| FailedGuard { told: failure_row(failure) }).collect())
     }
 
-    /// Whether all guards hold in a frame with these parameters, and these globals instead of the function's, if they are given.
+    /// Returns true if all guards pass in a frame with these parameters, and these globals instead of the function's, if given.
     #[pyo3(signature = (locals, globals=None))]
     fn __call__<'py>(&self, locals: &Bound<'py, PyAny>, globals: Option<&Bound<'py, PyAny>>) -> PyResult<bool> {
         let py = locals.py();
@@ -242,8 +242,8 @@ impl EntryGuards {
         self.with_roots(args, kwargs, check)?
     }
 
-    /// What a check costs once it has passed a few times: `(words, objects, again)`, the words of memory that it compares, the objects
-    /// that it takes, and the paths to what it looks at as it did the first time.
+    /// Returns the cost of a check once it has passed a few times: `(words, objects, again)`, the words of memory that it compares, the
+    /// objects that it takes, and the paths that it checks as it did the first time.
     #[getter]
     fn remembered(&self) -> (usize, usize, Vec<String>) {
         let remembered = self.entry.guards.remembered();
@@ -259,33 +259,33 @@ impl EntryGuards {
     }
 }
 
-/// A guard that does not hold.
+/// A guard that failed.
 #[pyclass(frozen)]
 pub struct FailedGuard {
-    told: Told,
+    told: FailureRow,
 }
 
 #[pymethods]
 impl FailedGuard {
-    /// The Python expression that reaches the value.
+    /// Returns the Python expression that reaches the value.
     #[getter]
     fn source(&self) -> &str {
         &self.told.0
     }
 
-    /// The predicate that is false.
+    /// Returns the predicate that is false.
     #[getter]
     fn guard(&self) -> &str {
         &self.told.1
     }
 
-    /// What was expected.
+    /// Returns the expected value.
     #[getter]
     fn expected(&self) -> &str {
         &self.told.2
     }
 
-    /// What is there.
+    /// Returns the actual value.
     #[getter]
     fn seen(&self) -> &str {
         &self.told.3

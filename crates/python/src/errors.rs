@@ -24,18 +24,18 @@ create_exception!(dynamlir._native, Overlapping, RunError, "Inputs overlap other
 create_exception!(dynamlir._native, WrittenError, PyRuntimeError, "A call failed after something of the caller's was written.");
 
 thread_local! {
-    /// What a signal handler has raised while this thread compiles.
+    /// The exception of a signal handler while this thread compiles.
     static INTERRUPTION: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
-/// The exception for an error of the compiler.
+/// Returns the exception for an error of the compiler.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::Unsupported { reason, message, location } => {
             let location: Vec<_> = location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect();
             Unsupported::new_err((reason, message, location))
         }
-        // A pass names what it cannot do; eager can.
+        // A pass reports an operation that it does not support, but eager does.
         Error::Mlir(dynamlir_dialect::Error::Pass { refusal: Some(refusal), .. }) => {
             Unsupported::new_err((refusal.reason, refusal.message, refusal.location))
         }
@@ -57,7 +57,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     }
 }
 
-/// The exception for text that cannot be loaded: a `ValueError`, since the text is what is wrong.
+/// Returns the exception for text that cannot be loaded: a `ValueError`, since the text is wrong.
 pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
     match error {
         Error::File { path, error } => PyErr::from(std::io::Error::new(error.kind(), format!("{path}: {error}"))),
@@ -66,7 +66,7 @@ pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
     }
 }
 
-/// The exception for a run that failed.
+/// Returns the exception for a run that failed.
 pub fn raise_run(refused: &Refused) -> PyErr {
     match refused {
         Refused::Failed(failure) if failure.misaligned => Misaligned::new_err(failure.message.clone()),
@@ -77,7 +77,7 @@ pub fn raise_run(refused: &Refused) -> PyErr {
     }
 }
 
-/// Runs native code; a bug in it is an exception like any other. Whatever it was working on is not used again.
+/// Runs native code; a panic in it becomes an ordinary exception. The object that it was working on is not used again.
 pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(NativeError::new_err(format!("internal error: {}", text_of(&*panic)))))
 }
@@ -87,7 +87,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-/// Asked between stages, without the GIL: has somebody pressed Ctrl-C?
+/// Called between stages, without the GIL: returns an error if Ctrl-C was pressed.
 pub fn interrupted() -> Result<(), Error> {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => Ok(()),

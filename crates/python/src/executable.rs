@@ -24,20 +24,20 @@ use crate::{
 #[pyclass(frozen)]
 pub struct Executable {
     inner: Arc<runtime::Executable>,
-    /// The same for other sizes, where they vary.
+    /// The executables for other sizes, if sizes are dynamic.
     instances: Option<Arc<Instances>>,
-    /// Where gradients are wanted.
+    /// The autograd node, if gradients are required.
     node: Option<Node>,
     report: Arc<Report>,
     entry: EntryReport,
-    /// What the entries do that compute the gradients, by node.
+    /// Reports on the entries that compute the gradients, by node.
     vjps: Vec<EntryReport>,
 }
 
 /// An input's number, element type, sizes and strides.
 type Argument = (Option<usize>, &'static str, Vec<i64>, Vec<i64>);
 
-/// The compiler's options from Python's.
+/// Converts the compiler's options from Python.
 pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
     let mut options = Options::default();
     if let Some(folder) = dict.get_item("dump")?.filter(|value| !value.is_none()) {
@@ -73,7 +73,7 @@ pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
 }
 
 impl Executable {
-    /// Loads a compiled module: its entries by name, in order.
+    /// Loads a compiled module: returns its entries by name, in order.
     pub fn load(py: Python<'_>, compiled: Compiled) -> PyResult<Vec<(String, Self)>> {
         let start = Instant::now();
         let Compiled { entries, mut report } = compiled;
@@ -91,16 +91,16 @@ impl Executable {
         Ok(together.map(executable).collect())
     }
 
-    /// The names of the entries that compute its gradients, by node.
+    /// Returns the names of the entries that compute its gradients, by node.
     pub fn vjp_entries(&self) -> &[String] {
         self.inner.plan().training.as_ref().map(|training| &training.vjps[..]).unwrap_or_default()
     }
 
-    /// Runs it, as a node of autograd's graph where gradients are wanted. `input` gives the objects of the tensors; these are
-    /// `known` if their metadata is that which the executable has approved.
+    /// Runs it, as a node of autograd's graph if gradients are required. `input` returns the objects of the tensors; these are `known` if
+    /// their metadata is approved by the executable.
     ///
     /// # Safety
-    /// `known` is true only for what [`runtime::Executable::accepts`] has approved.
+    /// `known` may be true only for metadata that [`runtime::Executable::accepts`] has approved.
     pub unsafe fn run<'py>(
         &self,
         calls: &mut Calls<'py>,
@@ -126,12 +126,13 @@ impl Executable {
         outcome.map_err(Failed::Refused)
     }
 
-    /// Whether tensors of this metadata may be said to be known. Where sizes vary nobody has compared them with those of a plan.
+    /// Returns true if tensors with this metadata may be passed as known. With dynamic sizes, the metadata was not compared with that of a
+    /// plan.
     pub fn accepts(&self, inputs: &[Option<&Meta>]) -> bool {
         self.instances.is_none() && self.inner.accepts(inputs)
     }
 
-    /// The compiled graph; where sizes vary, for those that it was made with.
+    /// Returns the compiled graph; with dynamic sizes, the one for the sizes with which it was compiled.
     pub fn inner(&self) -> &runtime::Executable {
         &self.inner
     }
@@ -154,7 +155,7 @@ impl Executable {
     }
 }
 
-/// An entry that can run, under its name, and the same for other sizes, where they vary.
+/// An entry that can run, with its name, and its executables for other sizes, if they are dynamic.
 type Ready = (String, Arc<runtime::Executable>, EntryReport, Option<Arc<Instances>>);
 
 fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
@@ -178,13 +179,13 @@ fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
     Ok((name, inner, report, instances))
 }
 
-/// The entries among all of them that compute the gradients of one, by node; None for those that there are not.
+/// Returns the entries that compute the gradients of one, by node; None for missing ones.
 fn vjps_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Vec<Option<&'a Ready>> {
     let named = |vjp: &String| entries.iter().find(|(name, ..)| name == vjp);
     of.plan().training.iter().flat_map(|training| training.vjps.iter().map(named)).collect()
 }
 
-/// The node of an entry, where gradients of it are computed.
+/// Returns the node of an entry, if its gradients are computed.
 fn node(py: Python<'_>, entry: &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
     let (name, inner, ..) = entry;
     let error = |what: String| NativeError::new_err(format!("@{name}: {what}"));
@@ -217,7 +218,7 @@ impl Executable {
             }
             inputs.push(calls.unwrap(object)?);
         }
-        // SAFETY: nothing is said to be known.
+        // SAFETY: `known` is false.
         guarded(|| match unsafe { self.run(&mut calls, &inputs, false, &|at| objects.get(at).cloned()) } {
             Ok(made) => Self::outputs(&calls, &self.inner.plan().one_of_several, made, tensors),
             Err(Failed::Refused(error)) => Err(raise_run(&error)),
@@ -225,7 +226,7 @@ impl Executable {
         })
     }
 
-    /// What its steps have been measured at. Profiles call the graph by the first name that is given here.
+    /// Returns the measurements of its steps. The first name that is given here becomes the name of the graph in profiles.
     #[pyo3(signature = (name=None))]
     fn times(&self, name: Option<String>) -> Times {
         let about = self.inner.about().clone();
@@ -240,22 +241,22 @@ impl Executable {
         Times { about }
     }
 
-    /// Says what computes gradients of a node that are differentiated in turn: `f(inputs by number, tangents, wanted, state, sizes, taken)`.
-    /// Ignored by what does not train.
+    /// Sets the function for double backward of a node: `f(inputs by number, tangents, wanted, state, sizes, taken)`. Ignored by a graph
+    /// without gradients.
     fn differentiate_again(&self, node: usize, function: Py<PyAny>) {
         if let Some(own) = &self.node {
-            own.differentiate_again(node, function);
+            own.set_double_backward(node, function);
         }
     }
 
-    /// How many nodes it has in autograd's graph.
+    /// Returns the number of its nodes in autograd's graph.
     #[getter]
     fn nodes(&self) -> usize {
         self.node.as_ref().map_or(0, |node| node.training().nodes().len())
     }
 
-    /// Of each input, its number, element type, sizes and strides. Of a graph that computes gradients, the numbers are those of the inputs of the graph
-    /// that was differentiated, and then of its tangents; None for the keys of random numbers.
+    /// Returns number, element type, sizes and strides of each input. For a graph that computes gradients, the numbers are those of the
+    /// inputs of the graph that was differentiated, then those of its tangents; None for the keys of random numbers.
     fn arguments(&self) -> Vec<Argument> {
         let plan = self.inner.plan();
         let number = |at: usize| (plan.keys != Some(at)).then(|| plan.primals.get(at).copied().flatten().unwrap_or(at));
@@ -266,18 +267,18 @@ impl Executable {
         plan.inputs.iter().enumerate().map(described).collect()
     }
 
-    /// The sizes that it has been run for, the last used ones first; None where sizes are numbers.
+    /// Returns the sizes for which it has been run, most recently used first; None if sizes are static.
     #[getter]
     pub fn instances(&self) -> Option<Vec<Vec<i64>>> {
         self.instances.as_ref().map(|instances| instances.sizes())
     }
 
-    /// For each result of a graph that computes gradients, the inputs that give it a history, by their places here.
+    /// For each result of a graph that computes gradients, returns the indices of the inputs that give it a history.
     fn sources(&self) -> Option<Vec<Vec<usize>>> {
         self.inner.plan().sources.clone()
     }
 
-    /// The names of the entries that compute its gradients, by node.
+    /// Returns the names of the entries that compute its gradients, by node.
     #[getter]
     fn vjps(&self) -> Vec<String> {
         self.vjp_entries().to_vec()
@@ -299,7 +300,7 @@ impl Executable {
 }
 
 impl Executable {
-    /// What compiling did for the whole text, and what a call of these entries does.
+    /// Returns a report: the compilation of the whole text, and the work of a call of these entries.
     fn report_of<'py>(&self, py: Python<'py>, parts: &[(&runtime::Executable, &EntryReport)]) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let stages = PyDict::new(py);

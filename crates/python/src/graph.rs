@@ -1,4 +1,4 @@
-//! `NativeGraph`: an executable with the tensors that it captured, without Python in between.
+//! `NativeGraph`: an executable with the tensors that it captured, called without Python in between.
 
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
 use dynamlir_guards::{TensorMatch, size_in};
@@ -23,9 +23,9 @@ use crate::{
 #[pyclass(frozen)]
 pub struct NativeGraph {
     executable: Py<Executable>,
-    /// Tensors that the graph is given after the caller's.
+    /// Tensors that are passed to the graph after the caller's.
     constants: Vec<Py<PyAny>>,
-    /// What the constants looked like when the graph was made; None where that cannot be told.
+    /// The metadata of the constants when the graph was created; None if unknown.
     patterns: Option<Vec<Pattern>>,
     abi: &'static TorchAbi,
 }
@@ -40,7 +40,7 @@ impl NativeGraph {
         Ok(Self { executable, constants, patterns, abi: torch::init(py)? })
     }
 
-    /// The sizes that it has been run for, the last used ones first; None where sizes are numbers.
+    /// Returns the sizes for which it has been run, most recently used first; None if sizes are static.
     #[getter]
     fn instances(&self) -> Option<Vec<Vec<i64>>> {
         self.executable.get().instances()
@@ -59,7 +59,7 @@ impl NativeGraph {
 }
 
 impl NativeGraph {
-    /// Runs it. The inputs are `known` if their metadata is that which `accepts` has approved.
+    /// Runs it. The inputs are `known` if their metadata is approved by `accepts`.
     fn call<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
         if inputs.iter().any(|object| object.is_exact_instance_of::<PyFloat>() || object.is_exact_instance_of::<PyInt>()) {
             let made: SmallVec<[_; 12]> = inputs.iter().map(|object| self.number(object)).collect::<Result<_, _>>()?;
@@ -69,8 +69,8 @@ impl NativeGraph {
         self.call_on_tensors(py, inputs, known, results)
     }
 
-    /// What the graph is given of an input: of a float, which is a number of the graph, a tensor that has it, of an int, which is a size,
-    /// one that is so long.
+    /// Converts an input for the graph: a float, which is a number of the graph, becomes a tensor with its value; an int, which is a size,
+    /// becomes a tensor of that length.
     fn number<'py>(&self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failed> {
         let failed = |error: TorchError| Failed::Before(NativeError::new_err(error.to_string()));
         let tensor = if let Ok(float) = object.cast_exact::<PyFloat>() {
@@ -106,7 +106,8 @@ impl NativeGraph {
             Some(object) => Some((*object).clone()),
             None => self.constants.get(at - inputs.len()).map(|object| object.bind(py).clone()),
         };
-        // SAFETY: guards of the metadata that `accepts` has approved hold for these inputs, and the constants' was compared.
+        // SAFETY: guards on the metadata that `accepts` has approved have passed for these inputs, and the constants' metadata was
+        // compared.
         let outcome = unsafe { self.executable.get().run(&mut calls, &tensors, known, &input) };
         let made = outcome.map_err(|failed| match failed {
             node::Failed::Refused(refused @ (Refused::Guard(_) | Refused::Failed(_))) => Failed::Before(raise_run(&refused)),
@@ -128,13 +129,13 @@ impl NativeGraph {
         calls.mark_one_of_several(several, |at| results.get(at).cloned()).map_err(Failed::Raise)
     }
 
-    /// The handle of an input that is known to be a tensor.
+    /// Returns the handle of an input that is known to be a tensor.
     fn handle<'a>(&self, object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
         // SAFETY: the object is alive for 'a, and a guard has compared its class.
         unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(|error| Failed::Before(NativeError::new_err(error.to_string())))
     }
 
-    /// Whether guards of the inputs say all that the executable wants to know of them.
+    /// Returns true if guards of the inputs establish everything that the executable needs to know.
     fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
         let Some(patterns) = &self.patterns else { return false };
         let metas: Vec<_> =
@@ -143,7 +144,7 @@ impl NativeGraph {
     }
 }
 
-/// The handle of what should be a tensor.
+/// Returns the handle of an object that should be a tensor.
 fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
     match tensor_of(object) {
         Ok(Some(tensor)) => Ok(tensor),
@@ -152,7 +153,7 @@ fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
     }
 }
 
-/// A constant as a Python object.
+/// Returns a constant as a Python object.
 pub fn constant<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Const::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
@@ -160,7 +161,7 @@ pub fn constant<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAn
     }
 }
 
-/// A [`NativeGraph`] as an entry of a cache runs it.
+/// A [`NativeGraph`] as run by an entry of a cache.
 pub struct Held(pub Py<NativeGraph>);
 
 impl CompiledGraph for Held {

@@ -1,4 +1,4 @@
-//! Guards from Python: building a guard set by hand, for tests and tools, and looking at one.
+//! Guards from Python: building a guard set by hand, for tests and tools, and inspecting one.
 
 use dynamlir_guards::{
     Checked, Failure, GuardBuilder as Builder, GuardError, GuardSet as Set, Inputs, ModuleTable, Relation, Roots, Source, SourceId,
@@ -15,7 +15,7 @@ use pyo3::{
 
 use crate::torch;
 
-/// Torch, ready for guards to read.
+/// Prepares torch so that guards can read it.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     torch::init(py)?;
@@ -182,7 +182,7 @@ impl GuardBuilder {
         self.on(source, |b, id| constant(b.equals(id, value)?))
     }
 
-    /// `dynamic` lists dimensions whose size may vary (and with it all strides).
+    /// `dynamic` lists dimensions whose size is dynamic (which makes all strides dynamic, too).
     #[pyo3(signature = (source, value, dynamic=None))]
     fn tensor(&self, source: usize, value: &Bound<'_, PyAny>, dynamic: Option<Vec<usize>>) -> PyResult<()> {
         self.on(source, |b, id| {
@@ -283,15 +283,15 @@ impl GuardSet {
 }
 
 /// A failure as Python sees it: (source, guard, expected, seen).
-pub type Told = (String, String, String, String);
+pub type FailureRow = (String, String, String, String);
 
-pub fn told(failure: Failure) -> Told {
+pub fn failure_row(failure: Failure) -> FailureRow {
     (failure.source, failure.guard, failure.expected, failure.seen)
 }
 
 #[pymethods]
 impl GuardSet {
-    /// Whether all guards hold for a call of `function` with these values of its parameters.
+    /// Returns true if all guards pass for a call of `function` with these values of its parameters.
     fn check<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<bool> {
         Self::with_roots(function, &locals, |roots| match self.inner.check(roots, &mut Inputs::default()) {
             Checked::Pass => Ok(true),
@@ -300,7 +300,7 @@ impl GuardSet {
         })
     }
 
-    /// The tensors that a passing check hands to the graph; None if it does not pass.
+    /// Returns the tensors that a passing check collects for the graph; None if it does not pass.
     fn inputs<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyList>>> {
         let mut inputs = Inputs::default();
         Self::with_roots(function, &locals, |roots| match self.inner.check(roots, &mut inputs) {
@@ -310,14 +310,14 @@ impl GuardSet {
         })
     }
 
-    /// The first guard that does not hold, as (source, guard, expected, seen).
-    fn explain<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<Option<Told>> {
-        Self::with_roots(function, &locals, |roots| Ok(self.inner.explain(roots)?.map(told)))
+    /// Returns the first guard that fails, as (source, guard, expected, seen).
+    fn explain<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<Option<FailureRow>> {
+        Self::with_roots(function, &locals, |roots| Ok(self.inner.explain(roots)?.map(failure_row)))
     }
 
-    /// All guards that do not hold.
-    fn failures<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<Vec<Told>> {
-        Self::with_roots(function, &locals, |roots| Ok(self.inner.failures(roots)?.into_iter().map(told).collect()))
+    /// Returns all guards that fail.
+    fn failures<'py>(&self, function: &Bound<'py, PyAny>, locals: Vec<Bound<'py, PyAny>>) -> PyResult<Vec<FailureRow>> {
+        Self::with_roots(function, &locals, |roots| Ok(self.inner.failures(roots)?.into_iter().map(failure_row).collect()))
     }
 
     /// Checks `times` times without Python in between: for measuring. The check must pass.

@@ -1,16 +1,16 @@
-//! Running Python code in the interpreter's concrete mode: CPython's semantics, evaluated by us.
+//! Runs Python code in the interpreter's concrete mode: CPython's semantics, evaluated by us.
 
 use std::{cell::Cell, rc::Rc};
 
 use dynamlir_cpython_abi::{Evaluated, Frame, Listening, install};
-use dynamlir_interpreter::{Activation, Concrete, Drive, Driver, Instruction, Standing, Turn, counts, reset_counts, with_policy};
+use dynamlir_interpreter::{Activation, Concrete, Drive, Driver, FrameState, Instruction, Turn, counts, reset_counts, with_policy};
 use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
     types::{PyDict, PyTuple},
 };
 
-/// Calls `callable`; all Python code beneath is evaluated by the interpreter.
+/// Calls `callable`; the interpreter evaluates all Python code beneath.
 #[pyfunction]
 #[pyo3(signature = (callable, /, *args, **kwargs))]
 pub fn interpret<'py>(
@@ -23,18 +23,18 @@ pub fn interpret<'py>(
 }
 
 thread_local! {
-    /// After how many instructions a frame is filled again, see [`reenter`].
+    /// The number of instructions after which a frame is refilled, see [`reenter`].
     static EVERY: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Fills a frame again with what is in it, and hands it to CPython in the middle.
+/// Refills a frame with its own contents, and later hands it to CPython midway.
 struct Refilled {
     every: u32,
     steps: u32,
     is_filled: bool,
 }
 
-/// After how many times a frame is left to CPython.
+/// The number of refills after which a frame is left to CPython.
 const LEFT_AFTER: u32 = 13;
 
 impl<'py> Driver<'py> for Refilled {
@@ -50,7 +50,7 @@ impl<'py> Driver<'py> for Refilled {
             return Turn::Step;
         }
         self.is_filled = true;
-        Turn::Goto(Standing::of(frame, instruction))
+        Turn::Goto(FrameState::of(frame, instruction))
     }
 }
 
@@ -62,8 +62,8 @@ fn refill(frame: Frame<'_>, throw: bool) -> Evaluated<'_> {
     drive.run(frame, &mut Refilled { every: EVERY.get(), steps: 0, is_filled: false })
 }
 
-/// Calls `callable`; each frame beneath is emptied and filled again at each `every`-th instruction, and left to CPython after a while,
-/// as frames are between graphs. Nothing is captured.
+/// Calls `callable`; each frame beneath is emptied and refilled at each `every`-th instruction, and left to CPython after a while, as
+/// frames are between graphs. Nothing is captured.
 #[pyfunction]
 #[pyo3(signature = (callable, every, /, *args, **kwargs))]
 pub fn reenter<'py>(
@@ -82,13 +82,13 @@ pub fn reenter<'py>(
     result
 }
 
-/// Why frames cannot be evaluated in this process, so that nothing can be captured; None where they can.
+/// Returns the reason that frames cannot be evaluated in this process, so that nothing can be captured; None if they can.
 #[pyfunction]
 pub fn refusal(py: Python<'_>) -> Option<String> {
     install(py).err().map(|refusal| refusal.to_string())
 }
 
-/// How many frames were interpreted, and how many were left to CPython by reason; `reset` starts the next count.
+/// Returns the number of interpreted frames, and the number of those left to CPython by reason; `reset` starts the next count.
 #[pyfunction]
 #[pyo3(signature = (*, reset=false))]
 pub fn interpreter_counts(py: Python<'_>, reset: bool) -> PyResult<Bound<'_, PyDict>> {

@@ -1,7 +1,7 @@
 //! `dynamlir._native`: the compiler and its executables for Python.
 //!
-//! The boundary is here and nowhere else: the GIL is released while compiling, errors become exceptions in
-//! [`errors`], torch is asked for what only Python knows in [`torch`]. There is no logic beyond that.
+//! The boundary is here and nowhere else: the GIL is released while compiling, [`errors`] turns errors into exceptions, [`torch`] obtains
+//! information about torch that only Python has. There is no logic beyond that.
 
 #![expect(clippy::needless_pass_by_value, clippy::unused_self, reason = "pyo3 hands arguments over by value, and calls methods on self")]
 
@@ -40,7 +40,7 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     guarded(|| {
         let compiled =
             py.detach(|| dynamlir_driver::compile_trace(trace.trace(), &settings, &mut interrupted)).map_err(|e| raise(py, e))?;
-        // The entries that compute gradients belong to the other.
+        // The entries that compute gradients belong to the first one.
         let mut entries = Executable::load(py, compiled)?;
         let vjps: Vec<String> = entries.iter().flat_map(|(_, entry)| entry.vjp_entries().to_vec()).collect();
         entries.retain(|(name, _)| !vjps.contains(name));
@@ -49,7 +49,7 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
     })
 }
 
-/// The products of a recorded trace that there is more than one strategy for, each once, as dictionaries.
+/// Returns the matrix products of a recorded trace for which there is more than one strategy, each once, as dictionaries.
 #[pyfunction]
 fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let found = guarded(|| py.detach(|| dynamlir_driver::list_problems(trace.trace())).map_err(|error| raise(py, error)))?;
@@ -67,14 +67,14 @@ fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Vec<Bound<'p
     described.collect()
 }
 
-/// What measurements depend on: the processor's name and features, as LLVM has them.
+/// Returns the basis of measurements: the processor's name and features, as given by LLVM.
 #[pyfunction]
 fn processor() -> (String, String) {
     dynamlir_driver::processor()
 }
 
-/// Compiles a dumped module from the stage it is at: the one given, else the one in the file's name, else the one that the
-/// text is at. Its entries by name, in order. `ValueError` where the text is not a program, or at no stage.
+/// Compiles a dumped module from its stage: the given one, otherwise the one in the file's name, otherwise the one of the text. Returns its
+/// entries by name, in order. `ValueError` if the text is not a program, or not at any stage.
 #[pyfunction]
 #[pyo3(signature = (path, stage=None, options=None))]
 fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, Executable)>> {
@@ -92,39 +92,40 @@ fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Boun
     })
 }
 
-/// The element types that compiled code knows: the name in the compiler's text, and torch's.
+/// Returns the element types that compiled code supports: the name in the compiler's text, and torch's.
 #[pyfunction]
 fn element_types() -> Vec<(&'static str, &'static str)> {
     dynamlir_torch_abi::DType::ALL.into_iter().map(|dtype| (dtype.name(), dtype.torch_name())).collect()
 }
 
-/// Schemas that `dynamo-decompose` lowers itself.
+/// Returns the schemas that `dynamo-decompose` lowers itself.
 #[pyfunction]
 fn rust_ops() -> BTreeSet<String> {
     dynamlir_passes::decompose::lowered_schemas().map(str::to_owned).collect()
 }
 
-/// Schemas of which `dynamo-autodiff` knows the derivative; with `better_recorded`, those of which a recording of it serves better.
+/// Returns the schemas whose derivative `dynamo-autodiff` knows; with `better_recorded`, those for which a recording of the derivative is
+/// better.
 #[pyfunction]
 #[pyo3(signature = (better_recorded=false))]
 fn rust_rules(better_recorded: bool) -> BTreeSet<String> {
     dynamlir_passes::autodiff::schemas(better_recorded).map(str::to_owned).collect()
 }
 
-/// Schemas that stay extern on purpose.
+/// Returns the schemas that stay extern on purpose.
 #[pyfunction]
 fn keep_ops() -> BTreeSet<String> {
     dynamlir_passes::decompose::KEEP.iter().map(|schema| (*schema).to_owned()).collect()
 }
 
-/// The stages in order: label, as in dump file names, and the pipeline that leads there from the stage before.
+/// Returns the stages in order: label, as in dump file names, and the pipeline from the previous stage to it.
 #[pyfunction]
 fn stages() -> Vec<(String, Option<String>)> {
     dynamlir_driver::stages::pipelines()
 }
 
-/// `dynamlir-opt`, with what the extension has of MLIR; the first word is the program's name. The exit code. To be called once per
-/// process.
+/// Runs `dynamlir-opt` with the extension's parts of MLIR; the first argument is the program's name. Returns the exit code. Must be called
+/// only once per process.
 #[pyfunction]
 fn opt_main(py: Python<'_>, args: Vec<String>) -> i32 {
     py.detach(|| dynamlir_driver::opt::main(args))
@@ -136,13 +137,13 @@ fn clear_kernel_cache() {
     dynamlir_driver::cache::clear();
 }
 
-/// In a child of the process, which may have been forked while another thread compiled.
+/// Called in a child of the process, which may have been forked while another thread compiled.
 #[pyfunction]
 fn forked(py: Python<'_>) {
     dynamlir_cpython_abi::forked(py);
 }
 
-// Nothing here was ever run without the lock: a CPython built to go without it takes it back when the module is imported, and says so.
+// Nothing here was ever run without the GIL: a free-threaded CPython enables it when the module is imported, and says so.
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -170,8 +171,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
     module.add_function(wrap_pyfunction!(torch::disturbance, module)?)?;
     module.add_class::<capture::CapturedFrame>()?;
-    module.add_class::<dynamlir_capture::sizes::Sizes>()?;
-    module.add_class::<dynamlir_capture::sizes::SizeNode>()?;
+    module.add_class::<dynamlir_symint::Sizes>()?;
+    module.add_class::<dynamlir_symint::SizeNode>()?;
     module.add("CompiledFunction", compiled::function_type(py)?)?;
     module.add_class::<compiled::SharedEntries>()?;
     module.add_class::<entries::CacheView>()?;

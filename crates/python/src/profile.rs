@@ -1,4 +1,4 @@
-//! What kernels and extern calls took, for Python.
+//! The times of kernels and extern calls, for Python.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ impl Profile {
         self.inner.close();
     }
 
-    /// `(graph, calls, seconds, steps)` of each graph.
+    /// Returns `(graph, calls, seconds, steps)` of each graph.
     fn graphs(&self) -> Vec<(Option<String>, u64, f64, Vec<Step>)> {
         let row =
             |Measured { about, whole, steps: tallies }| (about.name.get().cloned(), whole.calls, seconds(whole), steps(&about, &tallies));
@@ -46,12 +46,12 @@ impl Profile {
 
 impl Drop for Profile {
     fn drop(&mut self) {
-        // Of one that was never left.
+        // In case the profile was never exited.
         self.inner.close();
     }
 }
 
-/// What a graph's steps have been measured at so far; it does not keep the graph alive.
+/// The measurements of a graph's steps so far; does not keep the graph alive.
 #[pyclass(frozen)]
 pub struct Times {
     pub about: Arc<About>,
@@ -59,7 +59,7 @@ pub struct Times {
 
 #[pymethods]
 impl Times {
-    /// As in `Profile.graphs`: kernels, then extern calls in their order.
+    /// Returns the steps as in `Profile.graphs`: kernels, then extern calls in their order.
     fn steps(&self) -> Vec<Step> {
         steps(&self.about, &self.about.sums())
     }

@@ -1,9 +1,10 @@
-//! `SizedGraph`: a graph whose sizes vary, as one of numbers for each that there have been.
+//! `SizedGraph`: a graph with dynamic sizes, as one static graph for each combination seen so far.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
 use dynamlir_guards::size_in;
+use dynamlir_runtime::Recent;
 use pyo3::{
     exceptions::PyException,
     prelude::*,
@@ -16,33 +17,31 @@ use crate::{
     graph::{Held, NativeGraph},
 };
 
-/// How many there are at most; that which was not used for the longest time goes first.
-const MOST: usize = 16;
-
 type Sizes = SmallVec<[i64; 4]>;
 
 /// A graph that is called with its inputs and returns its outputs.
 #[pyclass(frozen)]
 pub struct SizedGraph {
-    /// Which input, and which size of that, each symbol is.
+    /// For each symbol, the input and the dimension whose size it is.
     bound: Vec<(usize, usize)>,
-    /// Makes the graph for sizes.
+    /// Creates the graph for given sizes.
     make: Py<PyAny>,
-    /// Those that there are, the last used one first.
-    made: Mutex<Vec<(Sizes, Arc<Held>)>>,
+    made: Recent<Sizes, Arc<Held>>,
 }
 
 #[pymethods]
 impl SizedGraph {
     #[new]
     fn new(bound: Vec<(usize, usize)>, make: Py<PyAny>, sizes: Vec<i64>, first: Py<NativeGraph>) -> Self {
-        Self { bound, make, made: Mutex::new(vec![(sizes.into(), Arc::new(Held(first)))]) }
+        let made = Recent::default();
+        drop(made.insert(sizes.into(), Arc::new(Held(first))));
+        Self { bound, make, made }
     }
 
-    /// The sizes of the graphs that there are, the last used one first.
+    /// Returns the sizes of the existing graphs, most recently used first.
     #[getter]
     fn instances(&self) -> Vec<Vec<i64>> {
-        self.made().iter().map(|(sizes, _)| sizes.to_vec()).collect()
+        self.made.keys().into_iter().map(SmallVec::into_vec).collect()
     }
 
     #[pyo3(signature = (*tensors))]
@@ -58,49 +57,34 @@ impl SizedGraph {
 }
 
 impl SizedGraph {
-    fn made(&self) -> std::sync::MutexGuard<'_, Vec<(Sizes, Arc<Held>)>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], results: &mut Objects<'py>) -> Result<(), Failed> {
         let size = |&(input, dimension): &(usize, usize)| {
             let found = inputs.get(input).map(|input| size_in(input, dimension)).transpose()?.flatten();
-            found.ok_or_else(|| NativeError::new_err("a size is not there"))
+            found.ok_or_else(|| NativeError::new_err(format!("input {input} has no dimension {dimension}")))
         };
         let sizes = self.bound.iter().map(size).collect::<PyResult<Sizes>>().map_err(Failed::Before)?;
-        let graph = match self.known(&sizes) {
+        let graph = match self.made.get(&sizes) {
             Some(graph) => graph,
             None => self.compile(py, sizes).map_err(|error| failed(py, error))?,
         };
         graph.run(py, inputs, false, results)
     }
 
-    fn known(&self, sizes: &Sizes) -> Option<Arc<Held>> {
-        let mut made = self.made();
-        let at = made.iter().position(|(known, _)| known == sizes)?;
-        made[..=at].rotate_right(1);
-        Some(made[0].1.clone())
-    }
-
     fn compile(&self, py: Python<'_>, sizes: Sizes) -> PyResult<Arc<Held>> {
         let graph = self.make.bind(py).call1((PyTuple::new(py, &sizes)?,))?.cast_into::<NativeGraph>()?;
         let graph = Arc::new(Held(graph.unbind()));
-        let mut made = self.made();
-        made.insert(0, (sizes, graph.clone()));
-        let gone = if made.len() > MOST { made.pop() } else { None };
-        // It may run Python code when it dies.
-        drop(made);
-        drop(gone);
+        // What is dropped may run Python code when it dies.
+        drop(self.made.insert(sizes, graph.clone()));
         Ok(graph)
     }
 }
 
-/// Why there is no graph for these sizes: plain Python does it, unless somebody wants the call to end.
+/// Converts the reason that there is no graph for these sizes: plain Python runs the call, unless the exception is meant to end it.
 fn failed(py: Python<'_>, error: PyErr) -> Failed {
     if error.is_instance_of::<PyException>(py) { Failed::Before(error) } else { Failed::Raise(error) }
 }
 
-/// A [`SizedGraph`] as an entry of a cache runs it.
+/// A [`SizedGraph`] as run by an entry of a cache.
 pub struct HeldSized(pub Py<SizedGraph>);
 
 impl CompiledGraph for HeldSized {

@@ -1,4 +1,4 @@
-//! What only Python knows of torch: dispatch keys, a sample tensor, op schemas, and calls of Python operators.
+//! Information about torch that only Python has: dispatch keys, a sample tensor, op schemas, and calls of Python operators.
 
 use std::{os::raw::c_void, path::PathBuf, sync::OnceLock};
 
@@ -16,7 +16,7 @@ use pyo3::{
 
 use crate::errors::NativeError;
 
-/// The initialised view of libtorch.
+/// Returns the initialized view of libtorch.
 pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     static DONE: OnceLock<&'static TorchAbi> = OnceLock::new();
     if let Some(abi) = DONE.get() {
@@ -26,8 +26,8 @@ pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     Ok(DONE.get_or_init(|| abi))
 }
 
-/// Runs something on a thread of its own: a mode, a transform, a tracer or a default device of the caller's would take part in
-/// what is learnt of torch by example.
+/// Runs `work` on a thread of its own: the caller's modes, transforms, tracers or default device would affect what is learned about torch
+/// by example.
 pub fn undisturbed<T: Send>(py: Python<'_>, work: impl FnOnce(Python<'_>) -> PyResult<T> + Send) -> PyResult<T> {
     let outcome = py.detach(|| std::thread::scope(|scope| scope.spawn(|| Python::attach(work)).join()));
     outcome.unwrap_or_else(|_| Err(NativeError::new_err("a panic while torch was looked at")))
@@ -46,8 +46,8 @@ fn find(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     let cdata: usize = sample.getattr("_cdata")?.extract()?;
     let args = InitArgs {
         lib_dir: PathBuf::from(file).parent().map(|folder| folder.join("lib")),
-        // Python keys too: what an operator calls inside itself is its own business, as in eager. Autograd's is that of all devices:
-        // inference mode excludes that, which AutogradCPU would not find excluded, and would take back afterwards.
+        // Python keys too: an operator's inner calls are its own business, as in eager. The autograd key is that of all devices, which
+        // inference mode excludes too: with AutogradCPU, a guard would not find its key excluded, and would revert the exclusion on exit.
         below_autograd: ["AutogradFunctionality", "AutogradOther", "AutocastCPU", "Python", "PythonTLSSnapshot"]
             .into_iter()
             .filter_map(key)
@@ -58,14 +58,14 @@ fn find(py: Python<'_>) -> PyResult<&'static TorchAbi> {
         sample: Some(PySample { object: sample.as_ptr().cast::<c_void>(), cdata }),
     };
     let abi = TorchAbi::init(&args).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
-    // An unknown torch has no layout to learn; what needs it says so, or does without.
+    // An unknown version of torch has no known layout to learn; code that needs it reports that, or does without.
     let _ = learn_tensors(py);
     Ok(abi)
 }
 
-/// What autocast and inference mode change among the dispatch keys of a thread, on one where nothing else does. And that of dense tensors,
-/// which changes nothing where it is included – each tensor has it, or one above it – and stays so on a thread that has called
-/// `torch.nn.functional.linear` with a tensor of a class with a `__torch_dispatch__`.
+/// Returns the dispatch keys of a thread that autocast and inference mode change, measured on a thread where nothing else does. Also
+/// includes that of dense tensors: including it has no effect, since each tensor has it or a higher one, and it stays included on a thread
+/// that has called `torch.nn.functional.linear` with a tensor of a class with a `__torch_dispatch__`.
 fn ordinary_keys(torch: &Bound<'_, PyModule>) -> PyResult<[u64; 2]> {
     let internal = torch.getattr("_C")?;
     let keys = |name: &str| internal.call_method0(name)?.call_method0("raw_repr")?.extract::<u64>();
@@ -80,8 +80,8 @@ fn ordinary_keys(torch: &Bound<'_, PyModule>) -> PyResult<[u64; 2]> {
     Ok([(before ^ within.0?) | dense.transpose()?.unwrap_or(0), within.1?])
 }
 
-/// The reason for which compiled code would leave out what somebody else does with operations on this thread; None where nobody
-/// does anything. What only Python knows of is not looked at.
+/// Returns the reason that compiled code would bypass other code that intercepts operations on this thread; None if no code does. State
+/// known only to Python is not inspected.
 #[pyfunction]
 pub fn disturbance(py: Python<'_>) -> PyResult<Option<&'static str>> {
     init(py)?;
@@ -92,7 +92,7 @@ pub fn disturbance(py: Python<'_>) -> PyResult<Option<&'static str>> {
     }))
 }
 
-/// Whether an object is laid out as a tensor. Asked of its type: `isinstance` believes what an object says of itself.
+/// Returns true if an object has the layout of a tensor. Checks its type: `isinstance` trusts the object's own claim.
 pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let tensor = dynamlir_cpython_abi::import_once(object.py(), &TENSOR, "torch", "Tensor")?;
@@ -100,14 +100,14 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(unsafe { ffi::PyType_IsSubtype(object.get_type().as_type_ptr(), tensor.as_type_ptr()) } != 0)
 }
 
-/// Whether operations on a tensor are its class's own business.
+/// Returns true if the tensor's class handles operations itself.
 pub fn dispatches_itself(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let disabled = dynamlir_cpython_abi::import_once(tensor.py(), &DISABLED, "torch._C", "_disabled_torch_dispatch_impl")?;
     Ok(tensor.get_type().getattr("__torch_dispatch__").is_ok_and(|dispatch| !dispatch.is(disabled)))
 }
 
-/// Runs code of ours, Python's too, while Dynamo's frame hook may be on for the user's call: it would capture our frames.
+/// Runs our own code, including Python code, while Dynamo's frame hook may be on for the user's call: it would capture our frames.
 pub fn untraced<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let set = dynamlir_cpython_abi::import_once(py, &SET, "torch._C._dynamo.eval_frame", "set_eval_frame")?;
@@ -123,7 +123,7 @@ pub struct Calls<'py> {
 }
 
 impl<'py> Calls<'py> {
-    /// `torch.ops.aten.add.Tensor` for `aten.add.Tensor`.
+    /// Returns `torch.ops.aten.add.Tensor` for `aten.add.Tensor`.
     fn op(&self, schema: &str) -> PyResult<Bound<'py, PyAny>> {
         let mut object = dynamlir_cpython_abi::import(self.py, "torch")?.getattr("ops")?;
         for name in schema.split('.') {
@@ -132,26 +132,26 @@ impl<'py> Calls<'py> {
         Ok(object)
     }
 
-    /// A new Python object for a tensor.
+    /// Returns a new Python object for a tensor.
     pub fn wrap(&self, tensor: TensorRef<'_>) -> PyResult<Bound<'py, PyAny>> {
         let raw = self.abi.to_pyobject(tensor).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
         // SAFETY: `to_pyobject` returns a new reference to a live tensor, and the GIL is held.
         Ok(unsafe { Bound::from_owned_ptr(self.py, raw.cast()) })
     }
 
-    /// As `wrap`, for a tensor that nobody else needs.
+    /// Like `wrap`, for a tensor that has no other owner.
     pub fn wrap_owned(&self, tensor: OwnedTensor) -> PyResult<Bound<'py, PyAny>> {
         let raw = self.abi.into_pyobject(tensor).map_err(|error| NativeError::new_err(error.message().to_owned()))?;
         // SAFETY: as in `wrap`.
         Ok(unsafe { Bound::from_owned_ptr(self.py, raw.cast()) })
     }
 
-    /// Has torch take outputs for one of several views of an operation, which it lets nobody write where gradients are recorded: they
-    /// were made as views one by one. `output` gives them by their positions.
+    /// Makes torch treat outputs as views among several returned by one operation, to which it forbids writes if gradients are recorded:
+    /// they were created as single views. `output` returns them by position.
     ///
     /// # Errors
     ///
-    /// What torch raises.
+    /// Returns the exception raised by torch.
     pub fn mark_one_of_several(&self, positions: &[usize], output: impl Fn(usize) -> Option<Bound<'py, PyAny>>) -> PyResult<()> {
         static SET: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
         for object in positions.iter().filter_map(|at| output(*at)) {
@@ -160,7 +160,7 @@ impl<'py> Calls<'py> {
                 let kind = autograd.getattr("CreationMeta")?.getattr("MULTI_OUTPUT_NODE")?;
                 PyResult::Ok((autograd.getattr("_set_creation_meta")?.unbind(), kind.unbind()))
             })?;
-            // Inference tensors keep no bases.
+            // Inference tensors do not store a base.
             if object.call_method0(intern!(self.py, "_is_view"))?.is_truthy()? {
                 set.bind(self.py).call1((&object, kind))?;
             }
@@ -168,9 +168,9 @@ impl<'py> Calls<'py> {
         Ok(())
     }
 
-    /// The handle of a Python tensor, borrowed as long as the object lives.
+    /// Returns the handle of a Python tensor, borrowed as long as the object lives.
     pub fn unwrap<'a>(&self, object: &'a Bound<'py, PyAny>) -> PyResult<TensorRef<'a>> {
-        // SAFETY: the object is alive for 'a, and the callers have asked `is_tensor`.
+        // SAFETY: the object is alive for 'a, and the callers have checked `is_tensor`.
         unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(|error| NativeError::new_err(error.message().to_owned()))
     }
 
@@ -215,7 +215,7 @@ impl<'py> Calls<'py> {
     }
 
     fn collect(&self, value: &Bound<'py, PyAny>, tensors: &mut Vec<Option<OwnedTensor>>) -> PyResult<()> {
-        // A number is nothing that a graph goes on with: it was one when the graph was recorded, too.
+        // A graph does not use a number: it was also a number when the graph was recorded.
         if value.is_none() || value.is_instance_of::<PyInt>() {
             tensors.push(None);
         } else if let Ok(items) = value.cast::<PyTuple>() {

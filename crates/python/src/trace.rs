@@ -2,15 +2,15 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use dynamlir_capture::sizes::{Sizes, expression};
 use dynamlir_dialect::{
     Session,
     context::module_op,
-    ir::sizes::{Place, SizeSymbol},
+    ir::sizes::{SizeSymbol, SymbolSite},
 };
 use dynamlir_import::{Arg, Base, Creation, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
 use dynamlir_shapes::{Dim, Symbol};
+use dynamlir_symint::{Sizes, expression};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -19,7 +19,7 @@ use pyo3::{
 
 use crate::errors::{NativeError, Unsupported};
 
-/// Receives a recorded graph and writes it at stage aten. Values are known by the numbers that they are given with.
+/// Receives a recorded graph and writes it at stage aten. Values are identified by the numbers with which they are passed.
 #[pyclass]
 pub struct TraceBuilder {
     trace: Arc<Trace>,
@@ -29,12 +29,12 @@ pub struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// What was received.
+    /// Returns the received trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// Checks that values are new before they are.
+    /// Checks that values are new before they are added.
     fn check_new(&self, numbers: &[i64]) -> PyResult<()> {
         match numbers.iter().find(|number| self.values.contains_key(number)) {
             None => Ok(()),
@@ -43,8 +43,7 @@ impl TraceBuilder {
     }
 }
 
-/// Lists that Python hands over again and again, since equal layers share them: each is translated once. They are not changed
-/// meanwhile.
+/// Lists that Python passes repeatedly, since equal layers share them: each is translated once. They are not changed meanwhile.
 struct Shared<T> {
     known: HashMap<usize, (Py<PyAny>, Arc<[T]>)>,
 }
@@ -55,7 +54,7 @@ impl<T> Shared<T> {
     }
 
     fn get(&mut self, list: &Bound<'_, PyAny>, translate: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<Arc<[T]>> {
-        // By address, which is its own as long as it is kept.
+        // By address, which is unique as long as the list is kept.
         let key = list.as_ptr() as usize;
         if let Some((_, made)) = self.known.get(&key) {
             return Ok(made.clone());
@@ -88,28 +87,28 @@ impl TraceBuilder {
         Self { trace: Arc::new(Trace::new(name)), values: HashMap::new(), results: Shared::new(), locations: Shared::new() }
     }
 
-    /// Says where the graph's tensors live: `cuda:0`.
+    /// Sets the device of the graph's tensors: `cuda:0`.
     fn device(&mut self, device: String) {
         Arc::make_mut(&mut self.trace).device = Some(device);
     }
 
-    /// Says which folders hold what users do not look into, such as torch: each ends with the separator.
+    /// Sets the folders of libraries whose frames users do not inspect, such as torch: each ends with the separator.
     fn libraries(&mut self, folders: Vec<String>) {
         Arc::make_mut(&mut self.trace).libraries = folders;
     }
 
-    /// Says how often the graph is differentiated: with 2, what is compiled are its gradients and theirs.
+    /// Sets how often the graph is differentiated: with 2, its gradients and their gradients are compiled.
     fn order(&mut self, order: i64, path: Vec<i64>, given: Vec<i64>) {
         let trace = Arc::make_mut(&mut self.trace);
         (trace.order, trace.path, trace.given) = (order, path, given);
     }
 
-    /// Says which sizes vary: of these, the symbols, each with the input and the dimension whose size it is. Those without are in another
-    /// graph.
+    /// Sets the dynamic sizes: the symbols among these, each with the input and the dimension whose size it is. Symbols without a place are
+    /// in another graph.
     fn symbols(&mut self, sizes: &Bound<'_, Sizes>, bound: Vec<Option<(usize, usize)>>) {
         let declared = |(symbol, info): (Symbol, _)| {
             let (argument, dim) = bound.get(symbol.0 as usize).copied().flatten()?;
-            Some(SizeSymbol { symbol, place: Some(Place::Size { argument, dim }), info })
+            Some(SizeSymbol { symbol, place: Some(SymbolSite::Size { argument, dim }), info })
         };
         let (sizes, trace) = (sizes.get(), Arc::make_mut(&mut self.trace));
         trace.symbols = sizes.free().into_iter().filter_map(declared).collect();
@@ -117,12 +116,12 @@ impl TraceBuilder {
         trace.assumed = sizes.assumed().into_iter().filter(|assumed| is_here(&assumed.left) && is_here(&assumed.right)).collect();
     }
 
-    /// Says that the graph draws random numbers.
+    /// Records that the graph draws random numbers.
     fn random(&mut self) {
         Arc::make_mut(&mut self.trace).random = true;
     }
 
-    /// Says of a derivative that eager keeps something for it.
+    /// Records, for a derivative, that eager saves something for it.
     fn keeps(&mut self) {
         Arc::make_mut(&mut self.trace).keeps = true;
     }
@@ -227,11 +226,11 @@ fn value_of(number: i64, values: &HashMap<i64, ValueId>) -> PyResult<ValueId> {
     values.get(&number).copied().ok_or_else(|| PyValueError::new_err(format!("value {number} is used before it is given")))
 }
 
-/// A returned tensor: value, version, base, whether it requires a gradient, how it was made if it is a view, and of a
-/// derivative the operand whose gradient it is.
+/// A returned tensor: value, version, base, whether it requires a gradient, how it was created if it is a view, and for a derivative the
+/// operand whose gradient it is.
 type ReturnedTuple = (i64, i64, Option<(String, usize)>, bool, Option<String>, Option<i64>);
 
-/// How a view was made: None, or `"no_grad"` or `"one_of_several"`.
+/// Converts how a view was created: None, or `"no_grad"` or `"one_of_several"`.
 fn creation(of: Option<&str>) -> PyResult<Creation> {
     Ok(match of {
         None => Creation::Default,
@@ -241,7 +240,7 @@ fn creation(of: Option<&str>) -> PyResult<Creation> {
     })
 }
 
-/// What an output is a view of: None, or `("arg" | "output" | "hidden", number)`.
+/// Converts the base of an output: None, or `("arg" | "output" | "hidden", number)`.
 fn base(of: Option<(String, usize)>) -> PyResult<Base> {
     let Some((kind, number)) = of else { return Ok(Base::None) };
     match kind.as_str() {
@@ -252,7 +251,7 @@ fn base(of: Option<(String, usize)>) -> PyResult<Base> {
     }
 }
 
-/// One schema argument: a plain value, a list of arguments, or a tagged pair.
+/// Converts one schema argument: a plain value, a list of arguments, or a tagged pair.
 fn argument(value: &Bound<'_, PyAny>, values: &HashMap<i64, ValueId>) -> PyResult<Arg> {
     if value.is_none() {
         return Ok(Arg::None);

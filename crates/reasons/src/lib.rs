@@ -1,27 +1,27 @@
-//! The reasons for which plain eager, or plain Python, runs instead of compiled code, as constants.
+//! The reasons for running plain eager, or plain Python, instead of compiled code, as constants.
 //!
-//! They are those of `python/dynamlir/reasons.toml`, which Python reads as well: there is no other list.
+//! They come from `python/dynamlir/reasons.toml`, which Python reads as well: this is the only list.
 #![forbid(unsafe_code)]
 
-/// What is done about a reason where a frame is captured. The first two end the graph, and the frame goes on in another one.
+/// The effect of a reason on the capture of a frame. The first two end the graph, and the frame continues in another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Python itself has to run there: what comes after depends on what only running tells, or somebody sees it.
+    /// Python itself has to run there: the code after it is data-dependent, or other code observes the effect.
     MustBreak,
-    /// Nothing forbids that it be part of a graph, or an effect that is replayed after one.
+    /// It could become part of a graph, or an effect that is replayed after one.
     MayCapture,
-    /// The whole call has to be left to plain Python, or the compiler failed: breaking the graph there would not help.
+    /// The whole call has to run as plain Python, or the compiler failed: breaking the graph there would not help.
     Refuse,
 }
 
 include!(concat!(env!("OUT_DIR"), "/reasons.rs"));
 
-/// The reason with this ID, which must be one of the file's: no other reason takes its place.
+/// The reason with this ID, or `None` if the file does not have it; no other reason is substituted.
 pub fn named(id: &str) -> Option<&'static str> {
     ALL.iter().map(|(known, _)| *known).find(|known| *known == id)
 }
 
-/// The kind of a reason. What is not in the file is an error of ours.
+/// The kind of a reason. An unknown ID is an internal error.
 pub fn kind(id: &str) -> Kind {
     ALL.iter().find(|(known, _)| *known == id).map_or(Kind::Refuse, |(_, kind)| *kind)
 }

@@ -1,15 +1,15 @@
-//! In which order the gradients of a node should arrive.
+//! The order in which the gradients of a node should arrive.
 //!
-//! Eager's arrive from the last operation to the first: those of the last layer first, and whoever listens – buckets that are sent,
-//! optimizers that step within backward – counts on that. A node gives all of its gradients at once, and torch's engine puts what
-//! is ready into a queue in the order of the node's inputs. That queue is a binary heap in which all leaves are equal, and its order is what comes
-//! of that: so the inputs are put in the order that comes out right.
+//! In eager mode gradients arrive from the last operation to the first, so those of the last layer come first. Consumers (buckets that are
+//! sent, optimizers that step within backward) rely on that. A node returns all of its gradients at once, and torch's engine queues ready
+//! nodes in the order of the node's inputs. That queue is a binary heap in which all leaves compare equal, and the heap determines the
+//! resulting order. So the inputs are permuted such that the order comes out right.
 
 use std::collections::HashMap;
 
 use crate::plan::{Plan, Reg, Step};
 
-/// For each result of a plan, the step that completes it.
+/// Returns the step that completes each result of a plan.
 pub(crate) fn completed(plan: &Plan) -> Vec<usize> {
     let mut root: HashMap<Reg, Reg> = HashMap::new();
     let mut last: HashMap<Reg, usize> = HashMap::new();
@@ -35,10 +35,11 @@ pub(crate) fn completed(plan: &Plan) -> Vec<usize> {
     plan.results.iter().map(|reg| last.get(&root_of(&root, *reg)).copied().unwrap_or_default()).collect()
 }
 
-/// The places of `count` inputs so that they come out of the engine's queue as they are: the input at place `i` is number `placed[i]`.
+/// Permutes `count` inputs so that they leave the engine's queue in order: the input at place `i` is number `placed[i]`.
 ///
-/// The queue is a `std::priority_queue`. What is equal stays where it is put; what is taken is the first, which the last one replaces after the
-/// hole has gone down by the right children (`std::__adjust_heap` of libstdc++). Of another library the order is another, and nothing is wrong but that.
+/// The queue is a `std::priority_queue`. An element that compares equal stays where it is inserted. The first element is removed, the hole
+/// moves down along the right children, and the last element fills it (`std::__adjust_heap` of libstdc++). With another library the order
+/// may differ, which affects nothing else.
 pub(crate) fn placed(count: usize) -> Vec<usize> {
     let mut heap: Vec<usize> = (0..count).collect();
     let mut placed = vec![0; count];
@@ -54,7 +55,7 @@ pub(crate) fn placed(count: usize) -> Vec<usize> {
     placed
 }
 
-/// Fills the hole at the top by children, and puts `value` where it ends.
+/// Fills the hole at the top with children, and puts `value` where the hole ends up.
 fn sink(heap: &mut [usize], value: usize) {
     let (length, mut hole) = (heap.len(), 0);
     while 2 * hole + 2 < length {
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn four_come_out_as_they_were_meant_to() {
-        // Put in by number, the engine serves them as 0, 2, 1, 3.
+        // Inserted by number, the engine would serve them as 0, 2, 1, 3.
         assert_eq!(placed(4), [0, 2, 1, 3]);
         for count in 0..40 {
             let mut all = placed(count);

@@ -1,8 +1,8 @@
-//! Which tensor each output is a view of.
+//! The tensor of which each output is a view.
 //!
-//! Outputs are made directly as views of the input or result whose memory they show. Where eager has something else, the plan
-//! says so, and the output is replaced by a tensor over the same memory that is a view of what it should be. Autograd's checks
-//! of later in-place operations rest on that; values and memory are right without it.
+//! Outputs are created directly as views of the input or result whose memory they show. If eager has another base, the plan says so, and
+//! the output is replaced by a tensor over the same memory that is a view of the right base. Autograd's checks of later in-place operations
+//! rely on that; values and memory are right without it.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::lower::{PlanError, Program};
 use crate::outputs::OutputValue;
 use crate::plan::{Base, Output, Plan};
 
-/// The outputs that have to be made anew, with what they are views of then, in an order in which that can be done.
+/// Returns the outputs that must be rebuilt, with their new bases, in a feasible order.
 pub(crate) fn steps(plan: &Plan) -> Result<Vec<(usize, Base)>, PlanError> {
     if plan.bases.len() > plan.outputs.len() {
         return Err(PlanError(format!("{} outputs have {} bases", plan.outputs.len(), plan.bases.len())));
@@ -21,18 +21,18 @@ pub(crate) fn steps(plan: &Plan) -> Result<Vec<(usize, Base)>, PlanError> {
     let mut steps = Vec::new();
     for (at, base) in plan.bases.iter().enumerate().filter_map(|(at, base)| base.map(|base| (at, base))) {
         check(plan, &made, at, base).map_err(|what| PlanError(format!("base of output {at}: {what}")))?;
-        // What is detached has no gradient: one that has stays a view of what it was made from.
+        // A detached tensor has no gradient: an output with a gradient stays a view of its original base.
         let is_detached = matches!(base, Base::None | Base::Hidden(_));
         if base != made[at] && !(is_detached && plan.differentiable.contains(&at)) {
             steps.push((at, base));
         }
     }
-    // What is not a view may be another's base, and the first view of a hidden tensor knows it for the others.
+    // An output that is not a view may be another's base, and the first view of a hidden tensor provides it for the others.
     steps.sort_by_key(|&(at, base)| (base != Base::None, base != Base::Hidden(at)));
     Ok(steps)
 }
 
-/// What outputs are views of as they are made.
+/// Returns the bases of outputs as they are created.
 fn made(outputs: &[Output]) -> Vec<Base> {
     let whole = |result: usize| outputs.iter().position(|output| *output == Output::Result(result));
     let mut hidden: HashMap<usize, usize> = HashMap::new();
@@ -51,7 +51,7 @@ fn made(outputs: &[Output]) -> Vec<Base> {
     made
 }
 
-/// Whether an output can be made a view of this.
+/// Checks that an output can be made a view of this base.
 fn check(plan: &Plan, made: &[Base], at: usize, base: Base) -> Result<(), String> {
     let wanted = |at: usize| plan.bases.get(at).copied().flatten().unwrap_or(made[at]);
     let own = memory(plan, at);
@@ -72,12 +72,12 @@ fn check(plan: &Plan, made: &[Base], at: usize, base: Base) -> Result<(), String
     if other == own { Ok(()) } else { Err("it shows other memory than the output".to_owned()) }
 }
 
-/// What tensors show, as far as a plan can tell.
+/// The memory that tensors show, as far as a plan can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
     Result(usize),
     Input(usize, DType),
-    /// Of inputs that share a storage.
+    /// The memory of inputs that share a storage.
     Shared(u32, DType),
 }
 
@@ -98,7 +98,7 @@ fn memory(plan: &Plan, at: usize) -> Option<Memory> {
     }
 }
 
-/// Makes outputs anew where they are views of something else; call it with the thread's own dispatch keys.
+/// Rebuilds outputs that have another base; must be called with the thread's own dispatch keys.
 pub(crate) fn rebase(
     abi: &'static TorchAbi,
     program: &Program,
@@ -110,7 +110,7 @@ pub(crate) fn rebase(
         let _mode = program.making[at].enter(abi)?;
         let old = tensor(outputs, inputs, at)?;
         if old.is_inference()? {
-            // Inference tensors keep no bases.
+            // Inference tensors do not store a base.
             continue;
         }
         let over = |target: TensorRef<'_>| target.as_strided(old.sizes()?, old.strides()?, old.storage_offset()?);
@@ -131,7 +131,7 @@ pub(crate) fn rebase(
     Ok(())
 }
 
-/// The tensor that an output is.
+/// Returns the tensor of an output.
 fn tensor<'a>(outputs: &'a [OutputValue], inputs: &[TensorRef<'a>], at: usize) -> Result<TensorRef<'a>, TorchError> {
     match &outputs[at] {
         OutputValue::Tensor(tensor) => Ok(tensor.as_ref()),

@@ -1,6 +1,6 @@
-//! What a plan may look at and write to: windows inside their memory, and writes that meet nothing else.
+//! The memory that a plan may read and write: windows must be inside their memory, and writes must not overlap with anything else.
 //!
-//! Kernels are compiled for arguments that do not overlap with what they write (`noalias`), so overlap is not a matter of taste.
+//! Kernels are compiled for arguments that do not overlap with what they write (`noalias`), so this check is required for correctness.
 
 use crate::lower::{PlanError, Root, Seen};
 use crate::plan::{InputSpec, Plan};
@@ -10,11 +10,11 @@ fn err<T>(message: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError(message.into()))
 }
 
-/// A register must stay inside `(start, end)`, the bytes of its root. What it reaches of an input beyond those is returned: what
-/// the storage holds is only known when it is called.
+/// Checks that a register is inside `(start, end)`, the bytes of its root. For an input, returns the range that it reaches beyond them: the
+/// extent of its storage is known only at the call.
 pub(crate) fn inside(place: &Seen<'_>, (start, end): (i64, i64)) -> Result<Option<(i64, i64)>, PlanError> {
     let is_input = matches!(place.root, Root::Input(_));
-    // How an input's own memory is aligned is torch's business.
+    // The alignment of an input's own memory is torch's responsibility.
     if !is_input && place.first() % place.layout.element_bytes() != 0 {
         return err(format!("a window at byte {} is not aligned to its elements", place.first()));
     }
@@ -25,7 +25,7 @@ pub(crate) fn inside(place: &Seen<'_>, (start, end): (i64, i64)) -> Result<Optio
     err(format!("bytes {low}..{high} are outside of the {start}..{end} there are"))
 }
 
-/// Whether a step may write there.
+/// Checks that a step may write there.
 pub(crate) fn writable(place: &Seen<'_>, plan: &Plan, committed: bool) -> Result<(), PlanError> {
     if place.repeats.unwrap_or_else(|| place.layout.window.may_repeat()) {
         return err(format!("sizes {:?} with strides {:?} would be written twice", place.layout.window.sizes, place.layout.window.strides));
@@ -45,15 +45,15 @@ pub(crate) fn writable(place: &Seen<'_>, plan: &Plan, committed: bool) -> Result
     Ok(())
 }
 
-/// Whether two registers share no byte, going by the outermost ones of each. Inputs that are not known to share a storage are
-/// compared when they are known.
+/// Returns true if two registers have no byte in common, judged by their outermost bytes. Inputs not known to share a storage are compared
+/// at the call.
 pub(crate) fn apart(a: &Seen<'_>, b: &Seen<'_>, inputs: &[InputSpec]) -> bool {
     let (Some(left), Some(right)) = (a.span, b.span) else { return true };
     let Some((from, to)) = origins(a.root, b.root, inputs) else { return true };
     left.1 + from <= right.0 + to || right.1 + to <= left.0 + from
 }
 
-/// The addresses of two roots, from a common point; None where the roots have nothing in common.
+/// Returns the addresses of two roots, from a common origin; None if the roots have none.
 fn origins(a: Root, b: Root, inputs: &[InputSpec]) -> Option<(i64, i64)> {
     match (a, b) {
         (Root::Input(i), Root::Input(j)) if i != j => {
@@ -65,7 +65,7 @@ fn origins(a: Root, b: Root, inputs: &[InputSpec]) -> Option<(i64, i64)> {
     }
 }
 
-/// The layout of a view with an offset of its own.
+/// Returns the layout of a view with its own offset.
 pub(crate) fn view(dtype: DType, (sizes, strides, offset): (&[i64], &[i64], i64)) -> Result<Layout, PlanError> {
     let layout = Layout::contiguous(dtype, sizes).with_strides(strides).with_offset(offset);
     layout.check().map_err(PlanError)?;

@@ -1,8 +1,8 @@
-//! Range checks of indices, before anything reads memory by them.
+//! Range checks of indices, before any code uses them to read memory.
 
 use dynamlir_shapes::is_row_major;
 
-/// What [`crate::Step::CheckRange`] looks at, and what it says where it fails.
+/// The operand of [`crate::Step::CheckRange`], and its message on failure.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Its entry of the address table.
@@ -16,7 +16,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// The first element outside of the range.
+    /// Returns the first element outside of the range.
     ///
     /// # Safety
     ///
@@ -26,7 +26,7 @@ impl Check {
         unsafe { self.walk(&self.sizes, &self.strides, first) }
     }
 
-    /// The first bad element of the dimensions that are left.
+    /// Returns the first bad element within the remaining dimensions.
     unsafe fn walk(&self, sizes: &[i64], strides: &[i64], at: *const i64) -> Option<i64> {
         let bad = |value: i64| (value < self.low || value >= self.high).then_some(value);
         let ([size, inner_sizes @ ..], [stride, inner_strides @ ..]) = (sizes, strides) else {
@@ -40,7 +40,7 @@ impl Check {
             let count = sizes.iter().product::<i64>() as usize;
             // SAFETY: the elements of a dense window follow each other.
             let values = unsafe { std::slice::from_raw_parts(at, count) };
-            // One pass without a way out, which vectorizes; the culprit is looked for only where there is one.
+            // One pass without an early exit, which vectorizes; the bad element is only searched for if there is one.
             let (low, high) = values.iter().fold((i64::MAX, i64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
             return if low < self.low || high >= self.high { values.iter().find_map(|&v| bad(v)) } else { None };
         }
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(found(&check(&[4], &[1]), 0), None);
         assert_eq!(found(&check(&[8], &[1]), 0), Some(10));
         assert_eq!(found(&check(&[2, 4], &[4, 1]), 0), Some(10));
-        // Columns of the same memory: -1 is not looked at first.
+        // Columns of the same memory: -1 is not visited first.
         assert_eq!(found(&check(&[4, 2], &[1, 4]), 0), Some(10));
         assert_eq!(found(&check(&[3], &[-1]), 6), Some(-1));
         assert_eq!(found(&check(&[3], &[2]), 1), None);

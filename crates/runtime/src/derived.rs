@@ -1,4 +1,5 @@
-//! A node that a graph is in autograd's graph, or one of several: what it takes and gives, and the graph that computes its gradients.
+//! A node: the graph, or a part of it, in autograd's graph. Defines the node's inputs and outputs, and the graph that computes its
+//! gradients.
 
 use dynamlir_shapes::Window;
 use dynamlir_torch_abi::{BelowAutograd, DType, Device, OwnedTensor, TensorRef, TorchAbi, TorchError};
@@ -13,12 +14,12 @@ use crate::outputs::OutputValue;
 use crate::plan::{Derivative, GradientOf, InputSpec, Output, Plan, Saved, Training};
 use crate::training::Graph;
 
-/// Where a tangent comes from.
+/// The origin of a tangent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tangent {
-    /// The node's output of this number.
+    /// The tangent of the node's output with this number.
     Of(usize),
-    /// Of a result that nobody sees.
+    /// The tangent of a result that is not visible.
     Undefined,
 }
 
@@ -27,14 +28,14 @@ enum Tangent {
 pub enum NodeInput {
     /// An input of the graph.
     Input(usize),
-    /// A result of the graph, or a stand-in: what another node has made.
+    /// A result of the graph, or a stand-in: a value produced by another node.
     Result(usize),
     /// An output that is a view.
     Output(usize),
 }
 
 impl NodeInput {
-    /// The result that another node has to make first, if it is or shows one.
+    /// Returns the result that another node must produce first, if this input is one or shows one.
     pub(crate) fn result(self, plan: &Plan) -> Option<usize> {
         match self {
             Self::Input(_) => None,
@@ -46,7 +47,7 @@ impl NodeInput {
         }
     }
 
-    /// The input of the graph that it is or shows.
+    /// Returns the graph input that this is or shows.
     fn argument(self, plan: &Plan) -> Option<usize> {
         match self {
             Self::Input(input) => Some(input),
@@ -76,65 +77,65 @@ pub struct Derived {
     shape: Shape,
 }
 
-/// How its graph belongs to the one whose gradients it computes.
+/// The relation between its graph and the one whose gradients it computes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shape {
     inputs: Vec<NodeInput>,
-    /// The results of the graph that are outputs of the node, and stand-ins that count on after them.
+    /// The outputs of the node: results of the graph, and stand-ins, which are numbered after them.
     outputs: Vec<usize>,
     saved: Vec<Saved>,
-    /// How many of these autograd gives up.
+    /// The number of these that autograd releases.
     given_up: usize,
-    /// Which of these eager does not keep, but views of them.
+    /// The indices of those that eager does not save directly, but as views.
     by_views: Vec<usize>,
-    /// The outputs, by their places, that eager keeps because formulas read them.
+    /// The indices of the outputs that eager saves because its formulas read them.
     by_eager: Vec<usize>,
-    /// The place among the saved values of the keys of all random numbers.
+    /// The index among the saved values of the keys of all random numbers.
     keys: Option<usize>,
     tangents: Vec<Tangent>,
     /// For each input of the node, the result of the backward graph that is its gradient.
     gradients: Vec<Option<usize>>,
-    /// For each result of the backward graph, the tangents that reach it; None where it is there whatever is given.
+    /// For each result of the backward graph, the tangents that reach it; None if it exists regardless of the given tangents.
     reached: Vec<Option<Vec<usize>>>,
-    /// True if one walk uses it up though it keeps nothing, or only what could last.
+    /// True if one backward pass uses it up, although it saves nothing, or only values that could remain.
     once: bool,
-    /// Which of the inputs is at each place where torch takes them.
+    /// The input at each place in the order passed to torch.
     placed: Vec<usize>,
-    /// The inputs of the graph that gradients are made of, and that are not saved.
+    /// The graph inputs on which gradients depend that are not saved.
     lent: Vec<usize>,
-    /// The inputs that gradients are made of as they were before the graph wrote them.
+    /// The inputs on which gradients depend in their state before the graph wrote to them.
     lost: Vec<usize>,
 }
 
-/// The gradients of the node's inputs; None for those that have none.
+/// The gradients of the node's inputs; None for those without.
 pub type Gradients = SmallVec<[Option<OwnedTensor>; 4]>;
 
 impl Derived {
-    /// Node `at` of the graph with this plan.
+    /// Creates node `at` of the graph with this plan.
     pub(crate) fn new(abi: &'static TorchAbi, forward: &Plan, backward: Graph, at: usize) -> Result<Self, PlanError> {
         let shape = Shape::new(forward, backward.first.plan(), at)?;
         Ok(Self { abi, backward, shape })
     }
 
-    /// The graph of its gradients; where sizes vary, for those that it was made with.
+    /// Returns the graph of its gradients; with dynamic sizes, the one for the sizes with which it was compiled.
     #[must_use]
     pub fn backward(&self) -> &Executable {
         &self.backward.first
     }
 
-    /// Whether its sizes vary.
+    /// Returns true if its sizes are dynamic.
     #[must_use]
     pub fn varies(&self) -> bool {
         self.backward.instances.is_some()
     }
 
-    /// The values of the symbols in a call, in the order of their declarations; empty where sizes are numbers.
+    /// Returns the values of the symbols in a call, in declaration order; empty if sizes are static.
     pub fn sizes(&self, saved: &[TensorRef<'_>], tangents: &[Option<TensorRef<'_>>]) -> Result<Vec<i64>, RunError> {
         let Some(instances) = &self.backward.instances else { return Ok(Vec::new()) };
         instances.values(|at| self.input(at, saved, tangents))
     }
 
-    /// An input of the graph of the gradients, if it is there.
+    /// Returns an input of the gradient graph, if it is given.
     fn input<'a>(&self, at: usize, saved: &[TensorRef<'a>], tangents: &[Option<TensorRef<'a>>]) -> Option<TensorRef<'a>> {
         match at.checked_sub(self.shape.saved.len()) {
             None => saved.get(at).copied(),
@@ -145,75 +146,75 @@ impl Derived {
         }
     }
 
-    /// Its inputs, in order.
+    /// Returns its inputs, in order.
     #[must_use]
     pub fn inputs(&self) -> &[NodeInput] {
         &self.shape.inputs
     }
 
-    /// The inputs that it gives a gradient of, with their places among all: to the others it leads without one.
+    /// Returns the inputs for which it has a gradient, with their indices. To the other inputs it only has an edge.
     pub fn differentiated(&self) -> impl Iterator<Item = (usize, NodeInput)> + '_ {
         let inputs = self.shape.inputs.iter().copied().enumerate();
         inputs.zip(&self.shape.gradients).filter_map(|(input, gradient)| gradient.map(|_| input))
     }
 
-    /// Returns true if a walk uses it up though it keeps nothing, or only what could last: eager keeps something for it, and says of a
-    /// second walk that this is gone.
+    /// Returns true if a backward pass uses it up, although it saves nothing, or only values that could remain: eager saves something for
+    /// it, and a second backward pass reports that this was freed.
     #[must_use]
     pub fn once(&self) -> bool {
         self.shape.once
     }
 
-    /// Which of its inputs torch is given at each place, so that gradients arrive in the order in which they are computed.
+    /// Returns the input at each place in the order passed to torch, so that gradients arrive in the order in which they are computed.
     #[must_use]
     pub fn placed(&self) -> &[usize] {
         &self.shape.placed
     }
 
-    /// The inputs of the graph with this plan that it has gradients of, some of them by way of an output that shows one.
+    /// Returns the inputs of the graph with this plan for which it has gradients, some of them through an output that shows one.
     pub(crate) fn arguments(&self, plan: &Plan) -> impl Iterator<Item = usize> {
         self.shape.inputs.iter().filter_map(|input| input.argument(plan))
     }
 
-    /// The results of the graph that are its outputs, in order. What counts on after the results of the graph are stand-ins
+    /// Returns the graph's results that are its outputs, in order. Numbers beyond the graph's results are stand-ins
     /// ([`Differentiable::stand_in`](crate::Differentiable::stand_in)).
     #[must_use]
     pub fn outputs(&self) -> &[usize] {
         &self.shape.outputs
     }
 
-    /// What is kept for the gradients.
+    /// Returns the values saved for backward.
     #[must_use]
     pub fn saved(&self) -> &[Saved] {
         &self.shape.saved
     }
 
-    /// How many of these autograd keeps, and gives up once gradients are computed. Those after them are there for as long as the node is:
-    /// one that is kept for its sizes alone, which eager keeps as numbers, and keys of random numbers, where nothing else is kept.
+    /// Returns the number of these that autograd saves, and releases once gradients are computed. Those after them live as long as the
+    /// node: a value that is kept only for its sizes, which eager saves as numbers; and keys of random numbers, if nothing else is saved.
     #[must_use]
     pub fn given_up(&self) -> usize {
         self.shape.given_up
     }
 
-    /// Its outputs that eager's nodes keep, by their places, since formulas read them: what is made of gradients leads to them.
+    /// Returns the indices of its outputs that eager's nodes save, since formulas read them: double backward leads to these outputs.
     #[must_use]
     pub fn kept_by_eager(&self) -> &[usize] {
         &self.shape.by_eager
     }
 
-    /// Those of them that gradients are computed without. Autograd keeps them as well, after the others, for gradients of gradients.
+    /// Returns those that the gradients do not need. Autograd saves them as well, after the others, for double backward.
     pub fn kept_beside(&self) -> impl Iterator<Item = usize> + '_ {
         let is_saved = |place: &usize| self.shape.saved.contains(&Saved::Result(self.shape.outputs[*place]));
         self.shape.by_eager.iter().copied().filter(move |place| !is_saved(place))
     }
 
-    /// Returns true if a walk uses it up, unless the graph is kept.
+    /// Returns true if a backward pass uses it up, unless the graph is retained.
     #[must_use]
     pub fn is_used_up(&self) -> bool {
         self.given_up() > 0 || self.once() || self.kept_beside().next().is_some()
     }
 
-    /// For a saved value that eager keeps as it is: which of the node's inputs it is, if it is one.
+    /// For a saved value that eager saves unchanged, returns the index of the same value among the node's inputs, if it is one.
     #[must_use]
     pub fn kept_input(&self, saved: usize) -> Option<usize> {
         let input = match *self.shape.saved.get(saved).filter(|_| !self.shape.by_views.contains(&saved))? {
@@ -223,33 +224,34 @@ impl Derived {
         self.shape.inputs.iter().position(|own| *own == input)
     }
 
-    /// Which of the saved values are the keys of all random numbers that the graph draws.
+    /// Returns the index of the saved value that holds the keys of all random numbers drawn by the graph.
     #[must_use]
     pub fn keys(&self) -> Option<usize> {
         self.shape.keys
     }
 
-    /// The inputs that gradients are made of, and that are not saved. Whoever differentiates the gradients in turn needs them.
+    /// Returns the inputs on which gradients depend that are not saved. Double backward needs them.
     #[must_use]
     pub fn lent(&self) -> &[usize] {
         &self.shape.lent
     }
 
-    /// The inputs that gradients are made of as they were before the graph wrote them: nobody has those values any more.
+    /// Returns the inputs on which gradients depend in their state before the graph wrote to them: those values no longer exist.
     #[must_use]
     pub fn lost(&self) -> &[usize] {
         &self.shape.lost
     }
 
-    /// How many bytes a saved value has, if it is one of this node's; where sizes vary, with those that the graph was made with.
+    /// Returns the number of bytes of a saved value, if it is one of this node's; with dynamic sizes, for those with which the graph was
+    /// compiled.
     pub(crate) fn bytes_of(&self, saved: Saved) -> Option<usize> {
         let bytes = |input: &InputSpec| input.layout.window.numel() as usize * input.layout.dtype.size();
         let at = self.shape.saved.iter().position(|own| *own == saved)?;
         self.backward().plan().inputs.get(at).map(bytes)
     }
 
-    /// For each of the node's inputs, the result of the backward graph that is its gradient; None where that is not `needed`, or
-    /// none of the tangents that are given reaches it.
+    /// Returns, for each of the node's inputs, the result of the backward graph that is its gradient; None if that is not `needed`, or if
+    /// none of the given tangents reaches it.
     pub fn wanted(&self, is_given: impl Fn(usize) -> bool, needed: &[bool]) -> SmallVec<[Option<usize>; 8]> {
         let shape = &self.shape;
         let is_given = |tangent: &usize| matches!(shape.tangents[*tangent], Tangent::Of(output) if is_given(output));
@@ -260,8 +262,8 @@ impl Derived {
         (0..shape.inputs.len()).map(wanted).collect()
     }
 
-    /// Computes the gradients of the node's inputs from what was saved and the tangents of its outputs, of which those that are
-    /// None are zero. Where `needed` is false nothing is given.
+    /// Computes the gradients of the node's inputs from the saved values and the tangents of its outputs. A tangent of None is zero. Where
+    /// `needed` is false, returns None.
     pub fn gradients(
         &self,
         saved: &[TensorRef<'_>],
@@ -280,7 +282,7 @@ impl Derived {
         let backward = self.backward.fitting(|at| self.input(at, saved, tangents))?;
         let specs = &backward.plan().inputs;
         let values = (0..specs.len()).map(|at| self.input(at, saved, tangents));
-        // Tensors of another layout are copied, and live until the gradients are there.
+        // Tensors with another layout are copied, and live until the gradients are computed.
         let mut made: SmallVec<[Option<OwnedTensor>; 8]> = SmallVec::with_capacity(specs.len());
         for (at, (spec, value)) in specs.iter().zip(values.clone()).enumerate() {
             let device = backward.plan().device;
@@ -335,7 +337,7 @@ impl Shape {
             let Some(kept) = kept else { return error(format!("saved value {at} does not exist")) };
             same_values(kept, &input.layout).map_err(|what| PlanError(format!("saved value {at} {what} of argument {at} of {vjp}")))?;
         }
-        // What nodes alone see comes after the results.
+        // Values passed between nodes only are numbered after the results.
         let layout_of = |result: usize| match result.checked_sub(forward.results.len()) {
             None => forward.result_layout(result),
             Some(at) => crossing.get(at),
@@ -380,7 +382,7 @@ impl Shape {
         inputs.sort_unstable();
         inputs.dedup();
         if inputs.is_empty() {
-            // Outputs require a gradient all the same.
+            // Outputs require a gradient nevertheless.
             inputs = forward.requires_grad.iter().map(|input| NodeInput::Input(*input)).collect();
         }
         let tangent_of = |result: &usize| tangents.iter().skip(saved.len()).position(|own| *own == Some(*result));
@@ -395,7 +397,7 @@ impl Shape {
         let (lost, lent) = not_saved.partition(|arg| forward.inputs[*arg].mutated);
         let completed = arrival::completed(backward);
         let step_of = |input: usize| gradients.iter().position(|of| NodeInput::from(*of) == inputs[input]).map(|result| completed[result]);
-        // Of those of one kernel, the later input first: modules hand on their parameters in the order of their use.
+        // For inputs of one kernel, the later input comes first: modules pass on their parameters in the order of use.
         let mut arriving: Vec<usize> = (0..inputs.len()).rev().collect();
         arriving.sort_by_key(|input| step_of(*input));
         let keeps_sizes = *sizes && !saved.is_empty() && saved.last() == all_saved.last();
@@ -421,7 +423,7 @@ impl Shape {
     }
 }
 
-/// The layout of an output that is a view.
+/// Returns the layout of an output that is a view.
 fn view_layout(plan: &Plan, output: usize) -> Option<Layout> {
     let (dtype, sizes, strides, offset) = match plan.outputs.get(output)? {
         Output::ArgView { arg, sizes, strides, offset } => (plan.inputs.get(*arg)?.layout.dtype, sizes, strides, offset),
@@ -431,7 +433,7 @@ fn view_layout(plan: &Plan, output: usize) -> Option<Layout> {
     Some(Layout { dtype, window: Window { sizes: sizes.clone(), strides: strides.clone(), offset: *offset } })
 }
 
-/// The results of which some output requires a gradient.
+/// Returns the results for which some output requires a gradient.
 fn node_outputs(plan: &Plan) -> Vec<usize> {
     let result = |at: &usize| match plan.outputs.get(*at)? {
         Output::Result(result) | Output::ResultView { result, .. } => Some(*result),
@@ -443,7 +445,7 @@ fn node_outputs(plan: &Plan) -> Vec<usize> {
     results
 }
 
-/// Whether tensors of both have the same element type and sizes.
+/// Checks that tensors of both layouts have the same element type and sizes.
 fn same_values(left: &Layout, right: &Layout) -> Result<(), String> {
     if left.dtype != right.dtype {
         return Err(format!("has elements of {}, not the {}", left.dtype.name(), right.dtype.name()));
@@ -454,7 +456,7 @@ fn same_values(left: &Layout, right: &Layout) -> Result<(), String> {
     Ok(())
 }
 
-/// A tensor of the values of another, in the layout that is wanted; None where it has that itself.
+/// Returns a tensor with the values of another, in the wanted layout; None if it already has that layout.
 fn fitted(abi: &'static TorchAbi, device: Device, wanted: &Layout, tensor: TensorRef<'_>) -> Result<Option<OwnedTensor>, String> {
     let text = |error: TorchError| error.message().to_owned();
     if tensor.device().map_err(text)? != Some(device) {
@@ -484,7 +486,7 @@ fn fitted(abi: &'static TorchAbi, device: Device, wanted: &Layout, tensor: Tenso
 fn zeros(abi: &'static TorchAbi, device: Device, wanted: &Layout) -> Result<OwnedTensor, TorchError> {
     let _below = BelowAutograd::enter(abi);
     let zero = abi.empty_strided(&[], &[], DType::U8)?;
-    // SAFETY: it has one element of one byte, and nobody else has it.
+    // SAFETY: it has one element of one byte, and no other code has access to it.
     unsafe { zero.as_ref().data_ptr()?.write(0) };
     externs::copy_with(abi, device, (&wanted.window.sizes, &wanted.window.strides, wanted.dtype), zero.as_ref())
 }

@@ -1,8 +1,8 @@
-//! Kernels on a CUDA device: what they were loaded into, and what a run of them needs.
+//! Kernels on a CUDA device: the context into which they were loaded, and the state needed to run them.
 //!
-//! A launch is put on torch's current stream, where torch's own work is put, so that kernels, extern calls and whatever comes
-//! after them stay in order without anybody waiting. Memory comes from torch's allocator, which gives what was freed during a
-//! run to work on the same stream only: a buffer may be freed while kernels on it are still under way.
+//! A launch is put on torch's current stream, as is torch's own work, so that kernels, extern calls and all later work stay in order
+//! without waiting. Memory comes from torch's allocator, which reuses memory freed during a run only for work on the same stream: a buffer
+//! may be freed while kernels that use it are still running.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::plan::Plan;
 pub enum Code {
     /// Machine code of this process.
     Host(Vec<Kernel>),
-    /// Code loaded into a device's context. Where the plan's memory is the CPU's, the device must be able to reach it.
+    /// Code loaded into a device's context. If the plan's memory is the CPU's, the device must be able to access it.
     Device(Arc<Context>, Vec<DeviceKernel>),
 }
 
@@ -31,7 +31,7 @@ impl Code {
         }
     }
 
-    /// Whether these are the plan's kernels, where the plan's memory is.
+    /// Checks that these are the plan's kernels, for the device of the plan's memory.
     pub(crate) fn fits(&self, plan: &Plan) -> Result<(), PlanError> {
         if self.len() != plan.kernels.len() {
             return Err(PlanError(format!("{} kernels are named, {} given", plan.kernels.len(), self.len())));
@@ -57,8 +57,8 @@ impl Code {
         }
     }
 
-    /// Alignments that addresses inside inputs must have, beyond those of their elements: for all launches, so that nothing has
-    /// been written where one does not hold. What torch allocates is aligned to more than any kernel counts on.
+    /// Returns the alignments that addresses inside inputs must have, beyond those of their elements. They are collected for all launches,
+    /// so that nothing has been written when one is violated. Torch's allocations are aligned to more than any kernel requires.
     pub(crate) fn alignments(&self, program: &Program) -> Vec<Alignment> {
         let Self::Device(_, kernels) = self else { return Vec::new() };
         let mut found = Vec::new();
@@ -81,7 +81,7 @@ impl From<Vec<Kernel>> for Code {
     }
 }
 
-/// What an entry of the address table must be a multiple of.
+/// The required divisor of an entry of the address table.
 pub(crate) struct Alignment {
     pub entry: usize,
     pub input: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Alignment {
 }
 
 impl Alignment {
-    /// Why an address does not do.
+    /// Returns the reason that an address is unsuitable, if it is.
     pub(crate) fn refuses(&self, address: *mut c_void, plan: &Plan) -> Option<Failure> {
         if (address as u64).is_multiple_of(self.bytes) {
             return None;
@@ -107,12 +107,12 @@ pub(crate) struct Session<'a> {
     entered: Entered<'a>,
     stream: Stream,
     kernels: &'a [DeviceKernel],
-    /// Whether the CPU goes on with the same memory, so that each launch has to be waited for.
+    /// True if the CPU continues with the same memory, so that each launch must be waited for.
     shared: bool,
 }
 
 impl<'a> Session<'a> {
-    /// None where the kernels are the CPU's.
+    /// Begins a session; returns None for CPU kernels.
     pub(crate) fn begin(abi: &TorchAbi, plan: &Plan, code: &'a Code) -> Result<Option<Self>, Failure> {
         let Code::Device(context, kernels) = code else { return Ok(None) };
         let stream = match plan.device {
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
 }
 
 impl Session<'_> {
-    /// Waits for what the device has been told to do.
+    /// Waits for all work submitted to the device.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         self.entered.synchronize().map_err(|error| Failure::of_device(&error))
     }

@@ -1,7 +1,6 @@
-//! What a run does beside its values: the state of the random number generator around it, and how often tensors count as
-//! written.
+//! Effects of a run besides its values: the state of the random number generator around it, and version counters.
 //!
-//! Values and memory are right without this. Autograd's checks of later operations rest on the counters.
+//! Values and memory are right without this. Autograd's checks of later operations rely on the counters.
 
 use dynamlir_torch_abi::{Arg, OwnedTensor, RandomState, TensorRef, TorchAbi, TorchError};
 
@@ -9,11 +8,11 @@ use crate::executor::{Failure, RunError};
 use crate::lower::PlanError;
 use crate::plan::{Plan, Step};
 
-/// The state that a run may have to put back.
+/// The random state that a run may have to restore.
 pub(crate) struct Around(RandomState);
 
 impl Around {
-    /// Whether a plan needs any of it: it draws, and may fail afterwards, so that eager draws in its place.
+    /// Returns true if a plan may have to restore the state: it draws random numbers, and may fail afterwards, so that eager draws instead.
     pub fn is_needed(plan: &Plan) -> bool {
         let before = plan.steps.iter().take_while(|step| **step != Step::Commit);
         // A check that fails before the first call fails before anything is drawn.
@@ -22,12 +21,12 @@ impl Around {
         plan.random && first.is_some_and(|first| !draws_keys(plan, first) || failing.next().is_some())
     }
 
-    /// Before a run.
+    /// Saves the state before a run.
     pub fn enter(abi: &'static TorchAbi) -> Result<Self, RunError> {
         RandomState::save(abi).map(Self).map_err(|error| RunError::Failed(Failure::from(error)))
     }
 
-    /// After it: what is left to eager draws the same numbers again. What has been committed is not repeated.
+    /// Restores the state after a failed run, so that eager draws the same numbers again. A run that has committed is not repeated.
     pub fn leave<T>(self, outcome: &Result<T, RunError>) {
         if let Err(RunError::Guard(_) | RunError::Failed(_)) = outcome {
             self.0.restore();
@@ -35,7 +34,7 @@ impl Around {
     }
 }
 
-/// Whether a step draws the keys of random numbers and nothing else, which does not fail.
+/// Returns true if a step only draws the keys of random numbers, which cannot fail.
 pub(crate) fn draws_keys(plan: &Plan, step: &Step) -> bool {
     let Step::Extern { call, operands, .. } = step else { return false };
     let call = &plan.externs[*call];
@@ -43,10 +42,11 @@ pub(crate) fn draws_keys(plan: &Plan, step: &Step) -> bool {
     operands.is_empty() && call.schema == "aten.randint.low" && call.args.starts_with(&bounds)
 }
 
-/// Writes are counted one by one, so that a larger number would keep a call busy; no program writes that often. As in the dialect.
+/// The maximum number of counted writes. Writes are counted one by one, so that a larger number would keep a call busy; no program writes
+/// that often. The dialect has the same limit.
 const MOST: i64 = 1 << 20;
 
-/// The inputs whose counters go up, with by how much.
+/// Returns the inputs whose version counters increase, and the increments.
 pub(crate) fn bumps(plan: &Plan) -> Result<Vec<(usize, i64)>, PlanError> {
     if plan.versions.len() > plan.results.len() {
         return Err(PlanError(format!("{} results have {} versions", plan.results.len(), plan.versions.len())));
@@ -62,14 +62,14 @@ pub(crate) fn bumps(plan: &Plan) -> Result<Vec<(usize, i64)>, PlanError> {
     plan.inputs.iter().map(|input| input.version_bumps).enumerate().filter_map(counted).collect()
 }
 
-/// Says that inputs are written.
+/// Increments the version counters of inputs.
 ///
-/// This comes before the writes: where torch forbids one (of an inference tensor outside inference mode), this fails while eager
-/// can still run and raise. Such tensors count nothing, and are asked first.
+/// This precedes the writes: if torch forbids one (to an inference tensor outside inference mode), this fails while eager can still run and
+/// raise. Such tensors have no counter, and are checked first.
 pub(crate) fn bump(bumps: &[(usize, i64)], inputs: &[TensorRef<'_>]) -> Result<(), TorchError> {
     for of_inference in [true, false] {
         for &(at, count) in bumps {
-            // Where torch does not tell, the order is as good as any.
+            // If torch does not report it, the order does not matter.
             if inputs[at].is_inference().unwrap_or(false) == of_inference {
                 inputs[at].bump_version(count)?;
             }
@@ -78,12 +78,12 @@ pub(crate) fn bump(bumps: &[(usize, i64)], inputs: &[TensorRef<'_>]) -> Result<(
     Ok(())
 }
 
-/// Has a result that was made here carry a version. Inference tensors carry none.
+/// Sets the version of a result that was created here. Inference tensors do not have one.
 pub(crate) fn set_version(abi: &TorchAbi, result: &OwnedTensor, version: i64) -> Result<(), TorchError> {
     match result.as_ref().version() {
         Ok(Some(seen)) if seen < version => abi.bump_fresh_version(result, version - seen),
         Ok(_) => Ok(()),
-        // This torch does not tell; nobody has written it yet.
+        // This torch does not report it; the result has not been written yet.
         Err(_) => abi.bump_fresh_version(result, version),
     }
 }
@@ -118,9 +118,9 @@ mod tests {
         assert!(!is_needed(vec![step(0), Step::Commit, step(1)]));
         assert!(is_needed(vec![step(0), step(1)]));
         assert!(is_needed(vec![step(0), check()]));
-        // Bounds of the user's may be refused after another draw.
+        // User-supplied bounds may be rejected after another draw.
         assert!(is_needed(vec![step(2)]));
-        // Who knows what another operator does before it fails.
+        // Another operator may have any effect before it fails.
         assert!(is_needed(vec![step(1), step(0)]));
         assert!(!Around::is_needed(&Plan { externs: externs.clone(), steps: vec![step(0), step(1)], ..Plan::default() }));
     }

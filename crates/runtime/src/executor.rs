@@ -19,23 +19,23 @@ use crate::reuse::{Facts, Spent};
 use crate::verify::{Inputs, Unfit, accepts, verify, verify_memory};
 use crate::workspace::{Blocks, Pool, Workspace};
 
-/// What went wrong inside a run.
+/// A failure inside a run.
 pub struct Failure {
-    /// In words; torch's own where torch refused.
+    /// The message; torch's own if torch refused.
     pub message: String,
     /// The op that failed, if one did.
     pub schema: Option<String>,
-    /// Where the user called it.
+    /// The place of its call in the user's program.
     pub location: Option<String>,
     /// The Python exception, if there was one.
     pub payload: Option<Box<dyn Any + Send>>,
-    /// Whether it is about where an input lies: nothing is wrong with the code, but such a call is not for it.
+    /// True if it is about the address of an input: the code is correct, but does not support such a call.
     pub misaligned: bool,
 }
 
-/// Why a run gave no outputs.
+/// The reason that a run returned no outputs.
 pub enum RunError {
-    /// The inputs are not those the plan was made for; nothing happened.
+    /// The inputs do not match those for which the plan was created; nothing happened.
     Guard(Unfit),
     /// It failed before the commit: inputs are untouched and eager can run instead.
     Failed(Failure),
@@ -82,10 +82,10 @@ impl From<TorchError> for Failure {
     }
 }
 
-/// Looks at the inputs and notes where their elements are.
+/// Checks the inputs and records the addresses of their elements.
 type Verify = fn(&[InputSpec], &Program, &[TensorRef<'_>], &mut Inputs) -> Result<(), Unfit>;
 
-/// Makes what a run gives.
+/// Builds the outcome of a run.
 type Make<T> = fn(&Executable, &mut Workspace, &[TensorRef<'_>]) -> Result<T, TorchError>;
 
 /// A loaded plan. May be run by several threads at once; each run has a workspace of its own.
@@ -96,18 +96,18 @@ pub struct Executable {
     code: Arc<Code>,
     alignments: Vec<Alignment>,
     externs: Vec<Arc<Prepared>>,
-    /// Whether a run may have to put back the state of something.
+    /// True if a run may have to restore random state.
     has_surroundings: bool,
-    /// Whether torch would record operations of the steps for gradients.
+    /// True if torch would record operations of the steps for gradients.
     records: bool,
     pool: Pool,
-    /// The memory that it shares with the same graph for other sizes.
+    /// The memory shared with the executables of the same graph for other sizes.
     blocks: Option<Arc<Blocks>>,
     about: Arc<About>,
 }
 
 impl Executable {
-    /// Checks and flattens a plan. `kernels` are those of `plan.kernels`, in order; `py` is asked for op signatures.
+    /// Checks and flattens a plan. `kernels` are those of `plan.kernels`, in order; `py` is queried for op signatures.
     pub fn new(abi: &'static TorchAbi, plan: Plan, kernels: impl Into<Code>, py: &mut dyn PythonCalls) -> Result<Self, PlanError> {
         let code = kernels.into();
         code.fits(&plan)?;
@@ -126,13 +126,13 @@ impl Executable {
         Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool: Pool::default(), blocks: None, about })
     }
 
-    /// Has it share the memory of its workspace with those that [`Executable::again`] makes of it.
+    /// Makes it share its workspace memory with executables created from it by [`Executable::again`].
     pub fn share_memory(&mut self) {
         self.blocks = Some(Arc::default());
     }
 
-    /// The same for a plan that differs in sizes alone: with the same code and, where their arguments are the same, the same calls.
-    /// It is made in the memory of a program that is no longer needed, and of its workspace, if there is one.
+    /// Creates an executable for a plan that differs only in sizes: with the same code and, where their arguments are the same, the same
+    /// calls. It reuses the memory of a program that is no longer needed, and its workspace, if there is one.
     pub(crate) fn again(
         &self,
         plan: Plan,
@@ -143,7 +143,7 @@ impl Executable {
         let program = lower_again(&plan, facts, spent.emptied())?;
         let pool = Pool::default();
         workspace.and_then(|workspace| workspace.renewed(&program, plan.workspace_bytes)).into_iter().for_each(|one| pool.put(one));
-        // Where an operand is found may depend on sizes, but nothing that a call was prepared for.
+        // The place of an operand may depend on sizes, but nothing for which a call was prepared.
         let form = |step: &ExternStep| (step.call, step.operand_types.clone(), step.outs.len(), step.results.len());
         if !program.externs.iter().map(form).eq(self.program.externs.iter().map(form)) {
             return Err(PlanError("the library is called otherwise for these sizes".to_owned()));
@@ -162,46 +162,45 @@ impl Executable {
         Ok(Self { abi, plan, program, code, alignments, externs, has_surroundings, records, pool, blocks, about })
     }
 
-    /// What it says of itself in profiles.
+    /// Returns its description in profiles.
     pub fn about(&self) -> &Arc<About> {
         &self.about
     }
 
-    /// What it says of itself in profiles, for those who know more of its kernels; None once others have seen it.
+    /// Returns its description in profiles, for adding details about its kernels; None once the description is shared.
     pub fn about_mut(&mut self) -> Option<&mut About> {
         Arc::get_mut(&mut self.about)
     }
 
-    /// What of it can be of use for another.
+    /// Returns the parts that another executable can reuse.
     pub(crate) fn spent(self) -> Spent {
         Spent { workspace: self.pool.take(), plan: self.plan, program: self.program }
     }
 
-    /// The plan it runs.
+    /// Returns the plan it runs.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The route of each extern step, in order.
+    /// Returns the route of each extern step, in order.
     pub fn extern_reports(&self) -> impl Iterator<Item = &ExternReport> {
         self.externs.iter().map(|e| &e.report)
     }
 
-    /// Whether tensors of this metadata may be given to [`Executable::run_known`]; None is unknown.
+    /// Returns true if tensors with this metadata may be passed to [`Executable::run_known`]; None is unknown.
     #[must_use]
     pub fn accepts(&self, inputs: &[Option<&Meta>]) -> bool {
         accepts(self.abi, self.plan.device, &self.plan.inputs, inputs)
     }
 
-    /// Runs it, with everything that belongs to a call: random state around it, versions, what outputs are views of, whether
-    /// they were made with grad mode off. Inputs are borrowed; tensors in the outputs are new. What is saved for gradients is
-    /// dropped.
+    /// Runs it, with all effects of a call: random state around it, versions, bases of output views, and outputs created with grad mode
+    /// off. Inputs are borrowed; tensors in the outputs are new. Values saved for backward are dropped.
     pub fn run(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Outputs, RunError> {
         self.run_verified(verify, inputs, py, Self::finish)
     }
 
-    /// Runs it on inputs whose metadata somebody has compared already: of them only memory is looked at.
+    /// Runs it on inputs whose metadata was already checked: only their memory is checked.
     ///
     /// # Safety
     /// The inputs have exactly the metadata that [`Executable::accepts`] has approved.
@@ -209,13 +208,13 @@ impl Executable {
         self.run_verified(verify_memory, inputs, py, Self::finish)
     }
 
-    /// As [`Executable::run`], but gives the results, of which [`Executable::outputs`] makes outputs: in between they may become
-    /// results of something that is differentiated.
+    /// Like [`Executable::run`], but returns the results, from which [`Executable::outputs`] builds the outputs. In between, they may
+    /// become results of an autograd node.
     pub fn run_for_results(&self, inputs: &[TensorRef<'_>], py: &mut dyn PythonCalls) -> Result<Results, RunError> {
         self.run_verified(verify, inputs, py, Self::results)
     }
 
-    /// As [`Executable::run_for_results`], on inputs whose metadata somebody has compared already.
+    /// Like [`Executable::run_for_results`], on inputs whose metadata was already checked.
     ///
     /// # Safety
     /// As for [`Executable::run_known`].
@@ -223,18 +222,18 @@ impl Executable {
         self.run_verified(verify_memory, inputs, py, Self::results)
     }
 
-    /// The outputs of a run that gave these results, made under the thread's own grad mode.
-    /// Some `views` may have been made before ([`Executable::view`]), by the positions of their outputs.
+    /// Builds the outputs of a run from its results, under the thread's own grad mode. Some `views` may have been created before
+    /// ([`Executable::view`]), by the positions of their outputs.
     pub fn outputs(&self, results: Results, views: Views, inputs: &[TensorRef<'_>]) -> Result<Outputs, RunError> {
         outputs::build(self.abi, &self.plan, &self.program, (results, views), inputs).map_err(|error| RunError::AfterCommit(error.into()))
     }
 
-    /// The view that an output is, of a run that gave these results: it is made under the thread's own grad mode, unless it is among the
-    /// `views` already.
+    /// Returns an output that is a view, for a run with these results. It is created under the thread's own grad mode, unless it is already
+    /// among the `views`.
     ///
     /// # Errors
     ///
-    /// What torch says; that the output is not a view.
+    /// If torch fails, or if the output is not a view.
     pub fn view<'a>(
         &self,
         output: usize,
@@ -304,7 +303,7 @@ impl Executable {
         workspace.hold(self.abi, &self.program).map_err(|e| RunError::Failed(e.into()))?;
         let session = Session::begin(self.abi, &self.plan, &self.code).map_err(RunError::Failed)?;
         if W::WAITS {
-            // What is still to be done from before is nothing that this graph takes.
+            // Work that is still pending from before must not count towards this graph.
             wait(session.as_ref()).map_err(RunError::Failed)?;
         }
         let mut committed = false;
@@ -323,9 +322,9 @@ impl Executable {
         watch: &mut W,
     ) -> Result<(), Failure> {
         let program = &self.program;
-        // Nothing is recorded for gradients: where the graph has some, they are computed by another.
+        // Nothing is recorded for gradients: if the graph has any, another graph computes them.
         let _no_grad = if self.records { Some(NoGrad::enter(self.abi)?) } else { None };
-        // Launches and allocations do not dispatch through autograd; only extern calls need the keys out of the way.
+        // Launches and allocations do not dispatch through autograd; only extern calls need the keys disabled.
         let enter = || (!program.externs.is_empty()).then(|| BelowAutograd::enter(self.abi));
         let mut below = enter();
         let kernels = self.plan.kernels.len();
@@ -333,9 +332,9 @@ impl Executable {
         for op in &program.ops {
             match *op {
                 Op::Launch { kernel, row } => {
-                    // SAFETY: the row holds an address for each of the kernel's arguments, bound from memory that the plan's
-                    // bounds check and `verify` found large enough; the code stays loaded while `code` holds it. What a device
-                    // works on lives until its stream has passed the launch, since it is torch's.
+                    // SAFETY: the row holds an address for each of the kernel's arguments, bound from memory that the plan's bounds check
+                    // and `verify` found large enough; the code stays loaded while `code` holds it. Memory that a device uses lives until
+                    // its stream has passed the launch, since it is torch's.
                     watch.time(kernel, || unsafe {
                         match (&*self.code, session) {
                             (Code::Host(kernels), _) => kernels[kernel].call(workspace.row(row)),
@@ -361,7 +360,7 @@ impl Executable {
                     workspace.fill(program, slot, tensor)?;
                 }
                 Op::Extern { step } if self.externs[step].is_foreign() => {
-                    // Somebody else's op decides itself what it does with autograd and versions.
+                    // A foreign op decides itself how it interacts with autograd and versions.
                     drop(below.take());
                     watch.time(kernels + step, || self.extern_step(step, workspace, inputs, py).and_then(|()| ended()))?;
                     below = enter();
@@ -435,7 +434,7 @@ impl Executable {
     }
 }
 
-/// What of a plan is measured by itself.
+/// Returns the separately measured parts of a plan.
 fn timed(plan: &Plan, externs: &[Arc<Prepared>]) -> Vec<Timed> {
     let kernels = plan.kernels.iter().map(|kernel| Timed { name: kernel.name.clone(), ..Timed::default() });
     let externs = externs.iter().map(|prepared| &prepared.report).map(|report| Timed {
@@ -451,7 +450,7 @@ fn wait(session: Option<&Session<'_>>) -> Result<(), Failure> {
     session.map_or(Ok(()), Session::wait)
 }
 
-/// An `out` that no longer has the layout it was lent with: torch resizes, and so moves, one of the wrong shape.
+/// Returns an `out` that no longer has the layout with which it was passed: torch resizes, and so moves, one with the wrong shape.
 fn resized<'a>(outs: &[TensorRef<'a>], layouts: &[Option<Layout>]) -> Result<Option<(usize, &'a [i64])>, TorchError> {
     for (i, (out, layout)) in outs.iter().zip(layouts).enumerate() {
         let (sizes, strides) = (out.sizes()?, out.strides()?);

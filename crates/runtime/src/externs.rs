@@ -1,4 +1,4 @@
-//! Extern calls: choosing a route when the plan is loaded, calling, and making results what the plan expects.
+//! Extern calls: choosing a route when the plan is loaded, calling, and converting results to what the plan expects.
 
 use std::any::Any;
 
@@ -10,15 +10,15 @@ use crate::plan::ExternCall;
 
 /// A Python call that raised.
 pub struct PythonError {
-    /// The exception in words.
+    /// The exception as text.
     pub message: String,
-    /// The exception itself, for whoever can raise it again.
+    /// The exception itself, so that it can be raised again.
     pub payload: Option<Box<dyn Any + Send>>,
 }
 
-/// What the runtime asks of Python. Implemented where the GIL is.
+/// The runtime's requests to Python. Implemented where the GIL is held.
 pub trait PythonCalls {
-    /// The text of an op's schema as torch prints it, for `aten.cat.default`. Asked when a plan is loaded.
+    /// Returns the text of an op's schema as torch prints it, for `aten.cat.default`. Called when a plan is loaded.
     fn signature(&mut self, schema: &str) -> Option<String>;
 
     /// Calls the op in Python and returns its tensors in order, None for each that is undefined.
@@ -27,16 +27,16 @@ pub trait PythonCalls {
     fn call(&mut self, call: &ExternCall, operands: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, PythonError>;
 }
 
-/// How one extern call is made, and why not more cheaply.
+/// The route of one extern call, and the reason that it is not a cheaper one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternReport {
     /// `aten.cat.default`.
     pub schema: String,
-    /// Where the user called it.
+    /// The place of its call in the user's program.
     pub location: String,
     /// The route taken.
     pub route: Route,
-    /// Why the native routes are closed; empty for a native route.
+    /// The reason that native routes are unavailable; empty for a native route.
     pub reason: String,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Prepared {
     native: Option<OpCall>,
     signature: Result<Signature, TorchError>,
     pub report: ExternReport,
-    /// Ops that are not torch's own may keep an operand; they must not be lent memory that is used again.
+    /// True for ops that are not torch's own. They may keep an operand, so they must not receive memory that is reused.
     lend_copies: bool,
 }
 
 impl Prepared {
-    /// Prepares a call, or says why there is no such call.
+    /// Prepares a call, or returns the reason that it is impossible.
     pub(crate) fn new(
         abi: &TorchAbi,
         device: Device,
@@ -66,7 +66,7 @@ impl Prepared {
         Ok(Self::with(abi, device, call, step, signature))
     }
 
-    /// The same for other arguments.
+    /// Prepares the same call for other arguments.
     pub(crate) fn again(&self, abi: &TorchAbi, device: Device, call: &ExternCall, step: &ExternStep) -> Self {
         Self::with(abi, device, call, step, self.signature.clone())
     }
@@ -82,12 +82,12 @@ impl Prepared {
         Self { native: native.ok(), signature, report, lend_copies: !own }
     }
 
-    /// Whether the op is not torch's own.
+    /// Returns true if the op is not torch's own.
     pub(crate) fn is_foreign(&self) -> bool {
         self.lend_copies
     }
 
-    /// Calls the op; with `outs` the results are in them and none is returned.
+    /// Calls the op; with `outs`, the results are written to them and none is returned.
     pub(crate) fn call(
         &self,
         abi: &'static TorchAbi,
@@ -99,7 +99,7 @@ impl Prepared {
         let copies;
         let lent;
         let operands = if self.lend_copies {
-            // The copies are ours, not the op's: dispatch modes need not see them.
+            // The copies are ours, not the op's, so dispatch modes must not see them.
             let _below = BelowAutograd::enter(abi);
             copies = operands.iter().map(|t| copy_of(abi, *t)).collect::<Result<Vec<_>, _>>().map_err(from_torch)?;
             lent = copies.iter().map(OwnedTensor::as_ref).collect::<Vec<_>>();
@@ -127,7 +127,7 @@ impl Prepared {
     }
 }
 
-/// Holds a call against what torch says of the operator.
+/// Checks a call against torch's schema of the operator.
 fn check(call: &ExternCall, step: &ExternStep, signature: &Signature) -> Result<(), String> {
     let (schema, location) = (&call.schema, &call.location);
     let wrong = |what: String| Err(format!("{schema} ({location}) {what}"));
@@ -167,7 +167,8 @@ fn copy_of(abi: &TorchAbi, tensor: TensorRef<'_>) -> Result<OwnedTensor, TorchEr
     copy_with(abi, device, (tensor.sizes()?, tensor.strides()?, dtype), tensor)
 }
 
-/// A copy with these sizes and strides. What an expanded tensor shows many times is written once: torch writes to no such tensor.
+/// Returns a copy with these sizes and strides. An element that an expanded tensor repeats is written once: torch does not write to such
+/// tensors.
 pub(crate) fn copy_with(
     abi: &TorchAbi,
     device: Device,
@@ -185,7 +186,7 @@ pub(crate) fn copy_with(
     Ok(copy)
 }
 
-/// A copy would go from device to device, and wait for both.
+/// Checks that both are on one device. Otherwise a copy would go between devices, and wait for both.
 fn same_device(call: &ExternCall, out: TensorRef<'_>, result: TensorRef<'_>) -> Result<(), String> {
     let [out, result] = [out, result].map(|tensor| tensor.device().map_err(|error| error.to_string()));
     if out? == result? { Ok(()) } else { Err(format!("{} returned a tensor on another device", call.schema)) }
@@ -196,9 +197,9 @@ fn same_shape(call: &ExternCall, expected: &[i64], result: &OwnedTensor) -> Resu
     if sizes == expected { Ok(()) } else { Err(format!("{} returned sizes {sizes:?}, {expected:?} were expected", call.schema)) }
 }
 
-/// Makes a result what the plan expects: its element type, device and sizes must be right, its strides and memory are made right.
+/// Converts a result to what the plan expects: its element type, device and sizes must match; its strides and memory are adjusted.
 ///
-/// `borrowed` says whether an address belongs to memory that outlives nothing or is somebody else's.
+/// `in_workspace` returns true if an address belongs to memory that does not outlive the run.
 pub(crate) fn normalize(
     abi: &TorchAbi,
     call: &ExternCall,

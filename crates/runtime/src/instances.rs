@@ -1,46 +1,43 @@
-//! One graph for all sizes: as an executable for each that there have been, which share code, calls of the library and memory.
+//! One graph for all sizes: an executable for each combination seen so far. They share code, library calls and memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dynamlir_torch_abi::TensorRef;
 
 use crate::{
     Executable, Open, PlanError, RunError,
     open::Varying,
+    recent::Recent,
     reuse::{Facts, Spent},
 };
-
-/// How many are kept; that which was not used for the longest time goes first.
-const MOST: usize = 16;
 
 /// The values of the symbols, in order.
 type Sizes = Vec<i64>;
 
-/// An executable and the same for other sizes.
+/// An executable and its counterparts for other sizes.
 pub struct Instances {
-    /// The one for the sizes that the plan was made with.
+    /// The executable for the sizes with which the plan was created.
     first: Arc<Executable>,
     open: Open,
-    /// What no size changes.
+    /// The facts that do not depend on sizes.
     facts: Facts,
-    /// The last used one first.
-    made: Mutex<Vec<(Sizes, Arc<Executable>)>>,
+    made: Recent<Sizes, Arc<Executable>>,
 }
 
 impl Instances {
-    /// Of an executable whose plan has these numbers.
+    /// Creates the instances of an executable whose plan has these symbolic numbers.
     pub fn new(first: Arc<Executable>, open: Open) -> Result<Self, PlanError> {
         let facts = Facts::new(first.plan(), &open)?;
-        Ok(Self { first, open, facts, made: Mutex::default() })
+        Ok(Self { first, open, facts, made: Recent::default() })
     }
 
-    /// The sizes that there are executables for, the last used ones first.
+    /// Returns the sizes for which executables exist, most recently used first.
     pub fn sizes(&self) -> Vec<Vec<i64>> {
-        self.made().iter().map(|(sizes, _)| sizes.clone()).collect()
+        self.made.keys()
     }
 
-    /// The values that the symbols have where these are the inputs, in order. `input` gives those that are there: a symbol is a size
-    /// of one of these.
+    /// Returns the values of the symbols for these inputs, in order. `input` returns an input if it is given: each symbol is a size of one
+    /// of them.
     pub fn values<'a>(&self, input: impl Fn(usize) -> Option<TensorRef<'a>>) -> Result<Vec<i64>, RunError> {
         let value = |varying: &Varying| {
             let found = input(varying.input).and_then(|input| input.sizes().ok()?.get(varying.dim).copied());
@@ -49,31 +46,27 @@ impl Instances {
         self.open.symbols.iter().map(value).collect()
     }
 
-    /// The executable for the sizes of these inputs.
+    /// Returns the executable for the sizes of these inputs.
     pub fn of(&self, inputs: &[TensorRef<'_>]) -> Result<Arc<Executable>, RunError> {
         self.at(self.values(|at| inputs.get(at).copied())?)
     }
 
-    /// The executable where symbols have these values.
+    /// Returns the executable for these values of the symbols.
     pub fn at(&self, sizes: Sizes) -> Result<Arc<Executable>, RunError> {
-        if let Some(known) = self.known(&sizes) {
+        if let Some(known) = self.made.get(&sizes) {
             return Ok(known);
         }
-        let gone = {
-            let mut all = self.made();
-            if all.len() < MOST { None } else { all.pop() }
-        };
-        let made = self.make(&sizes, gone).map_err(|error| RunError::Guard(error.to_string().into()))?;
-        // Another thread may have made the same meanwhile.
-        if let Some(known) = self.known(&sizes) {
+        let made = self.make(&sizes, self.made.make_room()).map_err(|error| RunError::Guard(error.to_string().into()))?;
+        // Another thread may have created the same one meanwhile.
+        if let Some(known) = self.made.get(&sizes) {
             return Ok(known);
         }
         let made = Arc::new(made);
-        self.made().insert(0, (sizes, Arc::clone(&made)));
+        drop(self.made.insert(sizes, Arc::clone(&made)));
         Ok(made)
     }
 
-    /// Reuses what one that is no longer needed consists of, unless somebody still runs it.
+    /// Creates an executable, reusing the parts of one that is no longer needed, unless that is still running.
     fn make(&self, sizes: &[i64], gone: Option<(Sizes, Arc<Executable>)>) -> Result<Executable, PlanError> {
         match gone.map(|(_, gone)| Arc::try_unwrap(gone)) {
             Some(Ok(gone)) => {
@@ -83,16 +76,5 @@ impl Instances {
             }
             _ => self.first.again(self.open.at(self.first.plan(), sizes)?, &self.facts, Default::default()),
         }
-    }
-
-    fn known(&self, sizes: &[i64]) -> Option<Arc<Executable>> {
-        let mut made = self.made();
-        let at = made.iter().position(|(known, _)| known == sizes)?;
-        made[..=at].rotate_right(1);
-        Some(Arc::clone(&made[0].1))
-    }
-
-    fn made(&self) -> MutexGuard<'_, Vec<(Sizes, Arc<Executable>)>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

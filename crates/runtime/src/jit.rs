@@ -1,7 +1,7 @@
 //! Links object code into the process through LLVM's ORC, and frees it when the last kernel is dropped.
 //!
-//! Objects are checked before they are linked: sound ELF, and no symbol but those of `symbols`. So an unknown symbol is a readable
-//! error, never a call into the void.
+//! Objects are checked before they are linked: they must be valid ELF, and may refer only to the symbols of `symbols`. So an unknown symbol
+//! causes a readable error, never a call to an invalid address.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CStr, CString, c_void};
@@ -43,7 +43,7 @@ pub struct Jit {
     lljit: LLVMOrcLLJITRef,
 }
 
-// SAFETY: after construction the JIT is only asked for symbols, which ORC serialises with its own session lock, and disposed once.
+// SAFETY: after construction the JIT is only queried for symbols, which ORC serializes with its own session lock, and disposed once.
 unsafe impl Send for Jit {}
 // SAFETY: as for Send.
 unsafe impl Sync for Jit {}
@@ -52,7 +52,7 @@ unsafe impl Sync for Jit {}
 #[derive(Clone)]
 pub struct Kernel {
     entry: PackedFn,
-    /// What keeps the code in memory.
+    /// Keeps the code in memory.
     code: Arc<dyn Send + Sync>,
 }
 
@@ -63,7 +63,7 @@ pub struct WeakKernel {
 }
 
 impl WeakKernel {
-    /// The kernel, while its code is in memory.
+    /// Returns the kernel, if its code is still in memory.
     #[must_use]
     pub fn upgrade(&self) -> Option<Kernel> {
         Some(Kernel { entry: self.entry, code: self.code.upgrade()? })
@@ -71,13 +71,13 @@ impl WeakKernel {
 }
 
 impl Kernel {
-    /// The same without keeping its code in memory.
+    /// Returns a reference that does not keep the code in memory.
     #[must_use]
     pub fn downgrade(&self) -> WeakKernel {
         WeakKernel { entry: self.entry, code: Arc::downgrade(&self.code) }
     }
 
-    /// A kernel whose code lives as long as `code`.
+    /// Creates a kernel whose code lives as long as `code`.
     ///
     /// # Safety
     /// `entry` follows the convention of [`PackedFn`] and stays valid while `code` lives.
@@ -119,7 +119,7 @@ fn check(error: LLVMErrorRef, what: &str) -> Result<(), JitError> {
 fn initialize_target() {
     static TARGET: Once = Once::new();
     TARGET.call_once(|| {
-        // SAFETY: registration functions of LLVM; idempotent, and serialised here.
+        // SAFETY: registration functions of LLVM; idempotent, and serialized here.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             {
@@ -155,7 +155,7 @@ impl Jit {
         for name in needed {
             match symbols::resolve(&name) {
                 Some(address) => found.push((name, address)),
-                // The linker makes this one up itself where an object asks for it.
+                // The linker defines this one itself if an object refers to it.
                 None if name == "_GLOBAL_OFFSET_TABLE_" => {}
                 None => missing.push(name),
             }
@@ -174,7 +174,7 @@ impl Jit {
     fn create() -> Result<Self, JitError> {
         initialize_target();
         let mut lljit = ptr::null_mut();
-        // SAFETY: a null builder asks for defaults; on success the JIT is new and ours.
+        // SAFETY: a null builder means defaults; on success the JIT is new and ours.
         let error = unsafe { LLVMOrcCreateLLJIT(&raw mut lljit, ptr::null_mut()) };
         check(error, "cannot start the linker")?;
         Ok(Self { lljit })
@@ -219,7 +219,7 @@ impl Jit {
         }
     }
 
-    /// The address of a function in the linked code.
+    /// Returns the address of a function in the linked code.
     pub fn address(&self, name: &str) -> Result<*const c_void, JitError> {
         let c_name = CString::new(name).map_err(|_| JitError("a symbol's name holds a zero byte".to_owned()))?;
         let mut address = 0;
@@ -232,7 +232,7 @@ impl Jit {
         Ok(ptr::with_exposed_provenance(address as usize))
     }
 
-    /// The kernel `name`, by its packed entry `<name>__packed`.
+    /// Returns the kernel `name`, by its packed entry `<name>__packed`.
     pub fn kernel(self: &Arc<Self>, name: &str) -> Result<Kernel, JitError> {
         let address = self.address(&format!("{name}__packed"))?;
         // SAFETY: code generation gives every kernel a packed entry of this type; the Arc keeps it loaded.
@@ -242,7 +242,7 @@ impl Jit {
 
 impl Drop for Jit {
     fn drop(&mut self) {
-        // SAFETY: ours, disposed once; no kernel is left, since each holds an Arc of this. An error has nowhere to go.
+        // SAFETY: ours, disposed once; no kernel is left, since each holds an Arc of this. An error cannot be reported here.
         let _ = message(unsafe { LLVMOrcDisposeLLJIT(self.lljit) });
     }
 }

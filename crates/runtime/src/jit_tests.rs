@@ -1,11 +1,11 @@
-//! Links objects that clang makes here and now.
+//! Links objects compiled by clang during the test.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Compiles C to an object; None where there is no clang, so that the test is skipped and says so.
+/// Compiles C to an object; returns None if clang is not installed, so that the test is skipped with a message.
 fn compile(source: &str, flags: &[&str]) -> Option<Vec<u8>> {
     let clang = ["clang-22", "/usr/lib/llvm-22/bin/clang"].into_iter().find(|c| Command::new(c).arg("--version").output().is_ok());
     let Some(clang) = clang else {

@@ -1,4 +1,4 @@
-//! Where the elements of a tensor lie: element type and window, and the arithmetic on them that counts bytes.
+//! The layout of a tensor's elements: element type and window, and the arithmetic on them that counts bytes.
 
 use dynamlir_shapes::{Window, extent_in, same_strides};
 use dynamlir_torch_abi::DType;
@@ -17,52 +17,52 @@ impl Clone for Layout {
         Self { dtype: self.dtype, window: self.window.clone() }
     }
 
-    /// In the memory that there is.
+    /// Reuses the existing memory.
     fn clone_from(&mut self, source: &Self) {
         self.dtype = source.dtype;
         self.window.clone_from(&source.window);
     }
 }
 
-/// No memory is larger: what lies farther away is nowhere.
+/// A distance beyond any existing memory.
 const FAR: u64 = 1 << 56;
 
 impl Layout {
-    /// The row-major layout with offset 0.
+    /// Returns the row-major layout with offset 0.
     #[must_use]
     pub fn contiguous(dtype: DType, sizes: &[i64]) -> Self {
         Self { dtype, window: Window::row_major(sizes) }
     }
 
-    /// The same with another offset.
+    /// Returns the layout with another offset.
     #[must_use]
     pub fn with_offset(mut self, offset: i64) -> Self {
         self.window.offset = offset;
         self
     }
 
-    /// The same with other strides.
+    /// Returns the layout with other strides.
     #[must_use]
     pub fn with_strides(mut self, strides: &[i64]) -> Self {
         self.window.strides = strides.to_vec();
         self
     }
 
-    /// Bytes per element.
+    /// Returns the number of bytes per element.
     #[must_use]
     pub fn element_bytes(&self) -> i64 {
         self.dtype.size() as i64
     }
 
-    /// Bytes from the base to element 0.
+    /// Returns the number of bytes from the base to element 0.
     #[must_use]
     pub fn first_byte(&self) -> i64 {
         self.window.offset * self.element_bytes()
     }
 
-    /// The half-open range of bytes touched, counted from element 0; None for a layout without elements.
+    /// Returns the half-open range of bytes touched, counted from element 0; None for a layout without elements.
     ///
-    /// None also stands for an overflow, which `check` reports.
+    /// None is also returned on overflow, which `check` reports.
     #[must_use]
     pub fn span(&self) -> Option<(i64, i64)> {
         let (low, high) = extent_in(&self.window.sizes, &self.window.strides, &()).ok()??;
@@ -70,12 +70,12 @@ impl Layout {
         Some((low.checked_mul(bytes)?, high.checked_add(1)?.checked_mul(bytes)?))
     }
 
-    /// Whether the numbers make sense at all. Sums of a few distances of checked layouts do not overflow.
+    /// Checks that the numbers are plausible. Sums of a few distances of checked layouts do not overflow.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.checked_span().map(|_| ())
     }
 
-    /// [`Layout::span`] of a layout that makes sense: None means that it has no elements.
+    /// Like [`Layout::span`], but an error for an implausible layout: None means that it has no elements.
     pub(crate) fn checked_span(&self) -> Result<Option<(i64, i64)>, String> {
         let Window { sizes, strides, offset } = &self.window;
         if sizes.len() != strides.len() {
@@ -97,12 +97,12 @@ impl Layout {
         Ok(span)
     }
 
-    /// Whether torch has tensors with these strides: it knows none that run backwards.
+    /// Returns true if torch supports tensors with these strides: it does not support negative ones.
     pub(crate) fn is_torchlike(&self) -> bool {
         self.window.strides.iter().all(|&stride| stride >= 0)
     }
 
-    /// Whether both reach the same memory from the same element 0: strides of dimensions of size one do not matter.
+    /// Returns true if both reach the same memory from the same element 0: strides of dimensions of size one do not matter.
     #[must_use]
     pub fn same_memory(&self, sizes: &[i64], strides: &[i64]) -> bool {
         self.window.sizes == sizes && same_strides(sizes, &self.window.strides, strides)
@@ -142,7 +142,7 @@ mod tests {
         assert!(l(&[4], i64::MIN).check().is_err());
         assert!(l(&[4], i64::MAX / 8).check().is_err());
         assert!(l(&[1 << 55], 0).check().is_err());
-        // Nothing is reached, however far the strides go.
+        // Nothing is reached, regardless of the strides.
         assert_eq!(l(&[0, 1 << 62], 0).check(), Ok(()));
     }
 

@@ -1,8 +1,8 @@
 //! Runs a compiled graph inside the user's process.
 //!
-//! A [`Plan`] says what to do; [`Executable`] checks it once, flattens it into tables and then runs it without hashing or
-//! allocating per step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it land in
-//! [`omp`], on the thread pool that torch uses. Kernels of a CUDA device are launched through `dynamlir-cuda`; see [`Code`].
+//! A [`Plan`] says what to do; [`Executable`] checks it once, flattens it into tables and then runs it without hashing or allocating per
+//! step. Machine code comes from [`Jit`], which links object code in process; parallel loops in it run through [`omp`], on the thread pool
+//! that torch uses. Kernels of a CUDA device are launched through `dynamlir-cuda`; see [`Code`].
 
 mod arrival;
 mod bases;
@@ -13,6 +13,7 @@ mod device;
 mod effects;
 mod executor;
 mod externs;
+mod gathered;
 mod instances;
 mod jit;
 mod layout;
@@ -23,8 +24,8 @@ mod outputs;
 mod overlap;
 mod plan;
 mod profile;
+mod recent;
 mod reuse;
-mod several;
 mod symbols;
 mod training;
 mod undefined;
@@ -40,9 +41,10 @@ pub use instances::Instances;
 pub use jit::{Jit, JitError, Kernel, PackedFn, WeakKernel};
 pub use layout::Layout;
 pub use lower::PlanError;
-pub use open::{Number, Open, OpenPlan, Part, Varying};
+pub use open::{LayoutField, Open, OpenPlan, PlanSlot, Varying};
 pub use outputs::{OutputValue, Outputs, Results, Views};
 pub use plan::{Base, Const, Derivative, ExternCall, GradientOf, InputSpec, KernelSpec, Output, Plan, Reg, Saved, Step, Training};
 pub use profile::{About, Measured, Profile, Tally, Timed};
+pub use recent::Recent;
 pub use training::{Differentiable, Fitting, Graph, computed_gradient};
 pub use verify::Unfit;

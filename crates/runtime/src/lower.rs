@@ -1,4 +1,4 @@
-//! From a plan to flat tables: every register becomes a root and a distance, every launch a row of addresses.
+//! Lowers a plan to flat tables: every register becomes a root and a distance, every launch a row of addresses.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::reuse::{Fact, Facts};
 use crate::verify::Need;
 use crate::{DType, Device, Layout, bases, bounds, effects};
 
-/// Why a plan cannot be run.
+/// The reason that a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanError(pub(crate) String);
 
@@ -23,31 +23,31 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// Whose memory a register is in.
+/// The memory that contains a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     Workspace,
     Input(usize),
-    /// A tensor made during the run.
+    /// A tensor created during the run.
     Slot(usize),
 }
 
 /// A register: its base is `base` bytes after the root's address (workspace start, or element 0 of a tensor).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TensorPlace {
     pub root: Root,
     pub base: i64,
     pub layout: Layout,
 }
 
-impl Place {
+impl TensorPlace {
     /// Bytes from the root's address to element 0.
     pub fn first(&self) -> i64 {
         self.base + self.layout.first_byte()
     }
 }
 
-/// A register while a plan is lowered: its layout is the plan's, and what it reaches is known.
+/// A register while a plan is lowered: its layout is the plan's, and its byte range is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'p> {
     pub root: Root,
@@ -55,12 +55,12 @@ pub(crate) struct Seen<'p> {
     pub layout: &'p Layout,
     /// The range of bytes touched, from the root's address.
     pub span: Option<(i64, i64)>,
-    /// Whether an element may be shown twice, where that is known.
+    /// True if several indices may refer to one element; None if unknown.
     pub repeats: Option<bool>,
 }
 
 impl<'p> Seen<'p> {
-    /// An error where the layout makes no sense.
+    /// Creates it; returns an error if the layout is implausible.
     pub fn new(root: Root, base: i64, layout: &'p Layout, known: Option<Fact>) -> Result<Self, PlanError> {
         let span = match known {
             Some(fact) => fact.span,
@@ -71,7 +71,7 @@ impl<'p> Seen<'p> {
         Ok(Self { root, base, layout, span, repeats: known.map(|fact| fact.repeats) })
     }
 
-    /// The whole of a tensor: the root's address is that of its element 0.
+    /// Creates it for a whole tensor: the root's address is that of its element 0.
     fn tensor(root: Root, layout: &'p Layout, known: Option<Fact>) -> Result<Self, PlanError> {
         let seen = Self::new(root, 0, layout, known)?;
         torchlike(layout)?;
@@ -85,7 +85,7 @@ impl<'p> Seen<'p> {
     }
 }
 
-/// Where an extern call finds a tensor object.
+/// The place of a tensor object for an extern call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Input(usize),
@@ -121,66 +121,66 @@ pub(crate) enum Op {
     CheckRange {
         check: usize,
     },
-    /// Nobody needs this tensor any more.
+    /// This tensor is no longer needed.
     Release {
         slot: usize,
     },
     Commit,
 }
 
-/// An entry of the address table: its index, and its bytes from the address of the root that it follows, or its value.
+/// An entry of the address table: its index, and either its distance in bytes from the address of its root, or its value.
 pub(crate) type Bind = (usize, i64);
 
-/// Entries that follow one tensor: mostly it is an argument of one launch or two.
+/// Entries that depend on one tensor: usually it is an argument of one or two launches.
 pub(crate) type Binds = SmallVec<[Bind; 2]>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Program {
-    /// Where all memory is.
+    /// The location of all memory.
     pub device: Device,
     pub ops: Vec<Op>,
     pub externs: Vec<ExternStep>,
     pub checks: Vec<Check>,
     /// Length of the address table.
     pub addresses: usize,
-    /// Entries of the address table that are sizes, as they are.
+    /// Entries of the address table that are sizes, stored as values.
     pub sizes: Vec<Bind>,
     pub workspace_binds: Vec<Bind>,
-    /// Each with the input that it follows.
+    /// Each with the input on which it depends.
     pub input_binds: Vec<(usize, Bind)>,
     pub slot_binds: Vec<Binds>,
     /// The layout of each slot's tensor.
     pub slots: Vec<Layout>,
-    /// Tensor objects over parts of a root, made once and kept.
-    pub handles: Vec<Place>,
-    /// What views reach beyond the input's own bytes, from its element 0; checked against the storage.
+    /// Tensor objects over parts of a root, created once and kept.
+    pub handles: Vec<TensorPlace>,
+    /// The range that views reach beyond the input's own bytes, from its element 0; checked against the storage.
     pub input_reach: Vec<Option<(i64, i64)>>,
-    /// What is checked of each input's memory when its metadata is known.
+    /// The checks of each input's memory when its metadata is already known.
     pub input_needs: Vec<Need>,
-    /// Whether inputs share storages.
+    /// True if inputs share storages.
     pub grouped: bool,
-    /// Whether inputs are written.
+    /// True if inputs are written.
     pub mutates: bool,
     /// The slot of each result, and the layout to return if it is not the slot's own.
     pub results: Vec<(usize, Option<Layout>)>,
-    /// Inputs whose version counters go up at the commit, and by how much.
+    /// Inputs whose version counters increase at the commit, with the increment.
     pub bumps: Vec<(usize, i64)>,
-    /// How gradients see each output.
+    /// The way that autograd treats each output.
     pub making: Vec<Making>,
-    /// Outputs that are made anew, as views of something else.
+    /// Outputs that are rebuilt as views of another base.
     pub rebased: Vec<(usize, Base)>,
-    /// Whether the outputs are just the results, some inputs and constants: no views, no versions.
+    /// True if the outputs are only results, inputs and constants: no views, no versions.
     pub plain_outputs: bool,
 }
 
 struct Lowering<'a> {
     plan: &'a Plan,
-    /// What is known of the layout that the step at hand defines.
+    /// The known facts about the layout that the current step defines.
     known: Option<Fact>,
     places: Vec<Option<Seen<'a>>>,
-    /// The handle that a register has; shorter than the list of registers.
+    /// The handle of each register; may be shorter than the list of registers.
     handle_of: Vec<Option<usize>>,
-    /// What there is of each slot's tensor, from its element 0.
+    /// The available bytes of each slot's tensor, from its element 0.
     slot_spans: Vec<Option<(i64, i64)>>,
     committed: bool,
     out: Program,
@@ -194,10 +194,10 @@ pub(crate) fn lower(plan: &Plan) -> Result<Program, PlanError> {
     lower_again(plan, &Facts::default(), Program::default())
 }
 
-/// As [`lower`], of a plan of whose layouts these are known, in the memory of a program that was [emptied](Program::emptied).
+/// Like [`lower`], for a plan with these known layouts, reusing the memory of a program that was [emptied](Program::emptied).
 pub(crate) fn lower_again(plan: &Plan, facts: &Facts, spent: Program) -> Result<Program, PlanError> {
     let n = plan.inputs.len();
-    // A step defines one register at most, but for calls with several results.
+    // A step defines at most one register, except calls with several results.
     let registers = n + plan.steps.len();
     let places = Vec::with_capacity(registers);
     let mut l = Lowering { plan, known: None, places, handle_of: Vec::new(), slot_spans: Vec::new(), committed: false, out: spent };
@@ -218,7 +218,7 @@ pub(crate) fn lower_again(plan: &Plan, facts: &Facts, spent: Program) -> Result<
     }
     l.out.bumps = effects::bumps(plan)?;
     if !l.committed && !l.out.bumps.is_empty() {
-        // Counted without being written: a view of it has changed its shape in place.
+        // Version counted without a write: a view of it has changed its shape in place.
         l.out.ops.push(Op::Commit);
     }
     l.results()?;
@@ -244,7 +244,7 @@ pub(crate) fn lower_again(plan: &Plan, facts: &Facts, spent: Program) -> Result<
     Ok(program)
 }
 
-/// Whether torch can have a tensor of this layout, which makes sense.
+/// Checks that torch supports a tensor with this plausible layout.
 fn torchlike(layout: &Layout) -> Result<(), PlanError> {
     if layout.is_torchlike() { Ok(()) } else { err(format!("a tensor cannot have strides {:?}", layout.window.strides)) }
 }
@@ -269,7 +269,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn new_slot(&mut self, reg: Reg, layout: &'a Layout, known: Option<Fact>) -> Result<usize, PlanError> {
-        // There may be more in the list, from before.
+        // The reused list may be longer.
         let slot = self.slot_spans.len();
         let place = Seen::tensor(Root::Slot(slot), layout, known)?;
         if let Some(before) = self.out.slots.get_mut(slot) {
@@ -315,7 +315,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A register must stay inside its root.
+    /// Checks that a register is inside its root.
     fn check_bounds(&mut self, place: &Seen<'_>) -> Result<(), PlanError> {
         let own = match place.root {
             Root::Workspace => Some((0, i64::try_from(self.plan.workspace_bytes).unwrap_or(i64::MAX))),
@@ -330,7 +330,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// What is written may be written, and no other register of the step sees it.
+    /// Checks that the written registers may be written, and do not overlap with another register of the step.
     fn check_writes(&self, read: &[Reg], written: &[Reg]) -> Result<(), PlanError> {
         for (i, &reg) in written.iter().enumerate() {
             let place = self.place(reg)?;
@@ -356,7 +356,7 @@ impl<'a> Lowering<'a> {
         }
         let (read, written) = args.split_at(spec.arguments - spec.written);
         self.check_writes(read, written)?;
-        // For sizes that vary the plan could not know that there is nothing to make.
+        // With dynamic sizes, the plan could not know that the output is empty.
         let mut makes_nothing = !written.is_empty();
         for &reg in written {
             makes_nothing &= self.place(reg)?.layout.window.is_empty();
@@ -384,7 +384,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// New entries of the address table, bound to registers.
+    /// Adds a row of the address table, bound to registers.
     fn row(&mut self, args: &[Reg]) -> Result<usize, PlanError> {
         let row = self.out.addresses;
         for (i, &reg) in args.iter().enumerate() {
@@ -433,7 +433,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// The tensor object for a register: its root's own where the layouts agree, else one made over its memory.
+    /// Returns the tensor object for a register: that of its root if the layouts agree, otherwise one created over its memory.
     fn source(&mut self, reg: Reg) -> Result<Source, PlanError> {
         let place = self.place(reg)?;
         match place.root {
@@ -447,7 +447,7 @@ impl<'a> Lowering<'a> {
             return Ok(Source::Handle(*handle));
         }
         torchlike(place.layout)?;
-        let place = Place { root: place.root, base: place.base, layout: place.layout.clone() };
+        let place = TensorPlace { root: place.root, base: place.base, layout: place.layout.clone() };
         let handle = self.out.handles.len();
         self.out.handles.push(place);
         if self.handle_of.len() <= reg {
@@ -473,7 +473,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// An output names what exists, and a view stays inside it.
+    /// Checks that an output refers to an existing value, and that a view is inside it.
     fn output(&mut self, i: usize, output: &Output) -> Result<(), PlanError> {
         let plan = self.plan;
         let missing = || PlanError("it names something that does not exist".to_owned());
@@ -507,7 +507,7 @@ fn add_releases(program: &mut Program) {
             row_slots[*index] = Some(slot);
         }
     }
-    // Rows lie one after the other, so a launch's or check's row ends where the next one starts.
+    // Rows are adjacent, so a launch's or check's row ends where the next one starts.
     let mut row_end = program.addresses;
     let mut released: Vec<bool> = vec![false; program.slots.len()];
     for (slot, _) in &program.results {

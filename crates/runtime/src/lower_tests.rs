@@ -80,7 +80,7 @@ fn extern_results_are_released_after_their_last_use() {
     let expected = [Op::Extern { step: 0 }, Op::Launch { kernel: 0, row: 0 }, Op::Release { slot: 0 }, Op::Extern { step: 1 }];
     assert_eq!(p.ops, expected);
     assert_eq!(p.externs[0].operands, [Source::Input(0)]);
-    // The workspace has no tensor object of its own: one is made and kept.
+    // The workspace does not have a tensor object of its own: one is created and kept.
     assert_eq!(p.externs[1].operands, [Source::Handle(0)]);
     assert_eq!(p.slot_binds[0].as_slice(), [(0, 4)]);
 }
@@ -156,7 +156,7 @@ fn writes_meet_nothing_else() {
     let (i8s, shared) = (|n, offset| Layout::contiguous(DType::I8, &[n]).with_offset(offset), Some(7));
     let of = |offset| InputSpec { storage: shared, mutated: true, ..input(i8s(8, offset), true) };
     let base = Plan {
-        // Two windows on one storage, eight bytes apart, and a stranger.
+        // Two windows on one storage, eight bytes apart, and an unrelated input.
         inputs: vec![of(0), of(8), input(i8s(8, 0), false)],
         workspace_bytes: 64,
         kernels: vec![kernel(2)],
@@ -212,7 +212,7 @@ fn numbers_that_torch_has_no_tensor_for_are_refused() {
     assert!(refused(backwards.clone(), vec![]).contains("input 0: a tensor cannot have strides [-1]"));
     assert!(refused(f32s(4), vec![Step::OutputBuffer { dst: 1, layout: backwards.clone() }]).contains("cannot have strides"));
     assert!(refused(f32s(4).with_offset(i64::MIN), vec![]).contains("beyond any memory"));
-    // A kernel may read backwards, an operator is never shown such a tensor.
+    // A kernel may read backwards, but an operator never receives such a tensor.
     let reverse = Step::View { dst: 1, src: 0, layout: backwards.with_offset(3) };
     let call = Step::Extern { call: 0, operands: vec![1], outs: vec![], results: vec![] };
     let plan = Plan { inputs: vec![input(f32s(4), false)], steps: vec![reverse, call], externs: vec![relu(None)], ..Plan::default() };
@@ -234,7 +234,7 @@ fn outputs_stay_inside_what_they_show() {
     assert!(error(&plan(result(&[2], 3))).contains("output 0: bytes 12..20 are outside of the 0..16 there are"));
     assert!(error(&plan(result(&[2], -1))).contains("cannot have"));
     assert!(error(&plan(result(&[2, 2], 0))).contains("2 sizes but 1 strides"));
-    // What lies before an input's first element is there or not when it is called.
+    // It is known only at the call whether memory exists before an input's first element.
     assert_eq!(lower(&plan(arg(0, &[1], 0))).expect("is fine").input_reach, [Some((-8, 0))]);
     assert_eq!(lower(&plan(arg(0, &[1], 2))).expect("is fine").input_reach, [None]);
     assert!(error(&plan(arg(1, &[1], 0))).contains("does not exist"));

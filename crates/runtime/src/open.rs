@@ -1,8 +1,8 @@
-//! Plans whose numbers depend on sizes that vary.
+//! Plans whose numbers depend on dynamic sizes.
 //!
-//! What varies is which numbers stand in a [`Plan`], never what it does. So an [`OpenPlan`] is the plan for the sizes that it was
-//! made with, and a list of the numbers in it that are expressions over symbols; [`OpenPlan::at`] makes it the plan for others. That is
-//! checked and flattened as any plan is: nothing depends on the expressions being right but the numbers.
+//! Only the numbers in a [`Plan`] vary, never what it does. So an [`OpenPlan`] consists of the plan for the sizes with which it was
+//! created, and a list of those of its numbers that are expressions over symbols. [`Open::at`] turns it into the plan for other sizes. That
+//! plan is checked and flattened like any other: nothing except the numbers relies on the expressions being right.
 
 use dynamlir_shapes::{Bindings, Dim, Predicate, Symbol, SymbolInfo};
 
@@ -14,47 +14,47 @@ use crate::{
 /// A number of a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields of a window")]
-pub enum Part {
+pub enum LayoutField {
     Size(usize),
     Stride(usize),
     Offset,
 }
 
-/// A number of a plan.
+/// The place of a number in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Number {
-    /// Of the layout of an input.
-    Input(usize, Part),
+pub enum PlanSlot {
+    /// In the layout of an input.
+    Input(usize, LayoutField),
     /// The bytes of the workspace.
     Workspace,
-    /// Of the layout in a step.
-    Step(usize, Part),
-    /// Where a step's buffer begins in the workspace.
+    /// In the layout of a step.
+    Step(usize, LayoutField),
+    /// The start of a step's buffer in the workspace.
     ByteOffset(usize),
-    /// What a launch hands over: step, place in its sizes.
+    /// A size passed to a launch: step, index among its sizes.
     LaunchSize(usize, usize),
-    /// Of the layout of an extern call's result: call, result.
-    ExternResult(usize, usize, Part),
-    /// An argument of an extern call: call, places in lists from the outermost to the innermost.
+    /// In the layout of an extern call's result: call, result.
+    ExternResult(usize, usize, LayoutField),
+    /// An argument of an extern call: call, then indices into lists, from the outermost to the innermost.
     ExternArg(usize, Vec<usize>),
     /// The lower bound of a check.
     Low(usize),
     /// The upper bound of a check.
     High(usize),
-    /// Of the view that an output is.
-    Output(usize, Part),
-    /// Of the layout of what nodes hand to one another.
-    Crossing(usize, Part),
+    /// In an output that is a view.
+    Output(usize, LayoutField),
+    /// In the layout of a value passed between nodes.
+    Crossing(usize, LayoutField),
 }
 
-/// Where a symbol's value is found, and which values it may have.
+/// The place of a symbol's value, and its possible values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Varying {
-    /// Which.
+    /// The symbol.
     pub symbol: Symbol,
-    /// The input whose size it is.
+    /// The input that has it as a size.
     pub input: usize,
-    /// Which size of that.
+    /// The dimension of that input.
     pub dim: usize,
     /// Range and divisor.
     pub info: SymbolInfo,
@@ -65,21 +65,21 @@ pub struct Varying {
 pub struct Open {
     /// The symbols, in order.
     pub symbols: Vec<Varying>,
-    /// What the plan assumes of them.
+    /// The plan's assumptions about them.
     assumed: Vec<Predicate>,
     sizes: Vec<Dim>,
-    /// Each with its place in `sizes`: equal expressions are computed once.
-    numbers: Vec<(Number, usize)>,
+    /// Each number with its index in `sizes`: equal expressions are computed once.
+    numbers: Vec<(PlanSlot, usize)>,
 }
 
 impl Open {
-    /// For these symbols, of which this is assumed.
+    /// Creates it for these symbols and assumptions.
     pub fn new(symbols: Vec<Varying>, assumed: Vec<Predicate>) -> Self {
         Self { symbols, assumed, ..Self::default() }
     }
 
-    /// Notes that a number of the plan is this expression.
-    pub fn note(&mut self, number: Number, size: Dim) {
+    /// Records that a number of the plan has this expression.
+    pub fn note(&mut self, number: PlanSlot, size: Dim) {
         let at = self.sizes.iter().position(|known| *known == size).unwrap_or_else(|| {
             self.sizes.push(size);
             self.sizes.len() - 1
@@ -87,22 +87,22 @@ impl Open {
         self.numbers.push((number, at));
     }
 
-    /// Whether the layout of an input has such numbers.
+    /// Returns true if the layout of an input has such numbers.
     pub(crate) fn varies_input(&self, at: usize) -> bool {
-        self.numbers.iter().any(|(number, _)| matches!(number, Number::Input(input, _) if *input == at))
+        self.numbers.iter().any(|(number, _)| matches!(number, PlanSlot::Input(input, _) if *input == at))
     }
 
-    /// Whether the layout in a step has such numbers.
+    /// Returns true if the layout in a step has such numbers.
     pub(crate) fn varies_step(&self, at: usize) -> bool {
-        self.numbers.iter().any(|(number, _)| matches!(number, Number::Step(step, _) if *step == at))
+        self.numbers.iter().any(|(number, _)| matches!(number, PlanSlot::Step(step, _) if *step == at))
     }
 
-    /// Whether no number depends on a symbol.
+    /// Returns true if no number depends on a symbol.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty() && self.numbers.is_empty()
     }
 
-    /// The values of symbols, in their order; an error where a symbol may not have one.
+    /// Binds the symbols to values, in order; returns an error if a symbol may not have its value.
     pub fn bindings(&self, values: &[i64]) -> Result<Bindings, PlanError> {
         if values.len() != self.symbols.len() {
             return Err(PlanError(format!("{} sizes for {} symbols", values.len(), self.symbols.len())));
@@ -119,14 +119,14 @@ impl Open {
         }
     }
 
-    /// `plan`, whose numbers these are, for other values of the symbols.
+    /// Returns the plan, to which these numbers belong, for other values of the symbols.
     pub fn at(&self, plan: &Plan, values: &[i64]) -> Result<Plan, PlanError> {
         let mut plan = plan.clone();
         self.set(&mut plan, values)?;
         Ok(plan)
     }
 
-    /// Makes `plan`, whose numbers these are, that for other values of the symbols.
+    /// Changes the plan, to which these numbers belong, to other values of the symbols.
     pub fn set(&self, plan: &mut Plan, values: &[i64]) -> Result<(), PlanError> {
         let bindings = self.bindings(values)?;
         let fault = |error: dynamlir_shapes::ShapeError| PlanError(error.to_string());
@@ -138,22 +138,22 @@ impl Open {
     }
 }
 
-/// A plan and its numbers that are expressions.
+/// A plan, and those of its numbers that are expressions.
 pub type OpenPlan = (Plan, Open);
 
-/// None where the plan has no such number.
-fn put(plan: &mut Plan, number: &Number, value: i64) -> Option<Result<(), PlanError>> {
+/// Sets a number; returns None if the plan does not have it.
+fn put(plan: &mut Plan, number: &PlanSlot, value: i64) -> Option<Result<(), PlanError>> {
     let count = || usize::try_from(value).map_err(|_| PlanError(format!("{value} bytes")));
     match number {
-        Number::Input(input, part) => {
+        PlanSlot::Input(input, part) => {
             let InputSpec { layout, .. } = plan.inputs.get_mut(*input)?;
             *part.of(layout)? = value;
         }
-        Number::Workspace => match count() {
+        PlanSlot::Workspace => match count() {
             Ok(bytes) => plan.workspace_bytes = bytes,
             Err(error) => return Some(Err(error)),
         },
-        Number::Step(step, part) => {
+        PlanSlot::Step(step, part) => {
             let (Step::Buffer { layout, .. } | Step::OutputBuffer { layout, .. } | Step::View { layout, .. }) =
                 plan.steps.get_mut(*step)?
             else {
@@ -161,21 +161,21 @@ fn put(plan: &mut Plan, number: &Number, value: i64) -> Option<Result<(), PlanEr
             };
             *part.of(layout)? = value;
         }
-        Number::ByteOffset(step) => {
+        PlanSlot::ByteOffset(step) => {
             let Step::Buffer { byte_offset, .. } = plan.steps.get_mut(*step)? else { return None };
             match count() {
                 Ok(bytes) => *byte_offset = bytes,
                 Err(error) => return Some(Err(error)),
             }
         }
-        Number::LaunchSize(step, at) => {
+        PlanSlot::LaunchSize(step, at) => {
             let Step::Launch { sizes, .. } = plan.steps.get_mut(*step)? else { return None };
             *sizes.get_mut(*at)? = value;
         }
-        Number::ExternResult(call, result, part) => {
+        PlanSlot::ExternResult(call, result, part) => {
             *part.of(plan.externs.get_mut(*call)?.result_layouts.get_mut(*result)?.as_mut()?)? = value;
         }
-        Number::ExternArg(call, path) => {
+        PlanSlot::ExternArg(call, path) => {
             let (first, rest) = path.split_first()?;
             let mut arg = plan.externs.get_mut(*call)?.args.get_mut(*first)?;
             for at in rest {
@@ -185,28 +185,28 @@ fn put(plan: &mut Plan, number: &Number, value: i64) -> Option<Result<(), PlanEr
             let ExternArg::Int(number) = arg else { return None };
             *number = value;
         }
-        Number::Low(step) | Number::High(step) => {
+        PlanSlot::Low(step) | PlanSlot::High(step) => {
             let Step::CheckRange { low, high, .. } = plan.steps.get_mut(*step)? else { return None };
-            *(if matches!(number, Number::Low(_)) { low } else { high }) = value;
+            *(if matches!(number, PlanSlot::Low(_)) { low } else { high }) = value;
         }
-        Number::Crossing(at, part) => *part.of(plan.training.as_mut()?.crossing.get_mut(*at)?)? = value,
-        Number::Output(output, part) => {
+        PlanSlot::Crossing(at, part) => *part.of(plan.training.as_mut()?.crossing.get_mut(*at)?)? = value,
+        PlanSlot::Output(output, part) => {
             let (Output::ArgView { sizes, strides, offset, .. } | Output::ResultView { sizes, strides, offset, .. }) =
                 plan.outputs.get_mut(*output)?
             else {
                 return None;
             };
             *match part {
-                Part::Size(dim) => sizes.get_mut(*dim)?,
-                Part::Stride(dim) => strides.get_mut(*dim)?,
-                Part::Offset => offset,
+                LayoutField::Size(dim) => sizes.get_mut(*dim)?,
+                LayoutField::Stride(dim) => strides.get_mut(*dim)?,
+                LayoutField::Offset => offset,
             } = value;
         }
     }
     Some(Ok(()))
 }
 
-impl Part {
+impl LayoutField {
     fn of(self, layout: &mut Layout) -> Option<&mut i64> {
         match self {
             Self::Size(dim) => layout.window.sizes.get_mut(dim),
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::{DType, ExternCall, KernelSpec, Route};
 
-    /// A plan for 8 rows of 4: a buffer behind another, a view of its last row, a launch, a call of the library with the number of rows.
+    /// A plan for 8 rows of 4: two consecutive buffers, a view of the last row, a launch, a library call with the number of rows.
     fn plan() -> Plan {
         let rows = Layout::contiguous(DType::F32, &[8, 4]);
         Plan {
@@ -252,15 +252,15 @@ mod tests {
         let info = SymbolInfo { range: Interval::new(2, 100), hint: Some(8), divisor: 2 };
         let mut open = Open::new(vec![Varying { symbol: Symbol(0), input: 0, dim: 0, info }], vec!["s0 != 10".parse().expect("parses")]);
         let numbers = [
-            (Number::Input(0, Part::Size(0)), "s0"),
-            (Number::Workspace, "s0*16 + 64"),
-            (Number::Step(0, Part::Size(0)), "s0"),
-            (Number::Step(1, Part::Offset), "s0*4 - 4"),
-            (Number::LaunchSize(2, 0), "s0"),
-            (Number::High(3), "s0"),
-            (Number::ExternArg(0, vec![0, 0]), "s0"),
-            (Number::ExternResult(0, 0, Part::Size(0)), "s0"),
-            (Number::Output(0, Part::Size(0)), "s0 - 1"),
+            (PlanSlot::Input(0, LayoutField::Size(0)), "s0"),
+            (PlanSlot::Workspace, "s0*16 + 64"),
+            (PlanSlot::Step(0, LayoutField::Size(0)), "s0"),
+            (PlanSlot::Step(1, LayoutField::Offset), "s0*4 - 4"),
+            (PlanSlot::LaunchSize(2, 0), "s0"),
+            (PlanSlot::High(3), "s0"),
+            (PlanSlot::ExternArg(0, vec![0, 0]), "s0"),
+            (PlanSlot::ExternResult(0, 0, LayoutField::Size(0)), "s0"),
+            (PlanSlot::Output(0, LayoutField::Size(0)), "s0 - 1"),
         ];
         for (number, size) in numbers {
             open.note(number, size.parse().expect("parses"));
@@ -280,7 +280,7 @@ mod tests {
         assert!(matches!(&made.steps[3], Step::CheckRange { high: 20, low: 0, .. }));
         assert_eq!(made.externs[0].args, [ExternArg::List(vec![ExternArg::Int(20), ExternArg::Int(4)])]);
         assert!(matches!(&made.outputs[0], Output::ArgView { sizes, .. } if sizes == &[19, 4]));
-        // And back again, in place.
+        // Changing it back, in place.
         let mut again = made;
         open.set(&mut again, &[8]).expect("the first sizes");
         assert_eq!(again, plan);
@@ -297,8 +297,15 @@ mod tests {
 
     #[test]
     fn a_number_that_is_not_there_is_an_error() {
-        let wrong = [Number::Input(1, Part::Offset), Number::Step(2, Part::Offset), Number::ExternArg(0, vec![0]), Number::Low(0)];
-        for number in wrong.into_iter().chain([Number::LaunchSize(2, 1), Number::Output(0, Part::Size(2)), Number::ByteOffset(1)]) {
+        let wrong = [
+            PlanSlot::Input(1, LayoutField::Offset),
+            PlanSlot::Step(2, LayoutField::Offset),
+            PlanSlot::ExternArg(0, vec![0]),
+            PlanSlot::Low(0),
+        ];
+        for number in
+            wrong.into_iter().chain([PlanSlot::LaunchSize(2, 1), PlanSlot::Output(0, LayoutField::Size(2)), PlanSlot::ByteOffset(1)])
+        {
             let mut open = Open::new(open().symbols, Vec::new());
             open.note(number, "s0".parse().expect("parses"));
             assert!(open.at(&plan(), &[8]).expect_err("is refused").to_string().contains("there is no such number"));

@@ -1,4 +1,4 @@
-//! From finished results to what the user gets.
+//! Builds the user's outputs from the finished results.
 
 use dynamlir_torch_abi::{NoGrad, OwnedTensor, TensorRef, TorchAbi, TorchError};
 use smallvec::SmallVec;
@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 use crate::lower::{PlanError, Program};
 use crate::plan::{Base, Const, Output, Plan};
 use crate::workspace::Workspace;
-use crate::{bases, effects, several};
+use crate::{bases, effects, gathered};
 
 /// One output of a run.
 #[derive(Debug)]
 pub enum OutputValue {
-    /// A tensor that has no Python object yet.
+    /// A tensor that does not have a Python object yet.
     Tensor(OwnedTensor),
     /// The object that was passed as input `i`.
     Arg(usize),
@@ -26,35 +26,35 @@ pub enum OutputValue {
 /// The outputs of a run.
 pub type Outputs = SmallVec<[OutputValue; 2]>;
 
-/// The tensors that a run has made, in the order of the plan's results; None for one that was taken.
+/// The tensors that a run has created, in the order of the plan's results; None for one that was taken.
 pub type Results = SmallVec<[Option<OwnedTensor>; 4]>;
 
-/// How gradients see an output.
+/// The way that autograd treats an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Making {
-    /// As torch has it under the thread's own grad mode.
+    /// As torch creates it under the thread's own grad mode.
     Ambient,
-    /// It was made with grad mode off.
+    /// It was created with grad mode off.
     WithoutGrad,
-    /// It is the tensor of something that requires a gradient, and requires none.
+    /// It is a tensor detached from one that requires a gradient, and does not require one itself.
     Detached,
 }
 
 impl Making {
-    /// The grad mode under which a view is made so, while the guard lives.
+    /// Enters the grad mode under which such a view is created, while the guard lives.
     pub fn enter(self, abi: &'static TorchAbi) -> Result<Option<NoGrad>, TorchError> {
         if self == Self::Ambient { Ok(None) } else { NoGrad::enter(abi).map(Some) }
     }
 }
 
-/// How each output is made.
+/// Determines how each output is created.
 pub(crate) fn making(plan: &Plan) -> Result<Vec<Making>, PlanError> {
     for (what, positions) in [("requires a gradient", &plan.differentiable), ("is made without", &plan.without_grad)] {
         if let Some(at) = positions.iter().find(|at| **at >= plan.outputs.len()) {
             return Err(PlanError(format!("output {at} {what}, and there are {}", plan.outputs.len())));
         }
     }
-    // A result of which some output requires a gradient requires one itself.
+    // If an output requires a gradient, so does its result.
     let shown = |output: &Output| match output {
         Output::Result(result) | Output::ResultView { result, .. } => Some(*result),
         _ => None,
@@ -62,7 +62,7 @@ pub(crate) fn making(plan: &Plan) -> Result<Vec<Making>, PlanError> {
     let required: Vec<usize> = plan.differentiable.iter().filter_map(|at| shown(&plan.outputs[*at])).collect();
     let one = |(at, output): (usize, &Output)| {
         let is_view = matches!(output, Output::ArgView { .. } | Output::ResultView { .. });
-        // Torch says of such a view that it requires a gradient where its base does, though it has no history.
+        // Torch reports that such a view requires a gradient if its base does, although the view has no history.
         if is_view && plan.without_grad.contains(&at) {
             return Making::WithoutGrad;
         }
@@ -75,7 +75,7 @@ pub(crate) fn making(plan: &Plan) -> Result<Vec<Making>, PlanError> {
         };
         match output {
             Output::Result(_) if from_required => Making::Detached,
-            // A view of what requires a gradient, which has none, is made so, unless it is made of something that was detached.
+            // A view without history of a tensor that requires a gradient is created with grad mode off, unless its base was detached.
             _ if is_view && from_required && !is_rebased(plan, at) => Making::WithoutGrad,
             _ => Making::Ambient,
         }
@@ -83,7 +83,7 @@ pub(crate) fn making(plan: &Plan) -> Result<Vec<Making>, PlanError> {
     Ok(plan.outputs.iter().enumerate().map(one).collect())
 }
 
-/// Checks that views which are made from others show the memory of these, and end somewhere.
+/// Checks that views created from other views show the same memory, and that these chains end.
 pub(crate) fn check_made_from(plan: &Plan) -> Result<(), PlanError> {
     let of = |at: usize| plan.made_from.get(at).copied().flatten();
     let shown = |at: usize| match plan.outputs.get(at) {
@@ -102,17 +102,17 @@ pub(crate) fn check_made_from(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Whether an output is a view of what was detached.
+/// Returns true if an output is a view of a detached tensor.
 fn is_rebased(plan: &Plan, at: usize) -> bool {
     matches!(plan.bases.get(at), Some(Some(Base::None | Base::Hidden(_) | Base::Output(_))))
 }
 
-/// Builds the outputs of a plan of which [`Program::plain_outputs`] holds.
+/// Builds the outputs of a plan with [`Program::plain_outputs`].
 pub(crate) fn plain(plan: &Plan, program: &Program, workspace: &mut Workspace) -> Result<Outputs, TorchError> {
     plan.outputs.iter().map(|output| simple(output, |r| workspace.slots[program.results[r].0].take())).collect()
 }
 
-/// The results of the steps, with the layouts and versions that they should have.
+/// Returns the results of the steps, with their final layouts and versions.
 pub(crate) fn results(abi: &'static TorchAbi, plan: &Plan, program: &Program, workspace: &mut Workspace) -> Result<Results, TorchError> {
     let mut results = Results::with_capacity(program.results.len());
     for (i, (slot, layout)) in program.results.iter().enumerate() {
@@ -120,7 +120,7 @@ pub(crate) fn results(abi: &'static TorchAbi, plan: &Plan, program: &Program, wo
         let tensor = match layout {
             None => tensor,
             Some(l) => {
-                // The slot's own layout has its offset too; what matters is the distance between the two.
+                // The slot's own layout has an offset too; the distance between the two is required.
                 let offset = tensor.as_ref().storage_offset()? + l.window.offset - program.slots[*slot].window.offset;
                 tensor.as_ref().reinterpret(&l.window.sizes, &l.window.strides, offset)?
             }
@@ -135,11 +135,11 @@ pub(crate) fn results(abi: &'static TorchAbi, plan: &Plan, program: &Program, wo
     Ok(results)
 }
 
-/// The outputs that have been made and are views, by their positions.
+/// The views among the outputs that were already created, by position.
 pub type Views = SmallVec<[(usize, OwnedTensor); 2]>;
 
-/// Builds the outputs; call it with the thread's own dispatch keys and grad mode, so that views are real views. Some `views` may have been
-/// made before ([`view`]).
+/// Builds the outputs; must be called with the thread's own dispatch keys and grad mode, so that views are real views. Some `views` may
+/// have been created before ([`view`]).
 pub(crate) fn build(
     abi: &'static TorchAbi,
     plan: &Plan,
@@ -148,7 +148,7 @@ pub(crate) fn build(
     inputs: &[TensorRef<'_>],
 ) -> Result<Outputs, TorchError> {
     let mut outputs = Vec::with_capacity(plan.outputs.len());
-    // Views first: they need their base, which a plain result output then takes away.
+    // Views first: they need their base, which a plain result output then takes.
     for (at, (output, making)) in plan.outputs.iter().zip(&program.making).enumerate() {
         outputs.push(match output {
             Output::ArgView { .. } | Output::ResultView { .. } => {
@@ -170,7 +170,7 @@ pub(crate) fn build(
     Ok(outputs)
 }
 
-/// The view that an output is, which is made unless it is among the views already.
+/// Returns an output that is a view; creates it unless it is already among the views.
 pub(crate) fn view<'a>(
     abi: &'static TorchAbi,
     plan: &Plan,
@@ -198,7 +198,7 @@ pub(crate) fn view<'a>(
     Ok(views[place].1.as_ref())
 }
 
-/// Makes the views that one call returned with this one, by one call, where they have a history.
+/// Creates, by one call, the views that were returned together with this one, if they have a history.
 fn several_of(
     plan: &Plan,
     program: &Program,
@@ -217,19 +217,19 @@ fn several_of(
         _ => return Ok(None),
     };
     let from = from.unwrap_or(base);
-    // Which views these are is looked up in all outputs, once where they are made and for each of them where they are not.
+    // Finding the members scans all outputs: once if they are created here, but for each of them if they are not.
     if !from.requires_grad()? {
         return Ok(None);
     }
-    let members = several::members(plan, program, at);
+    let members = gathered::members(plan, program, at);
     if members.is_empty() {
         return Ok(None);
     }
-    let made = several::make(plan, &members, from, moved)?;
+    let made = gathered::make(plan, &members, from, moved)?;
     Ok(made.map(|made| members.into_iter().zip(made).collect()))
 }
 
-/// Makes the view that an output is, of another one where it is given.
+/// Creates an output that is a view, from another view if one is given.
 fn view_of(
     abi: &'static TorchAbi,
     plan: &Plan,
@@ -252,7 +252,7 @@ fn view_of(
     }
 }
 
-/// An output that is not a view; `take` hands out a result, once.
+/// Returns an output that is not a view; `take` returns a result, once.
 fn simple(output: &Output, take: impl FnOnce(usize) -> Option<OwnedTensor>) -> Result<OutputValue, TorchError> {
     Ok(match output {
         Output::Result(r) => {

@@ -1,4 +1,4 @@
-//! Do writes to one input reach another? A sweep over byte ranges.
+//! Detects writes to one input that reach another: a sweep over byte ranges.
 
 /// The bytes of one input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +39,14 @@ impl Farthest {
         }
     }
 
-    /// A range of another group that reaches into `r`, given that none starts after it.
+    /// Returns a range of another group that reaches into `r`, given that none starts after it.
     fn reaching(&self, r: Range) -> Option<Range> {
         let other = if self.first.is_some_and(|f| f.group != r.group) { self.first } else { self.second };
         other.filter(|o| o.high > r.low)
     }
 }
 
-/// A mutated range and a range of another group that share a byte, if there are any. Sorts `ranges`; empty ranges must be absent.
+/// Returns a mutated range and a range of another group with a common byte, if there are any. Sorts `ranges`; empty ranges must be absent.
 pub(crate) fn conflict(ranges: &mut [Range]) -> Option<(Range, Range)> {
     ranges.sort_unstable_by_key(|r| r.low);
     let (mut all, mut written) = (Farthest::default(), Farthest::default());

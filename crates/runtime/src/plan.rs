@@ -1,26 +1,26 @@
-//! What a compiled graph does, in the order it does it.
+//! The steps of a compiled graph, in order.
 //!
 //! # Registers
 //!
-//! Every value is a register: registers `0..inputs.len()` are the inputs, the others are defined once by the step that names
-//! them. A register is a *base* plus a [`Layout`]; its element 0 lies `layout.window.offset` elements after the base.
+//! Every value is a register: registers `0..inputs.len()` are the inputs, the others are defined once by the step that names them. A
+//! register is a *base* plus a [`Layout`]; its element 0 is `layout.window.offset` elements after the base.
 //!
-//! - An input's base lies `layout.window.offset` elements *before* its data pointer: the base is where the storage began when the graph was
-//!   traced. So an input whose storage offset is another one today works all the same.
+//! - An input's base is `layout.window.offset` elements *before* its data pointer: the base is the start of the storage when the graph was
+//!   traced. So an input with another storage offset in a later call works as well.
 //! - A `Buffer`'s base is the workspace plus `byte_offset`; an `OutputBuffer`'s and an extern result's base is the start of its own memory
 //!   (minus the layout's offset, which is normally 0).
-//! - A `View` has the base of its source, whatever the source's own offset: as with `memref.reinterpret_cast`, its offset is absolute.
-//!   Where the element types differ, it counts the view's own elements.
+//! - A `View` has the base of its source, regardless of the source's own offset: as with `memref.reinterpret_cast`, its offset is absolute.
+//!   If the element types differ, the offset counts the view's own elements.
 //!
 //! # Commit
 //!
-//! Steps before [`Step::Commit`] write no input. A plan without mutations may leave it out.
+//! Steps before [`Step::Commit`] write no input. A plan without mutations may omit it.
 //!
 //! # Trust
 //!
-//! Kernels are code, and so is what they read and write through an argument's layout: whoever makes a plan sees to it that a
-//! launch's arguments have the layouts that the kernel was compiled for. Everything else is checked when a plan is loaded: registers,
-//! bounds, overlaps, counts, operators.
+//! Kernels are code, and so is what they read and write through an argument's layout: the creator of a plan must ensure that a launch's
+//! arguments have the layouts for which the kernel was compiled. Everything else is checked when a plan is loaded: registers, bounds,
+//! overlaps, counts, operators.
 
 use dynamlir_torch_abi::{Arg, DType, Device, Route};
 
@@ -34,11 +34,11 @@ pub type Reg = usize;
 pub struct InputSpec {
     /// As traced; sizes, strides and element type must match exactly, the offset need not.
     pub layout: Layout,
-    /// Inputs with the same number share one storage, at the traced distance; None is a storage of its own.
+    /// Inputs with the same number share one storage, at the traced distance; None means a storage of its own.
     pub storage: Option<u32>,
-    /// Whether a step after the commit writes it.
+    /// True if a step after the commit writes it.
     pub mutated: bool,
-    /// How often eager would have bumped its version counter; counted at the commit, or at the end of a plan without one.
+    /// The number of times that eager would have bumped its version counter; counted at the commit, or at the end of a plan without one.
     pub version_bumps: i64,
 }
 
@@ -50,15 +50,14 @@ pub enum Step {
     Buffer { dst: Reg, byte_offset: usize, layout: Layout },
     /// A fresh torch tensor, to be returned.
     OutputBuffer { dst: Reg, layout: Layout },
-    /// The memory of `src`, seen differently.
+    /// The memory of `src` with another layout.
     View { dst: Reg, src: Reg, layout: Layout },
-    /// A kernel on the addresses of element 0 of each argument, and then on sizes. What it writes overlaps with no other argument.
+    /// Runs a kernel on the addresses of element 0 of each argument, followed by sizes. Written arguments overlap with no other argument.
     Launch { kernel: usize, args: Vec<Reg>, sizes: Vec<i64> },
-    /// An op of torch that writes nothing but `outs`, which are not inputs. Either `outs` (written) or `results` (fresh tensors) has one register per result, or both are empty and
-    /// the results are dropped.
+    /// Calls a torch op that writes nothing except `outs`, which are not inputs. Either `outs` (written) or `results` (fresh tensors) has
+    /// one register per result, or both are empty and the results are dropped.
     Extern { call: usize, operands: Vec<Reg>, outs: Vec<Reg>, results: Vec<Reg> },
-    /// Fails unless each element of an `i64` window is in `low..high`. Comes before the commit, so that eager can raise
-    /// its own error.
+    /// Fails unless each element of an `i64` window is in `low..high`. Comes before the commit, so that eager can raise its own error.
     CheckRange { src: Reg, low: i64, high: i64, message: String },
     /// From here on inputs are written.
     Commit,
@@ -71,11 +70,11 @@ pub struct ExternCall {
     pub schema: String,
     /// All schema arguments, in schema order.
     pub args: Vec<Arg>,
-    /// The cheapest route to try; a more expensive one is taken, and reported, where this one cannot carry the arguments.
+    /// The cheapest route to try; if it cannot pass the arguments, a more expensive one is taken and reported.
     pub route: Route,
-    /// The layout eager saw for each result; None for one that is undefined or unused.
+    /// The layout that each result had in eager; None for an undefined or unused one.
     pub result_layouts: Vec<Option<Layout>>,
-    /// Where in the user's program it was called, for messages.
+    /// The place of its call in the user's program, for messages.
     pub location: String,
 }
 
@@ -90,7 +89,7 @@ pub enum Const {
     DType(DType),
 }
 
-/// One thing the user gets back.
+/// One value returned to the user.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "fields as in torch.as_strided, offsets absolute as traced")]
 pub enum Output {
@@ -110,38 +109,38 @@ pub enum Output {
     Const(Const),
 }
 
-/// What an output has to be a view of.
+/// The required base of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// It is not a view.
     None,
-    /// Of input `i`.
+    /// A view of input `i`.
     Arg(usize),
-    /// Of the tensor of output `i`.
+    /// A view of the tensor of output `i`.
     Output(usize),
-    /// Of a tensor that nobody sees; outputs with the same number share it, and the first of them has that number.
+    /// A view of a tensor that is not returned. Outputs with the same number share it, and the first of them has that number.
     Hidden(usize),
 }
 
-/// That another plan computes the gradients of this one, and what is kept for it.
+/// The plans that compute the gradients of this one, and the values saved for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Training {
-    /// The names of the entries that compute the gradients of the nodes that the plan is in autograd's graph, in order: each comes after
-    /// those whose results it takes.
+    /// The names of the entries that compute the gradients of the plan's nodes in autograd's graph, in order: each comes after those whose
+    /// results it takes.
     pub vjps: Vec<String>,
-    /// The values that these take first.
+    /// The saved values, which these take first.
     pub saved: Vec<Saved>,
-    /// The inputs that gradients are made of, in whatever way.
+    /// The inputs on which gradients depend in any way.
     pub primals: Vec<usize>,
-    /// Which of `saved` are the keys of all random numbers.
+    /// The index in `saved` of the keys of all random numbers.
     pub keys: Option<usize>,
-    /// True if the last of `saved` is kept for its sizes alone.
+    /// True if the last of `saved` is kept only for its sizes.
     pub sizes: bool,
-    /// What nodes hand to one another and nobody else sees: tensors that have no memory, which count on after the results.
+    /// The values passed only between nodes: tensors without memory, numbered after the results.
     pub crossing: Vec<Layout>,
 }
 
-/// A value that is kept until gradients are computed.
+/// A value that is saved for backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {
     /// The tensor of `results[i]`.
@@ -150,109 +149,108 @@ pub enum Saved {
     Arg(usize),
 }
 
-/// What a gradient is the gradient of.
+/// The value whose gradient this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GradientOf {
     /// An input.
     Input(usize),
-    /// A result of the graph, or what counts on after them.
+    /// A result of the graph, or a value passed between nodes, which are numbered after the results.
     Result(usize),
     /// An output that is a view.
     Output(usize),
 }
 
-/// What a plan that computes gradients of another takes and gives.
+/// The inputs and results of a plan that computes the gradients of another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Derivative {
-    /// Of each of its inputs, the result of the other whose tangent it is. Saved values are no tangents.
+    /// For each of its inputs, the other plan's result whose tangent it is. Saved values are not tangents.
     pub tangents: Vec<Option<usize>>,
-    /// Of each of its results, what of the other it is the gradient of.
+    /// For each of its results, the other plan's value whose gradient it is.
     pub gradients: Vec<GradientOf>,
-    /// For each of its results, the results of the other whose tangents reach it; None for all that it takes.
+    /// For each of its results, the other plan's results whose tangents reach it; None for all that it takes.
     pub reached: Vec<Option<Vec<usize>>>,
-    /// Which of the saved values it takes; None for all of them.
+    /// The indices of the saved values that it takes; None for all of them.
     pub kept: Option<Vec<usize>>,
-    /// Which of its inputs eager does not keep, but views of them.
+    /// The indices of the inputs that eager does not save directly, but as views.
     pub by_views: Vec<usize>,
-    /// The results of the forward graph that eager's node keeps because formulas read them.
+    /// The results of the forward graph that eager's node saves because its formulas read them.
     pub by_eager: Vec<usize>,
-    /// True if its gradients are there once, though it takes no saved values, or only what could last: eager keeps something for them.
+    /// True if its gradients are available once, although it takes no saved values, or only values that could remain: eager saves something
+    /// for them.
     pub once: bool,
-    /// What it leads to without giving a gradient of it, since functions of the user's return None: autograd visits what has made that all
-    /// the same.
+    /// Values to which it has an edge without a gradient, since functions of the user return None: autograd visits their producers
+    /// nevertheless.
     pub leads_to: Vec<GradientOf>,
 }
 
-/// What a plan says of a kernel.
+/// A plan's description of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelSpec {
     /// Its symbol.
     pub name: String,
-    /// How many arguments it has.
+    /// The number of arguments.
     pub arguments: usize,
-    /// How many of them, the last ones, it writes. The others it only reads.
+    /// The number of arguments, at the end, that it writes. The others it only reads.
     pub written: usize,
-    /// How many sizes it takes after them.
+    /// The number of sizes that follow them.
     pub sizes: usize,
 }
 
 /// A whole graph.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// Where all memory is: the inputs', the workspace's, the results'.
+    /// The location of all memory: that of the inputs, the workspace and the results.
     pub device: Device,
     /// The tensors the graph is called with.
     pub inputs: Vec<InputSpec>,
     /// Size of the memory shared by all `Buffer`s.
     pub workspace_bytes: usize,
-    /// What to do.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What each step stands for in the program, for messages; missing ones are known by their number.
+    /// The origin of each step in the program, for messages; missing ones are identified by their number.
     pub origins: Vec<String>,
     /// Registers whose tensors outlive the run: output buffers, extern results or views of them, none twice.
     pub results: Vec<Reg>,
-    /// The version counter each result should carry; missing ones are 0.
+    /// The version counter of each result; missing ones are 0.
     pub versions: Vec<i64>,
-    /// What the user gets.
+    /// The values returned to the user.
     pub outputs: Vec<Output>,
-    /// What outputs have to be views of; None, or a missing one, is a view of that which it is made from.
+    /// The required bases of outputs; None, or a missing entry, means the base as created.
     pub bases: Vec<Option<Base>>,
-    /// For each output, the output that it is a view of, where that is a view itself: gradients go to it by way of that one. Empty where
-    /// there is none.
+    /// For each output, the output of which it is a view, if that is a view itself: its gradients pass through that one. May be empty.
     pub made_from: Vec<Option<usize>>,
-    /// For each output that is one of several views, the first output that the same call returned, where that is another one. Empty where
-    /// there is none.
+    /// For each output that is one of several views, the first output that the same call returned, if that is another one. May be empty.
     pub made_beside: Vec<Option<usize>>,
-    /// It draws random numbers: a run that fails before the commit puts the generator back.
+    /// True if it draws random numbers: a run that fails before the commit restores the generator.
     pub random: bool,
     /// The inputs that require a gradient.
     pub requires_grad: Vec<usize>,
-    /// The positions of the outputs that do.
+    /// The positions of the outputs that require a gradient.
     pub differentiable: Vec<usize>,
-    /// The positions of the outputs that were made with grad mode off, which views show later on.
+    /// The positions of the outputs that were created with grad mode off, which affects later uses of views.
     pub without_grad: Vec<usize>,
-    /// The positions of the outputs that are one of several views which an operation returned: torch refuses writes to them where
+    /// The positions of the outputs that are among several views returned by one operation: torch rejects in-place writes to them if
     /// gradients are recorded.
     pub one_of_several: Vec<usize>,
-    /// Of a graph that computes the gradients of another, what each of its inputs is: one of the other's, counted first, or one of the
-    /// tangents, counted on. None for other graphs.
+    /// For a graph that computes the gradients of another, the origin of each of its inputs: the number of one of the other's inputs, or of
+    /// a tangent, numbered after those. None for other graphs.
     pub primals: Vec<Option<usize>>,
-    /// Of such a graph, the input that is the keys of the other's random numbers.
+    /// For such a graph, the input that holds the keys of the other's random numbers.
     pub keys: Option<usize>,
-    /// For each result, the inputs that give it a history, where that is known.
+    /// For each result, the inputs that give it a history, if known.
     pub sources: Option<Vec<Vec<usize>>>,
-    /// How the gradients of a graph are computed.
+    /// The computation of a graph's gradients.
     pub training: Option<Training>,
-    /// What a graph that computes gradients takes and gives.
+    /// The inputs and results of a graph that computes gradients.
     pub derivative: Option<Derivative>,
-    /// The ops that `Extern` steps name.
+    /// The ops to which `Extern` steps refer.
     pub externs: Vec<ExternCall>,
-    /// The kernels that `Launch` steps name.
+    /// The kernels to which `Launch` steps refer.
     pub kernels: Vec<KernelSpec>,
 }
 
 impl Plan {
-    /// The layout of a result, as the step says that defines it.
+    /// Returns the layout of a result, as defined by its step.
     #[must_use]
     pub fn result_layout(&self, result: usize) -> Option<&Layout> {
         let wanted = *self.results.get(result)?;

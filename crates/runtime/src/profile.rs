@@ -1,8 +1,8 @@
-//! How long each kernel and each extern call takes, while somebody asks.
+//! Times each kernel and each extern call, while a profile is open.
 //!
-//! A graph asks once per call whether a [`Profile`] is open ([`is_on`]). If so, its steps run under a [`Stopwatch`], which adds up
-//! what each took; after the call, whatever came of it, the sums go to all profiles that were open when it began, and to the
-//! graph's own [`About`], for reports. A profile holds what graphs say of themselves, not the graphs.
+//! A graph checks once per call whether a [`Profile`] is open ([`is_on`]). If so, its steps run under a [`Stopwatch`], which sums up their
+//! times. After the call, regardless of its outcome, the sums are added to all profiles that were open when it began, and to the graph's
+//! own [`About`], for reports. A profile holds the graphs' descriptions, not the graphs.
 
 use std::{
     sync::{
@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often something ran, and how long that took.
+/// A number of runs, and their total time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How often.
+    /// The number of runs.
     pub calls: u64,
     /// The sum of the times.
     pub nanoseconds: u64,
@@ -39,23 +39,23 @@ fn add_all(sums: &mut [Tally], tallies: &[Tally]) {
     }
 }
 
-/// What is measured by itself: a kernel in all its launches, or one extern call.
+/// A separately measured item: a kernel in all its launches, or one extern call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timed {
     /// The kernel's name, or the operator's schema.
     pub name: String,
-    /// How an extern call is made; None for a kernel.
+    /// The route of an extern call; None for a kernel.
     pub route: Option<String>,
-    /// What one launch reads and writes; None where that is not known.
+    /// The bytes that one launch reads and writes; None if unknown.
     pub bytes: Option<usize>,
     /// `file:line` in the user's program.
     pub lines: Vec<String>,
 }
 
-/// What a graph says of itself in profiles, and what it has been measured at.
+/// A graph's description in profiles, with its measurements.
 #[derive(Debug, Default)]
 pub struct About {
-    /// What the graph is called, once somebody has said it.
+    /// The name of the graph, once it is set.
     pub name: OnceLock<String>,
     /// Its kernels, then its extern calls.
     pub timed: Vec<Timed>,
@@ -68,7 +68,7 @@ impl About {
         Self { name: OnceLock::new(), timed, sums }
     }
 
-    /// What has been measured under all profiles so far, in the order of `timed`.
+    /// Returns the measurements under all profiles so far, in the order of `timed`.
     pub fn sums(&self) -> Vec<Tally> {
         lock(&self.sums).clone()
     }
@@ -77,15 +77,15 @@ impl About {
 /// A graph in a profile.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Which one.
+    /// The graph's description.
     pub about: Arc<About>,
     /// Its calls as a whole: checks of inputs, memory and outputs too.
     pub whole: Tally,
-    /// What each of `about.timed` took.
+    /// The time of each of `about.timed`.
     pub steps: Vec<Tally>,
 }
 
-/// What graphs take from [`Profile::open`] to [`Profile::close`], in all threads.
+/// The time taken by graphs from [`Profile::open`] to [`Profile::close`], in all threads.
 #[derive(Debug, Default)]
 pub struct Profile {
     graphs: Mutex<Vec<Measured>>,
@@ -94,20 +94,20 @@ pub struct Profile {
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 static PROFILES: Mutex<Vec<Arc<Profile>>> = Mutex::new(Vec::new());
 
-/// Nothing panics while it holds one of these; if it did, counts would still be counts.
+/// Locks a mutex, ignoring poisoning. Code that holds one of these does not panic; if it did, counts would still be valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a profile is open.
+/// Returns true if a profile is open.
 #[inline]
 pub(crate) fn is_on() -> bool {
-    // Which calls are the first and the last ones is anybody's guess where threads do not wait for each other.
+    // If threads do not synchronize with each other, it is undefined which calls are the first and last ones counted.
     OPEN.load(Ordering::Relaxed) != 0
 }
 
 impl Profile {
-    /// Begins to measure.
+    /// Starts measuring.
     pub fn open() -> Arc<Self> {
         let profile = Arc::new(Self::default());
         let mut profiles = lock(&PROFILES);
@@ -116,14 +116,14 @@ impl Profile {
         profile
     }
 
-    /// Measures no more calls; those under way are counted when they end.
+    /// Stops measuring; calls in progress are counted when they end.
     pub fn close(self: &Arc<Self>) {
         let mut profiles = lock(&PROFILES);
         profiles.retain(|profile| !Arc::ptr_eq(profile, self));
         OPEN.store(profiles.len(), Ordering::Relaxed);
     }
 
-    /// What was measured so far, in the order in which graphs were called first.
+    /// Returns the measurements so far, in the order in which graphs were first called.
     pub fn graphs(&self) -> Vec<Measured> {
         lock(&self.graphs).clone()
     }
@@ -139,16 +139,16 @@ impl Profile {
     }
 }
 
-/// What a run tells of its steps.
+/// Observes the steps of a run.
 pub(crate) trait Watch {
-    /// Whether a step has to have ended when it is left; on a device it else has only begun.
+    /// True if a step must be complete before the next one; on a device it otherwise has only been submitted.
     const WAITS: bool;
 
-    /// Does something that is measured by itself.
+    /// Runs `body`, which is measured separately.
     fn time<T>(&mut self, timed: usize, body: impl FnOnce() -> T) -> T;
 }
 
-/// Nobody asks.
+/// Measures nothing.
 pub(crate) struct Unwatched;
 
 impl Watch for Unwatched {

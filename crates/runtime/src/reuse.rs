@@ -1,7 +1,7 @@
-//! What a plan for other sizes takes over: what is known of layouts that no size is in, and memory of one that is no longer needed.
+//! Reuse by a plan for other sizes: facts about layouts that do not depend on sizes, and the memory of a plan that is no longer needed.
 //!
-//! A size that grows at each call makes a plan at each call, so that this is time of the call. Most of a plan's numbers stand in
-//! layouts that do not vary; and its lists are as long as those of the plan before.
+//! A size that grows at each call creates a plan at each call, so that this is part of the call's time. Most of a plan's numbers are in
+//! static layouts, and its lists are as long as those of the previous plan.
 
 use crate::layout::Layout;
 use crate::lower::{PlanError, Program};
@@ -9,12 +9,12 @@ use crate::open::Open;
 use crate::plan::{Plan, Step};
 use crate::workspace::Workspace;
 
-/// What lowering asks of a layout.
+/// The facts about a layout that lowering needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// The range of bytes touched, from element 0; None has no elements.
+    /// The range of bytes touched, from element 0; None if there are no elements.
     pub span: Option<(i64, i64)>,
-    /// Whether an element may be shown twice.
+    /// True if several indices may refer to one element.
     pub repeats: bool,
 }
 
@@ -24,7 +24,7 @@ impl Fact {
     }
 }
 
-/// Facts of the layouts of a plan that are the same for all sizes.
+/// Facts about the layouts of a plan that are the same for all sizes.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     inputs: Vec<Option<Fact>>,
@@ -32,7 +32,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Of `plan`, in which these numbers vary.
+    /// Collects the facts of `plan`, in which the numbers of `open` are dynamic.
     pub fn new(plan: &Plan, open: &Open) -> Result<Self, PlanError> {
         let fact = |varies: bool, layout: Option<&Layout>| layout.filter(|_| !varies).map(Fact::of).transpose();
         let inputs = plan.inputs.iter().enumerate().map(|(at, input)| fact(open.varies_input(at), Some(&input.layout)));
@@ -46,12 +46,12 @@ impl Facts {
         Ok(Self { inputs: inputs.collect::<Result<_, _>>()?, steps: steps.collect::<Result<_, _>>()? })
     }
 
-    /// Of an input's layout.
+    /// Returns the fact about an input's layout.
     pub fn input(&self, at: usize) -> Option<Fact> {
         self.inputs.get(at).copied().flatten()
     }
 
-    /// Of the layout that a step defines.
+    /// Returns the fact about the layout that a step defines.
     pub fn step(&self, at: usize) -> Option<Fact> {
         self.steps.get(at).copied().flatten()
     }
@@ -61,12 +61,12 @@ impl Facts {
 pub(crate) struct Spent {
     pub plan: Plan,
     pub program: Program,
-    /// The workspace it had, if nobody runs in it.
+    /// Its workspace, unless a run is using it.
     pub workspace: Option<Box<Workspace>>,
 }
 
 impl Program {
-    /// Nothing, in the memory that this had. Of slots the layouts stay, to be written over.
+    /// Returns an empty program that reuses the memory of this one. The layouts of slots remain, to be overwritten.
     pub(crate) fn emptied(self) -> Self {
         let Self { mut ops, mut checks, mut sizes, mut workspace_binds, mut input_binds, mut slot_binds, slots, mut results, .. } = self;
         ops.clear();
@@ -83,9 +83,9 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Number, Part, lower, plan::InputSpec};
+    use crate::{DType, LayoutField, PlanSlot, lower, plan::InputSpec};
 
-    /// A copy of `rows` rows of 4 by way of a buffer of another size, and a view of its first row.
+    /// A copy of `rows` rows of 4 through a buffer of another size, and a view of its first row.
     fn plan(rows: i64) -> Plan {
         let (all, one) = (Layout::contiguous(DType::F32, &[rows, 4]), Layout::contiguous(DType::F32, &[1, 4]));
         Plan {
@@ -103,7 +103,7 @@ mod tests {
 
     fn open() -> Open {
         let mut open = Open::default();
-        for number in [Number::Input(0, Part::Size(0)), Number::Step(1, Part::Size(0))] {
+        for number in [PlanSlot::Input(0, LayoutField::Size(0)), PlanSlot::Step(1, LayoutField::Size(0))] {
             open.note(number, "s0".parse().expect("parses"));
         }
         open
@@ -120,7 +120,7 @@ mod tests {
     fn what_is_made_in_old_memory_is_what_is_made_anew() {
         let facts = Facts::new(&plan(8), &open()).expect("makes sense");
         let before = lower::lower(&plan(8)).expect("is fine");
-        // More slots than are needed, or fewer, do no harm.
+        // More slots than needed, or fewer, do no harm.
         let mut more = lower::lower(&plan(8)).expect("is fine");
         more.slots.push(Layout::contiguous(DType::I8, &[3]));
         more.slot_binds.push(lower::Binds::new());

@@ -1,4 +1,4 @@
-//! Where generated code finds the functions it calls. A closed set: nothing is resolved by chance.
+//! Resolves the functions that generated code calls. A closed set: nothing is resolved by chance.
 
 use std::ffi::{CStr, CString, c_void};
 
@@ -8,7 +8,7 @@ use crate::omp;
 
 const MEMORY: &[&str] = &["memcpy", "memmove", "memset", "malloc", "free", "aligned_alloc", "abort"];
 
-/// Conversions that x86-64 code without the instructions calls.
+/// Conversion functions called by x86-64 code for CPUs without the instructions.
 const COMPILER_RUNTIME: &[&str] = &[
     "__truncsfhf2",
     "__truncdfhf2",
@@ -24,7 +24,7 @@ const COMPILER_RUNTIME: &[&str] = &[
     "__modti3",
 ];
 
-/// The address of a symbol that generated code may use.
+/// Returns the address of a symbol that generated code may use.
 pub(crate) fn resolve(name: &str) -> Option<*const c_void> {
     if let Some(address) = omp::symbol(name) {
         return Some(address);
@@ -41,7 +41,7 @@ pub(crate) fn resolve(name: &str) -> Option<*const c_void> {
 }
 
 fn in_process(name: &CStr) -> Option<*const c_void> {
-    // SAFETY: looks a name up among what the process has loaded; Rust programs link the C and math libraries and libgcc.
+    // SAFETY: looks a name up in the libraries loaded into the process; Rust programs link the C and math libraries and libgcc.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address.cast_const())
 }

@@ -1,10 +1,10 @@
 //! A graph together with the graphs that compute its gradients.
 //!
-//! Autograd sees one or more nodes ([`Derived`]). The inputs of a node are those inputs of the graph that it has gradients of, and what
-//! it takes from the nodes before it; its outputs are *results* of the graph of which outputs require a gradient, and stand-ins for
-//! values that nodes alone see. Outputs of the user's that are views of those, or of inputs, are made outside of nodes by torch's own view
-//! operators, which carry the gradient on. What a node keeps is kept by autograd, which checks that nobody has written to it, and
-//! gives it up.
+//! Autograd sees one or more nodes ([`Derived`]). The inputs of a node are the graph inputs for which it has gradients, and the values that
+//! it takes from earlier nodes. Its outputs are those *results* of the graph for which outputs require a gradient, and stand-ins for values
+//! passed only between nodes. The user's outputs that are views of these, or of inputs, are created outside of nodes by torch's own view
+//! operators, which propagate the gradient. The values saved by a node are held by autograd, which checks that they have not been written
+//! to, and releases them.
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use crate::instances::Instances;
 use crate::lower::PlanError;
 use crate::plan::{Output, Plan, Saved};
 
-/// A graph that trains.
+/// A graph with gradients.
 pub struct Differentiable {
     abi: &'static TorchAbi,
     forward: Graph,
     /// Its nodes; each comes after those whose results it takes.
     nodes: Vec<Derived>,
-    /// The inputs of the graph that some node has gradients of, in order.
+    /// The graph inputs for which some node has gradients, in order.
     inputs: Vec<usize>,
 }
 
-/// One of the graphs, which may be there for other sizes as well.
+/// One of the graphs, possibly with executables for other sizes.
 #[derive(Clone)]
 pub struct Graph {
     /// The one that was loaded.
     pub first: Arc<Executable>,
-    /// The same for other sizes, where they vary.
+    /// The executables for other sizes, if sizes are dynamic.
     pub instances: Option<Arc<Instances>>,
 }
 
 /// An executable for the sizes of a call.
 pub enum Fitting<'a> {
-    /// There is one for all.
+    /// The executable for all sizes.
     Only(&'a Executable),
-    /// That for these sizes.
+    /// The executable for these sizes.
     Made(Arc<Executable>),
 }
 
@@ -55,7 +55,7 @@ impl std::ops::Deref for Fitting<'_> {
 }
 
 impl Graph {
-    /// The executable for the sizes of inputs, of which `input` gives those that are there.
+    /// Returns the executable for the sizes of inputs; `input` returns an input if it is given.
     #[inline]
     pub fn fitting<'a>(&self, input: impl Fn(usize) -> Option<TensorRef<'a>>) -> Result<Fitting<'_>, RunError> {
         let Some(instances) = &self.instances else { return Ok(Fitting::Only(&self.first)) };
@@ -64,7 +64,7 @@ impl Graph {
 }
 
 impl Differentiable {
-    /// Holds them against each other: `backward` are the graphs of the nodes, in order.
+    /// Checks the graphs against each other; `backward` are the graphs of the nodes, in order.
     pub fn new(abi: &'static TorchAbi, forward: Graph, backward: Vec<Graph>) -> Result<Self, PlanError> {
         let plan = forward.first.plan();
         let nodes =
@@ -72,7 +72,7 @@ impl Differentiable {
         let mut inputs: Vec<usize> = nodes.iter().flat_map(|node| node.arguments(plan)).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        // Who takes something of another comes after it.
+        // A node comes after those whose results it takes.
         for (at, node) in nodes.iter().enumerate() {
             let made = |result: usize| nodes[..at].iter().any(|before| before.outputs().contains(&result));
             let missing = node.inputs().iter().filter_map(|input| input.result(plan)).find(|result| !made(*result));
@@ -83,70 +83,71 @@ impl Differentiable {
         Ok(Self { abi, forward, nodes, inputs })
     }
 
-    /// The graph; where sizes vary, for those that it was made with.
+    /// Returns the graph; with dynamic sizes, the one for the sizes with which it was compiled.
     #[must_use]
     pub fn forward(&self) -> &Executable {
         &self.forward.first
     }
 
-    /// The graph for these inputs.
+    /// Returns the graph for these inputs.
     #[inline]
     pub fn forward_for(&self, inputs: &[TensorRef<'_>]) -> Result<Fitting<'_>, RunError> {
         self.forward.fitting(|at| inputs.get(at).copied())
     }
 
-    /// The nodes, in the order in which they are made.
+    /// Returns the nodes, in the order in which they are created.
     #[must_use]
     pub fn nodes(&self) -> &[Derived] {
         &self.nodes
     }
 
-    /// The inputs of the graph of which there are gradients.
+    /// Returns the graph inputs that have gradients.
     #[must_use]
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 
-    /// Whether torch's operators draw all its random numbers, so that the state of torch's generator before the call gives them again.
+    /// Returns true if torch's operators draw all its random numbers, so that they are reproduced from the state of torch's generator
+    /// before the call.
     #[must_use]
     pub fn draws_by_state(&self) -> bool {
         let plan = self.forward().plan();
         plan.random && !plan.steps.iter().any(|step| draws_keys(plan, step))
     }
 
-    /// The values that are kept, and how many bytes each has; where sizes vary, with those that the graph was made with.
+    /// Returns the number of bytes of each saved value; with dynamic sizes, for those with which the graph was compiled.
     pub fn saved_bytes(&self) -> Vec<usize> {
         let training = self.forward().plan().training.as_ref();
         let bytes = |saved: &Saved| self.nodes.iter().find_map(|node| node.bytes_of(*saved)).unwrap_or_default();
         training.map(|training| training.saved.iter().map(bytes).collect()).unwrap_or_default()
     }
 
-    /// A tensor without elements, for nodes that are used up by one walk though they keep nothing.
+    /// Returns a tensor without elements, for nodes that one backward pass uses up although they save nothing.
     pub fn nothing(&self) -> Result<OwnedTensor, TorchError> {
         let _below = BelowAutograd::enter(self.abi);
         self.abi.empty_strided(&[0], &[1], DType::U8)
     }
 
-    /// How many values nodes alone see.
+    /// Returns the number of values passed only between nodes.
     #[must_use]
     pub fn stand_ins(&self) -> usize {
         self.forward().plan().training.as_ref().map_or(0, |training| training.crossing.len())
     }
 
-    /// What stands for a value that nodes alone see, by its number after the results of the graph: a tensor of its sizes without memory.
+    /// Returns the stand-in for a value passed only between nodes, by its number after the results: a tensor of its sizes without memory.
     pub fn stand_in(&self, forward: &Executable, result: usize) -> Result<OwnedTensor, TorchError> {
         let plan = forward.plan();
         let crossing = plan.training.as_ref().map(|training| &training.crossing[..]).unwrap_or_default();
         let layout = result.checked_sub(plan.results.len()).and_then(|at| crossing.get(at));
         let layout = layout.ok_or_else(|| TorchError::new("a node hands on what is not there"))?;
         let _below = BelowAutograd::enter(self.abi);
-        // One element, which nobody reads.
+        // One element, which is never read.
         let strides = vec![0; layout.window.sizes.len()];
         self.abi.empty_strided_on(plan.device, &layout.window.sizes, &strides, layout.dtype)
     }
 }
 
-/// The first output whose gradient somebody has to compute: one that shows an input's memory has the input's.
+/// Returns the first output whose gradient must be computed; an output that shows an input's memory has the input's gradient.
 #[must_use]
 pub fn computed_gradient(plan: &Plan) -> Option<usize> {
     let is_result = |at: &usize| matches!(plan.outputs.get(*at), Some(Output::Result(_) | Output::ResultView { .. }));

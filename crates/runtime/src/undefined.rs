@@ -1,4 +1,4 @@
-//! What an object file needs from outside, read before anything is linked.
+//! The undefined symbols of an object file, read before anything is linked.
 
 use object::elf::{FileHeader64, SHN_UNDEF, STB_LOCAL};
 use object::read::elf::{FileHeader, Sym};
@@ -7,13 +7,13 @@ use object::{Endianness, SymbolIndex};
 /// The global symbols of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Symbols {
-    /// Referred to, not defined.
+    /// Those referred to, but not defined.
     pub undefined: Vec<String>,
     pub defined: Vec<String>,
 }
 
 impl Symbols {
-    /// Reads them; an error if the bytes are not a sound ELF object for this machine.
+    /// Reads them; returns an error if the bytes are not a valid ELF object for this machine.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let bad = |e: object::Error| format!("not a sound object file: {e}");
         let header = FileHeader64::<Endianness>::parse(bytes).map_err(bad)?;

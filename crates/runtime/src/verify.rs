@@ -1,4 +1,4 @@
-//! Are these inputs the ones the plan was made for? Checked before anything happens.
+//! Verifies that the inputs match those for which the plan was created, before anything happens.
 
 use dynamlir_torch_abi::{Device, Meta, TensorRef, TorchAbi, TorchError};
 
@@ -6,7 +6,7 @@ use crate::lower::Program;
 use crate::overlap::{self, Range};
 use crate::plan::InputSpec;
 
-/// What `verify` fills in for the run.
+/// The results of `verify` that the run uses.
 #[derive(Default)]
 pub(crate) struct Inputs {
     /// Address of element 0 of each input.
@@ -27,12 +27,12 @@ pub(crate) fn verify(specs: &[InputSpec], program: &Program, inputs: &[TensorRef
     together(specs, program, out)
 }
 
-/// Why inputs are not those that a plan was made for.
+/// The reason that inputs do not match those for which a plan was created.
 #[derive(Debug)]
 pub struct Unfit {
-    /// In words.
+    /// The message.
     pub what: String,
-    /// Whether each of them is, and they lie in memory otherwise beside each other.
+    /// True if each input matches, but their memory is arranged differently relative to each other.
     pub overlaps: bool,
 }
 
@@ -42,7 +42,7 @@ impl From<String> for Unfit {
     }
 }
 
-/// As [`verify`], for inputs of which [`accepts`] approved the metadata: only memory is looked at.
+/// Like [`verify`], for inputs whose metadata [`accepts`] has approved: only memory is checked.
 pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[TensorRef<'_>], out: &mut Inputs) -> Result<(), Unfit> {
     if specs.len() != inputs.len() {
         return Err(format!("{} tensors were expected, {} given", specs.len(), inputs.len()).into());
@@ -54,7 +54,7 @@ pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[Te
             Some(memory) if need.in_place && memory.before >= need.before && memory.after >= need.after && !memory.first.is_null() => {
                 memory.first.cast_mut()
             }
-            // What is written, what is empty and what does not fit takes the long way.
+            // Written, empty and unsuitable inputs take the slow path.
             _ => one(program.device, &specs[i], program.input_reach[i], tensor).map_err(|e| format!("input {i}: {e}"))?,
         };
         out.pointers.push(pointer);
@@ -62,7 +62,7 @@ pub(crate) fn verify_memory(specs: &[InputSpec], program: &Program, inputs: &[Te
     together(specs, program, out)
 }
 
-/// How inputs lie in memory beside each other.
+/// Checks the arrangement of the inputs' memory relative to each other.
 fn together(specs: &[InputSpec], program: &Program, out: &mut Inputs) -> Result<(), Unfit> {
     let overlaps = |what| Unfit { what, overlaps: true };
     if program.grouped {
@@ -74,13 +74,13 @@ fn together(specs: &[InputSpec], program: &Program, out: &mut Inputs) -> Result<
     Ok(())
 }
 
-/// What an input's memory must be like, beside its metadata.
+/// The requirements on an input's memory, besides its metadata.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Whether its address may be read where it stands: it has elements and is not written.
+    /// True if its address may be read directly: it has elements and is not written.
     in_place: bool,
     element_bytes: i64,
-    /// Bytes that the graph looks at before element 0, and from there on.
+    /// The bytes that the graph accesses before element 0, and from there on.
     before: i64,
     after: i64,
 }
@@ -89,14 +89,14 @@ impl Need {
     pub fn new(spec: &InputSpec, reach: Option<(i64, i64)>) -> Self {
         let element_bytes = spec.layout.element_bytes();
         match covered(spec, reach) {
-            // The tensor's own bytes are there, too, when it has elements of its own.
+            // If the tensor has elements, its own bytes exist as well.
             Some((low, high)) if !spec.mutated && lies_somewhere(spec) => Self { in_place: true, element_bytes, before: -low, after: high },
             _ => Self { element_bytes, ..Self::default() },
         }
     }
 }
 
-/// Whether tensors with this metadata are what [`verify`] would let through, as far as metadata can tell. None is unknown.
+/// Returns true if tensors with this metadata would pass [`verify`], as far as metadata can show. None is unknown.
 pub(crate) fn accepts(abi: &TorchAbi, device: Device, specs: &[InputSpec], inputs: &[Option<&Meta>]) -> bool {
     let same = |wanted: &[i64], seen: &[Option<i64>]| wanted.len() == seen.len() && wanted.iter().zip(seen).all(|(w, s)| Some(*w) == *s);
     let fits = |(spec, meta): (&InputSpec, Option<&Meta>)| {
@@ -138,7 +138,7 @@ fn one(device: Device, spec: &InputSpec, reach: Option<(i64, i64)>, tensor: Tens
     if first.saturating_add(low) < 0 || first.saturating_add(high) > bytes {
         return Err(match reach {
             Some(_) => "the graph looks beyond the tensor, and its storage ends there",
-            // Somebody has resized it.
+            // The storage was resized.
             None => "its storage is smaller than the tensor",
         }
         .to_owned());
@@ -147,7 +147,7 @@ fn one(device: Device, spec: &InputSpec, reach: Option<(i64, i64)>, tensor: Tens
     if pointer.is_null() { Err("it has no memory".to_owned()) } else { Ok(pointer) }
 }
 
-/// The bytes of an input that the graph may look at, from its element 0: its own and what views reach beyond them.
+/// Returns the bytes of an input that the graph may access, from its element 0: its own, and those that views reach beyond them.
 fn covered(spec: &InputSpec, reach: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (spec.layout.span(), reach) {
         (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
@@ -155,7 +155,7 @@ fn covered(spec: &InputSpec, reach: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-/// Inputs of one storage group must lie at the traced distance from each other.
+/// Checks that inputs of one storage group are at the traced distance from each other.
 fn groups(specs: &[InputSpec], pointers: &[*mut u8]) -> Result<(), String> {
     for (i, spec) in specs.iter().enumerate() {
         let Some(group) = spec.storage.filter(|_| lies_somewhere(spec)) else { continue };
@@ -170,7 +170,7 @@ fn groups(specs: &[InputSpec], pointers: &[*mut u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether it has elements: torch gives tensors without any the address 0.
+/// Returns true if it has elements: torch gives tensors without any the address 0.
 fn lies_somewhere(spec: &InputSpec) -> bool {
     spec.layout.span().is_some()
 }
@@ -179,12 +179,12 @@ fn storage_start(spec: &InputSpec, pointer: *mut u8) -> usize {
     (pointer as usize).wrapping_sub(spec.layout.first_byte() as usize)
 }
 
-/// A written input must not share a byte with an input that is not known to share its storage.
+/// Checks that a written input has no byte in common with an input not known to share its storage.
 fn disjoint(specs: &[InputSpec], reach: &[Option<(i64, i64)>], out: &mut Inputs) -> Result<(), String> {
     out.ranges.clear();
     for (i, ((spec, &reach), &pointer)) in specs.iter().zip(reach).zip(&out.pointers).enumerate() {
         if let Some((low, high)) = covered(spec, reach) {
-            // Numbers beyond all storage groups stand for inputs of their own.
+            // Numbers beyond all storage groups represent inputs with a storage of their own.
             let group = spec.storage.map_or((1 << 32) + i, |g| g as usize);
             let at = |bytes: i64| (pointer as usize).wrapping_add(bytes as usize);
             out.ranges.push(Range { low: at(low), high: at(high), group, mutated: spec.mutated, input: i });
@@ -228,7 +228,7 @@ mod tests {
         assert!(disjoint(&[spec(0, Some(3), true), spec(2, Some(3), false)], &[None; 2], &mut inputs).is_ok());
         inputs.pointers[1] = at(4112);
         assert!(disjoint(&[spec(0, None, true), spec(0, None, true)], &[None; 2], &mut inputs).is_ok());
-        // A view of the second that begins before it sees what the first is written to.
+        // A view of the second input that begins before it overlaps with the writes to the first.
         assert!(disjoint(&[spec(0, None, true), spec(0, None, true)], &[None, Some((-4, 8))], &mut inputs).is_err());
     }
 }

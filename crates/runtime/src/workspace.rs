@@ -1,9 +1,9 @@
-//! The memory of one run: the workspace, the address table, and the tensor objects that extern calls see.
+//! The memory of one run: the workspace, the address table, and the tensor objects passed to extern calls.
 //!
-//! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are made once. The memory
-//! of large ones is that of all graphs in turn, and what is kept of it has a limit: a program with a hundred graphs needs as much as
-//! the largest, as it does in eager. On a device, memory is torch's, and is given back after each run: another run may be on another
-//! stream, and nobody waits.
+//! Workspaces are kept between runs, so pages are faulted in once and tensor objects over workspace memory are created once. The memory of
+//! large ones is shared by all graphs in turn, and the amount kept has a limit: a program with a hundred graphs needs as much as the
+//! largest, as it does in eager. On a device, memory is torch's, and is returned after each run: another run may be on another stream, and
+//! nothing waits.
 
 use std::alloc;
 use std::ffi::c_void;
@@ -15,16 +15,16 @@ use std::sync::{
 
 use dynamlir_torch_abi::{DType, Device, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
-use crate::lower::{Bind, Place, Program, Root, Source};
+use crate::lower::{Bind, Program, Root, Source, TensorPlace};
 use crate::verify::Inputs;
 
 const ALIGNMENT: usize = 64;
 
-/// Workspaces of so many bytes are large: to look for memory takes a tenth of a microsecond, to write that much takes fifty.
+/// The size from which a workspace is large: finding memory takes a tenth of a microsecond, writing that much takes fifty.
 const LARGE: usize = 1 << 20;
 
-/// The bytes of large workspaces that are kept while nobody runs in them. What is beyond is faulted in anew by each run, as the memory
-/// of eager's results is.
+/// The number of bytes of large workspaces that are kept while no run uses them. Memory beyond that is faulted in anew by each run, as is
+/// the memory of eager's results.
 const KEPT: usize = 512 << 20;
 
 /// The memory of the large workspaces of all graphs.
@@ -63,15 +63,15 @@ impl Drop for Block {
     }
 }
 
-/// A tensor object over memory it does not own, valid while its element 0 stays where it was.
+/// A tensor object over memory it does not own, valid while the address of its element 0 is unchanged.
 struct Cached {
     first: *mut u8,
     tensor: OwnedTensor,
 }
 
-/// Everything one run needs; used by one thread at a time.
+/// Everything that one run needs; used by one thread at a time.
 pub(crate) struct Workspace {
-    /// Tensor objects before the memory they look at.
+    /// Tensor objects, declared (and so dropped) before their memory.
     handles: Vec<Option<Cached>>,
     pub slots: Vec<Option<OwnedTensor>>,
     slot_pointers: Vec<*mut u8>,
@@ -80,16 +80,16 @@ pub(crate) struct Workspace {
     memory: Memory,
 }
 
-/// Where a workspace is.
+/// The memory of a workspace.
 enum Memory {
     Host(Block),
-    /// One of several graphs' in turn, while a run has it: how much is needed, and where it comes from unless it is large.
+    /// Shared by several graphs in turn, held during a run: the required size, and its source unless it is large.
     Shared {
         blocks: Arc<Blocks>,
         bytes: usize,
         held: Option<Block>,
     },
-    /// Torch's, while a run has it: its address, and how much there is.
+    /// Torch's, held during a run: its address and size.
     Device {
         device: Device,
         bytes: usize,
@@ -145,7 +145,7 @@ impl Workspace {
         Ok(made)
     }
 
-    /// Has room for this program, and nothing of another.
+    /// Makes room for this program, and clears everything of another one.
     fn fit(&mut self, program: &Program) {
         self.handles.clear();
         self.handles.resize_with(program.handles.len(), || None);
@@ -160,7 +160,7 @@ impl Workspace {
         }
     }
 
-    /// The same for another program, which needs this much; None where it has memory of its own.
+    /// Returns the workspace for another program with this size; None if it has memory of its own.
     pub(crate) fn renewed(mut self: Box<Self>, program: &Program, bytes: usize) -> Option<Box<Self>> {
         let Memory::Shared { bytes: needed, .. } = &mut self.memory else { return None };
         *needed = bytes;
@@ -168,7 +168,7 @@ impl Workspace {
         Some(self)
     }
 
-    /// Gets the memory, where it is a device's or shared.
+    /// Acquires the memory, if it is a device's or shared.
     pub(crate) fn hold(&mut self, abi: &TorchAbi, program: &Program) -> Result<(), TorchError> {
         match &mut self.memory {
             Memory::Shared { blocks, bytes, held } => {
@@ -187,14 +187,14 @@ impl Workspace {
         Ok(())
     }
 
-    /// Makes the verified inputs' addresses known to the launches.
+    /// Writes the addresses of the verified inputs into the address table.
     pub(crate) fn bind_inputs(&mut self, program: &Program) {
         for &(input, (index, bytes)) in &program.input_binds {
             self.addresses[index] = self.inputs.pointers[input].wrapping_offset(bytes as isize).cast();
         }
     }
 
-    /// Puts a tensor into its slot and its address into the launches.
+    /// Puts a tensor into its slot, and its address into the address table.
     pub(crate) fn fill(&mut self, program: &Program, slot: usize, tensor: OwnedTensor) -> Result<(), TorchError> {
         let pointer = tensor.as_ref().data_ptr()?;
         self.slot_pointers[slot] = pointer;
@@ -203,23 +203,23 @@ impl Workspace {
         Ok(())
     }
 
-    /// An entry of the address table.
+    /// Returns an entry of the address table.
     pub(crate) fn address(&self, entry: usize) -> *mut c_void {
         self.addresses[entry]
     }
 
-    /// The row of addresses that starts at `row`.
+    /// Returns the row of addresses that starts at `row`.
     #[inline]
     pub(crate) fn row(&self, row: usize) -> *const *mut c_void {
         self.addresses.as_ptr().wrapping_add(row)
     }
 
-    /// Whether an address lies in the workspace, where nothing may outlive the run.
+    /// Returns true if an address is in the workspace, whose contents must not outlive the run.
     pub(crate) fn contains(&self, p: *const u8) -> bool {
         self.memory.contains(p)
     }
 
-    /// Makes sure that the tensor object of a source exists.
+    /// Ensures that the tensor object of a source exists.
     pub(crate) fn prepare(&mut self, abi: &TorchAbi, program: &Program, source: Source) -> Result<(), TorchError> {
         let Source::Handle(handle) = source else {
             return Ok(());
@@ -228,15 +228,15 @@ impl Workspace {
         let first = self.first(place);
         if self.handles[handle].as_ref().is_none_or(|c| c.first != first) {
             let layout = &place.layout;
-            // SAFETY: the plan's bounds were checked when it was lowered, those of inputs when they were verified; the object
-            // is used while its root is alive, and replaced when the address is another one.
+            // SAFETY: the plan's bounds were checked when it was lowered, those of inputs when they were verified; the object is used while
+            // its root is alive, and replaced when the address changes.
             let tensor = unsafe { abi.from_blob(program.device, first, &layout.window.sizes, &layout.window.strides, layout.dtype) }?;
             self.handles[handle] = Some(Cached { first, tensor });
         }
         Ok(())
     }
 
-    fn first(&self, place: &Place) -> *mut u8 {
+    fn first(&self, place: &TensorPlace) -> *mut u8 {
         let root = match place.root {
             Root::Workspace => self.memory.start(),
             Root::Input(i) => self.inputs.pointers[i],
@@ -245,7 +245,7 @@ impl Workspace {
         root.wrapping_offset(place.first() as isize)
     }
 
-    /// The tensor object of a prepared source.
+    /// Returns the tensor object of a prepared source.
     pub(crate) fn tensor<'a>(&'a self, source: Source, inputs: &[TensorRef<'a>]) -> Result<TensorRef<'a>, TorchError> {
         let tensor = match source {
             Source::Input(i) => return Ok(inputs[i]),
@@ -255,7 +255,7 @@ impl Workspace {
         tensor.map(OwnedTensor::as_ref).ok_or_else(|| TorchError::new("a tensor is used before it is made"))
     }
 
-    /// Drops the tensor objects of these sources: somebody has changed them.
+    /// Drops the tensor objects of these sources, because they were changed by other code.
     pub(crate) fn forget(&mut self, sources: &[Source]) {
         for source in sources {
             match *source {
@@ -266,7 +266,7 @@ impl Workspace {
         }
     }
 
-    /// Drops what belongs to a finished run.
+    /// Drops everything that belongs to a finished run.
     pub(crate) fn clear(&mut self) {
         self.slots.iter_mut().for_each(|s| *s = None);
         match &mut self.memory {
@@ -279,19 +279,19 @@ impl Workspace {
     }
 }
 
-/// Memory of several graphs, of which whichever runs has it: of those that are one graph for several sizes, so that one for another size
-/// finds it where it was, and of all whose workspaces are large. A block is as large as the next power of two, so that a size which
-/// grows does not move it at each step.
+/// Memory shared by several graphs, used by the one that runs. One set belongs to the executables of one graph for several sizes, so that
+/// each finds the memory at the same address; another to all graphs with large workspaces. The size of a block is rounded up to a power of
+/// two, so that a growing size does not move it at each step.
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<Vec<Block>>);
 
 impl Blocks {
-    /// Those that a workspace of so many bytes is taken from.
+    /// Returns the blocks from which a workspace of this size is taken.
     fn of(own: &Self, bytes: usize) -> &Self {
         if bytes >= LARGE { &LARGE_BLOCKS } else { own }
     }
 
-    /// The smallest block that is large enough.
+    /// Takes the smallest block that is large enough.
     fn take(&self, bytes: usize) -> Result<Block, String> {
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = blocks.iter().enumerate().filter(|(_, block)| block.bytes() >= bytes);
@@ -301,14 +301,14 @@ impl Blocks {
         if bytes > KEPT {
             return Block::new(bytes);
         }
-        // What is too small is so from now on.
+        // A block that is too small now will remain too small.
         let too_small = blocks.pop();
         drop(blocks);
         drop(too_small);
         Block::new(bytes.next_power_of_two())
     }
 
-    /// Keeps a block for the next run, in the place of those that have not been used for longest.
+    /// Keeps a block for the next run, in place of the least recently used ones.
     fn put(&self, block: Block) {
         if block.bytes() > KEPT {
             return;
@@ -322,7 +322,7 @@ impl Blocks {
         };
         let beyond = blocks.len() - blocks.iter().rev().take_while(fits).count();
         let unused: Vec<Block> = blocks.drain(..beyond).collect();
-        // Memory is given back once others may go on.
+        // Memory is freed after other threads may continue.
         drop(blocks);
         drop(unused);
     }
@@ -331,7 +331,7 @@ impl Blocks {
 /// Workspaces between runs.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// The one that was used last, where a single thread runs at a time; null when it is in use.
+    /// The one used last, for the case that a single thread runs at a time; null while it is in use.
     last: AtomicPtr<Workspace>,
     #[expect(clippy::vec_box, reason = "a workspace is many words, and they are handed over boxed")]
     others: Mutex<Vec<Box<Workspace>>>,
@@ -343,7 +343,7 @@ impl Pool {
         if last.is_null() {
             return self.others.lock().unwrap_or_else(PoisonError::into_inner).pop();
         }
-        // SAFETY: `put` gave this address away, and the swap took it out: nobody else has it.
+        // SAFETY: `put` stored this address, and the swap took it out: no other code has it.
         Some(unsafe { Box::from_raw(last) })
     }
 

@@ -1,6 +1,6 @@
-//! Plans run on a real libtorch, without Python.
+//! Runs plans on a real libtorch, without Python.
 //!
-//! Needs `DYNAMLIR_TORCH_LIB`, the `lib` folder of an installed torch; without it the tests say that they are skipped.
+//! Needs `DYNAMLIR_TORCH_LIB`, the `lib` folder of an installed torch; without it the tests report that they are skipped.
 
 #![expect(clippy::cast_ptr_alignment, reason = "torch aligns its memory to 64 bytes")]
 
@@ -15,7 +15,7 @@ use dynamlir_runtime::{
 };
 use dynamlir_torch_abi::InitArgs;
 
-/// Loads torch as Python would, locally, and initialises the ABI.
+/// Loads torch as Python would, locally, and initializes the ABI.
 fn torch() -> Option<&'static TorchAbi> {
     static ABI: OnceLock<Option<&'static TorchAbi>> = OnceLock::new();
     *ABI.get_or_init(|| {
@@ -24,14 +24,14 @@ fn torch() -> Option<&'static TorchAbi> {
             return None;
         };
         let path = CString::new(dir.join("libtorch_cpu.so").to_str()?).ok()?;
-        // SAFETY: loads torch, whose initialisers are meant to run in any process.
+        // SAFETY: loads torch, whose initializers are meant to run in any process.
         let torch = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!torch.is_null(), "torch does not load");
         Some(TorchAbi::init(&InitArgs { lib_dir: Some(dir), ..InitArgs::default() }).expect("torch's ABI is found"))
     })
 }
 
-/// Stands for Python: knows schemas, and answers calls of one op that has no native route.
+/// Replaces Python: knows schemas, and answers calls of one op that has no native route.
 #[derive(Default)]
 struct Fake {
     schemas: HashMap<&'static str, &'static str>,
@@ -158,7 +158,7 @@ fn a_plan_runs_again_and_again() {
     let exe = Executable::new(abi, chain(), kernel(), &mut py).expect("loads");
     let routes: Vec<_> = exe.extern_reports().map(|r| r.route).collect();
     assert_eq!(routes, [Route::CShim, Route::Dispatcher]);
-    // The second input sits at another storage offset than when the plan was made.
+    // The second input has another storage offset than when the plan was created.
     let backing = floats(&[9.0, 1.0, -5.0, 0.0, 1.0], &[5]);
     let w = backing.as_ref().as_strided(&[2, 2], &[2, 1], 1).expect("a view");
     for round in 0..3 {
@@ -272,7 +272,7 @@ fn operators_are_held_against_their_schemas() {
 fn an_out_of_another_shape_is_an_error_and_no_moved_memory() {
     let Some(abi) = torch() else { return };
     let mut py = Fake::new();
-    // A product of two 2x2 matrices does not fit, and torch would make room in a tensor of its own.
+    // A product of two 2x2 matrices does not fit, so torch would allocate memory of its own for the tensor.
     let plan = |buffer: Step, results: Vec<usize>| Plan {
         inputs: vec![input(f32s(&[2, 2]), false)],
         workspace_bytes: 64,

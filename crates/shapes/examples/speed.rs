@@ -1,5 +1,5 @@
-//! What an operation takes. Sizes are computed for every operator of a graph while it is captured, so each has to be
-//! far below a microsecond: `cargo run --release -p dynamlir-shapes --example speed` prints it.
+//! The cost of each operation. Sizes are computed for every operator of a graph during capture, so each operation has to take far less than
+//! a microsecond: `cargo run --release -p dynamlir-shapes --example speed` prints the times.
 #![expect(clippy::expect_used, reason = "the sizes are small")]
 
 use std::{hint::black_box, time::Instant};

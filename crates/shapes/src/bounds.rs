@@ -1,4 +1,4 @@
-//! Between which numbers an expression lies, and what divides it, given what a scope knows.
+//! The bounds and divisors of an expression, given the facts in a scope.
 
 use crate::{
     Expr, Interval, Scope,
@@ -8,15 +8,15 @@ use crate::{
     simplify::by_number,
 };
 
-/// How many `min` and `max` are replaced by their operands, one after the other.
+/// The number of `min` and `max` calls that are replaced by their operands, one after the other.
 const REPLACEMENTS: u32 = 2;
-/// Of how many terms, and with how many operands, at most.
+/// The largest number of terms, and of operands, for this replacement.
 const FEW: usize = 8;
 /// A sum of more terms is not analysed term by term.
 const MAX_TERMS: usize = 256;
 
 impl Scope {
-    /// An interval that the expression's value lies in, wherever the symbols' values are as this scope says.
+    /// An interval that contains the expression's value for all values of the symbols that this scope allows.
     pub fn bounds(&self, expr: &Expr) -> Interval {
         self.bounds_with(expr, REPLACEMENTS)
     }
@@ -35,7 +35,7 @@ impl Scope {
         let call_of = |term| if let Some(Atom::Call(call)) = Monomial::single(term) { Some(call) } else { None };
         let calls = expr.terms().iter().filter_map(|term| Some((term, call_of(&term.monomial)?)));
         for (term, call) in calls.filter(|(_, call)| call.operands.len() <= FEW).take(FEW) {
-            // c·min(a, b) ≤ c·a for c > 0, and so on: by the signs of both, a bound from above or from below.
+            // c·min(a, b) ≤ c·a for c > 0, and so on: depending on the signs of both, a bound from above or from below.
             let above = match call.function {
                 Function::Min => term.coefficient > 0,
                 Function::Max => term.coefficient < 0,
@@ -55,7 +55,7 @@ impl Scope {
         found
     }
 
-    /// Interval arithmetic, and the facts.
+    /// Interval arithmetic combined with the known facts.
     pub(crate) fn interval(&self, expr: &Expr) -> Interval {
         let found = sum(expr, &|atom| self.atom_interval(atom));
         if self.facts.is_empty() {
@@ -87,8 +87,8 @@ impl Scope {
         })
     }
 
-    /// The interval where each atom x ≥ n is written n + t with t ≥ 0, if that can say more: of `s0*s1 - s0` with
-    /// sizes of at least 2 it is 2 + 2·t1 + t0 + t0·t1, whose terms all are at least 0.
+    /// The interval with each atom x ≥ n written as n + t with t ≥ 0, if that can be tighter: `s0*s1 - s0` with sizes of at least 2 becomes
+    /// 2 + 2·t1 + t0 + t0·t1, whose terms are all at least 0.
     fn shifted(&self, expr: &Expr) -> Option<Interval> {
         let terms = expr.varying();
         let mixed = terms.iter().any(|term| term.coefficient < 0) && terms.iter().any(|term| term.coefficient > 0);
@@ -128,7 +128,7 @@ impl Scope {
             Atom::Symbol(symbol) => self.info(*symbol).map_or(1, |info| info.divisor.unsigned_abs()),
             Atom::Call(call) => self.call_divisor(call),
         };
-        // Part of a product's divisors is a divisor, too.
+        // If the product overflows, a divisor of only part of the factors is correct, too.
         term.monomial.0.iter().fold(term.coefficient.unsigned_abs(), |product, atom| product.checked_mul(known(atom)).unwrap_or(product))
     }
 
@@ -139,7 +139,7 @@ impl Scope {
                 let (divisor, d) = (self.divisor(x), d.unsigned_abs());
                 if d != 0 && divisor % d == 0 { divisor / d } else { 1 }
             }),
-            // x mod d = x − d·⌊x/d⌋, and min and max are one of their operands.
+            // x mod d = x − d·⌊x/d⌋, and min and max each equal one of their operands.
             Function::Mod | Function::Min | Function::Max => {
                 call.operands.iter().fold(0, |gcd, operand| number::gcd(gcd, self.divisor(operand)))
             }

@@ -1,4 +1,4 @@
-//! Predicates on sizes: what is true, what is false, and what only a guard can say; and the simplifier that knows ranges.
+//! Predicates on sizes: decides which are true, which are false, and which need a guard. Also the simplifier that uses ranges.
 
 use std::{fmt, str::FromStr};
 
@@ -23,7 +23,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// Whether it holds between these numbers.
+    /// Returns true if it holds between these numbers.
     #[inline]
     pub fn holds(self, left: i64, right: i64) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Relation {
             Self::Ge => left >= right,
         }
     }
-    /// The relation that holds where this one does not.
+    /// The relation that holds exactly where this one does not.
     pub fn negated(self) -> Self {
         match self {
             Self::Eq => Self::Ne,
@@ -46,7 +46,7 @@ impl Relation {
             Self::Ge => Self::Lt,
         }
     }
-    /// What an interval of differences says of the comparison.
+    /// Decides the comparison from an interval of differences, if the interval suffices.
     fn within(self, difference: Interval) -> Option<bool> {
         let (least, most) = (difference.lower(), difference.upper());
         let all = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };
@@ -59,12 +59,12 @@ impl Relation {
     }
 }
 
-/// A comparison of two sizes, which is true or false only where the symbols have values.
+/// A comparison of two sizes; its truth may depend on the values of the symbols.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Predicate {
     /// The left side.
     pub left: Dim,
-    /// How they compare.
+    /// The relation between the sides.
     pub relation: Relation,
     /// The right side.
     pub right: Dim,
@@ -79,7 +79,7 @@ impl Predicate {
     pub fn divisible(size: &Dim, divisor: &Dim) -> Result<Self> {
         Ok(Self::new(size.modulo(divisor)?, Relation::Eq, 0))
     }
-    /// Whether it holds where symbols have these values.
+    /// Returns true if it holds for these values of the symbols.
     pub fn holds(&self, bindings: &Bindings) -> Result<bool> {
         Ok(self.relation.holds(self.left.at(bindings)?, self.right.at(bindings)?))
     }
@@ -87,15 +87,15 @@ impl Predicate {
     pub(crate) fn difference(&self) -> Result<Expr> {
         self.left.to_expr().sub(&self.right.to_expr())
     }
-    /// The opposite.
+    /// The negation.
     pub fn negated(&self) -> Self {
         Self { relation: self.relation.negated(), ..self.clone() }
     }
 }
 
 impl Scope {
-    /// Whether the predicate is true for all values that the symbols can have, or false for all; None if it depends, or
-    /// if this analysis does not see it.
+    /// Returns true or false if the predicate has that value for all values that the symbols can have; `None` if it depends, or if this
+    /// analysis cannot tell.
     pub fn decide(&self, predicate: &Predicate) -> Option<bool> {
         if let (Some(left), Some(right)) = (predicate.left.known(), predicate.right.known()) {
             return Some(predicate.relation.holds(left, right));
@@ -104,8 +104,8 @@ impl Scope {
         self.decide_difference(&self.simplify(&difference).ok()?, predicate.relation)
     }
 
-    /// Decides by the ends of what an expression can be, where a number is so far away that the difference is no `i64`: `s0 - 2` is less
-    /// than `i64::MAX`, by which torch says that a slice has no end.
+    /// Decides by the bounds of both sides, for numbers so large that the difference does not fit an `i64`: `s0 - 2` is less than
+    /// `i64::MAX`, which torch uses for the missing end of a slice.
     fn decide_far(&self, predicate: &Predicate) -> Option<bool> {
         let (left, right) = (predicate.left.to_expr(), predicate.right.to_expr());
         let ends = |expr: &Expr| {
@@ -128,12 +128,12 @@ impl Scope {
         if matches!(relation, Relation::Eq | Relation::Ne) && self.is_nonzero(difference) {
             return Some(relation == Relation::Ne);
         }
-        // x mod d = x − d·⌊x/d⌋; as polynomials over the quotients more forms are equal.
+        // x mod d = x − d·⌊x/d⌋; as polynomials over the quotients, more forms are equal.
         let expanded = without_mods(difference).ok().filter(|expanded| expanded != difference)?;
         relation.within(self.bounds(&expanded))
     }
 
-    /// By what is assumed, or since a number is left over where the rest is a multiple.
+    /// Returns true by an assumption, or if a nonzero remainder is left where the rest is a multiple.
     fn is_nonzero(&self, expr: &Expr) -> bool {
         let rest = expr.constant().unsigned_abs();
         let divisor = expr.varying().iter().fold(0, |gcd, term| crate::number::gcd(gcd, self.term_divisor(term)));
@@ -142,8 +142,8 @@ impl Scope {
             || (!self.nonzero.is_empty() && (assumed(expr) || expr.neg().is_ok_and(|expr| assumed(&expr))))
     }
 
-    /// An equal expression, wherever the symbols' values are as this scope says: what equals a number or another
-    /// expression is replaced, and rules apply that need ranges and divisors.
+    /// An expression that is equal for all values of the symbols that this scope allows. Symbols and expressions known to equal a number or
+    /// another expression are replaced, and rules that need ranges and divisors apply.
     pub fn simplify(&self, expr: &Expr) -> Result<Expr> {
         let is_plain = |atom: &Atom| match atom {
             Atom::Symbol(symbol) => {
@@ -169,7 +169,7 @@ impl Scope {
         let call = match atom {
             Atom::Symbol(symbol) => {
                 if let Some(value) = self.solved.get(symbol) {
-                    // It contains no replaced symbol, but more may be known of its symbols by now.
+                    // It contains no replaced symbol, but more may be known about its symbols by now.
                     return self.simplify(value);
                 }
                 let fixed = self.info(*symbol).and_then(|info| info.range.as_point());
@@ -183,11 +183,11 @@ impl Scope {
             (Function::Mod, [x, d]) => self.simple_mod(x, d)?,
             (function, operands) => self.simple_extreme(function, operands)?,
         };
-        // What can have one value only is that value.
+        // An expression with only one possible value is that value.
         Ok(self.interval(&simple).as_point().map_or(simple, Expr::number))
     }
 
-    /// x mod d = x for 0 ≤ x < d, and multiples of d do not count.
+    /// x mod d = x for 0 ≤ x < d, and multiples of d can be dropped.
     fn simple_mod(&self, x: &Expr, d: &Expr) -> Result<Expr> {
         if self.interval(x).lower().is_some_and(|least| least >= 0) && self.is_surely(x, Relation::Lt, d) {
             return Ok(x.clone());
@@ -230,7 +230,7 @@ impl Scope {
             term.monomial.0.iter().find_map(dividing).map(|found| (term.clone(), found))
         };
         let mut sum = expr.clone();
-        // Each round takes a division out.
+        // Each round removes one division.
         while let Some((term, (atom, x, coefficient))) = sum.terms().iter().find_map(exact) {
             let rest = term.monomial.without(&Monomial(smallvec::smallvec![atom])).unwrap_or_else(Monomial::one);
             let own = Expr::term(term.coefficient, term.monomial)?;
@@ -240,7 +240,7 @@ impl Scope {
     }
 }
 
-/// Each outer x mod d as x − d·⌊x/d⌋.
+/// The expression with each outer x mod d written as x − d·⌊x/d⌋.
 fn without_mods(expr: &Expr) -> Result<Expr> {
     let expanded = |call: &Call| -> Result<Expr> {
         let [x, d] = &call.operands[..] else { return Ok(Expr::number(0)) };
@@ -278,7 +278,7 @@ impl fmt::Display for Relation {
 impl FromStr for Predicate {
     type Err = ParseError;
 
-    /// Reads what is printed: `s0*2 <= s1`.
+    /// Parses the printed form: `s0*2 <= s1`.
     fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
         let all = [Relation::Eq, Relation::Ne, Relation::Le, Relation::Ge, Relation::Lt, Relation::Gt];
         let found = all.into_iter().find_map(|relation| Some((relation, text.split_once(&format!(" {relation} "))?)));

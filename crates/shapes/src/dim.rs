@@ -17,7 +17,7 @@ impl Bindings {
     pub fn get(&self, symbol: Symbol) -> Option<i64> {
         self.0.get(&symbol).copied()
     }
-    /// Gives a symbol its value; the one it had.
+    /// Sets the value of a symbol; returns its previous value.
     pub fn insert(&mut self, symbol: Symbol, value: i64) -> Option<i64> {
         self.0.insert(symbol, value)
     }
@@ -29,23 +29,23 @@ impl FromIterator<(Symbol, i64)> for Bindings {
     }
 }
 
-/// A number, or an expression that is not a number. Arithmetic folds, so what depends on no symbol is a number always.
+/// A number, or an expression that is not a number. Arithmetic folds, so a value that does not depend on symbols is always a number.
 ///
-/// `==` says whether two have the same form: it is for maps and tests. Whether two have the same *value* depends on the
-/// symbols; that is a [`Predicate`], asked of a [`Scope`]. For the same reason there is no order.
+/// `==` compares forms: it is for maps and tests. Equality of *values* depends on the symbols; it is a [`Predicate`], decided by a
+/// [`Scope`]. For the same reason sizes are not ordered.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Dim(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
     Known(i64),
-    /// Not a number.
+    /// An expression that is not a number.
     Symbolic(Expr),
 }
 
-/// What sizes are made of: `i64`, or [`Dim`]. Windows are written once for both, and cost nothing more for `i64`.
+/// The type of a size: `i64` or [`Dim`]. Windows are written once for both, at no extra cost for `i64`.
 pub trait Dimension: Clone + Eq + Hash + std::fmt::Debug + std::fmt::Display + From<i64> {
-    /// Where comparisons are decided: numbers need nothing, expressions what is known of their symbols.
+    /// The context in which comparisons are decided: nothing for numbers, the facts about symbols for expressions.
     type Scope: ?Sized;
 
     /// The number, if it is one.
@@ -64,7 +64,7 @@ pub trait Dimension: Clone + Eq + Hash + std::fmt::Debug + std::fmt::Display + F
     fn min(&self, other: &Self) -> Result<Self>;
     /// The larger one.
     fn max(&self, other: &Self) -> Result<Self>;
-    /// Whether the relation holds; [`ShapeError::Undecided`] if that depends on symbols.
+    /// Returns true if the relation holds; [`ShapeError::Undecided`] if that depends on symbols.
     fn compare(&self, relation: Relation, other: &Self, scope: &Self::Scope) -> Result<bool>;
 
     /// ⌈self / other⌉ = −⌊−self / other⌋.
@@ -72,18 +72,18 @@ pub trait Dimension: Clone + Eq + Hash + std::fmt::Debug + std::fmt::Display + F
         let zero = Self::from(0);
         zero.sub(&zero.sub(self)?.floordiv(other)?)
     }
-    /// Whether this is known to be the number; that it is not says nothing of an expression.
+    /// Returns true if this is known to be the number; for an expression, false does not mean that it differs.
     fn is(&self, value: i64) -> bool {
         self.known() == Some(value)
     }
-    /// The smaller one, which is an expression only if the scope does not know which that is.
+    /// The smaller one; an expression only if the scope does not know which one that is.
     fn min_in(&self, other: &Self, scope: &Self::Scope) -> Result<Self> {
         match self.compare(Relation::Le, other, scope) {
             Ok(smaller) => Ok(if smaller { self.clone() } else { other.clone() }),
             Err(_) => self.min(other),
         }
     }
-    /// The larger one, which is an expression only if the scope does not know which that is.
+    /// The larger one; an expression only if the scope does not know which one that is.
     fn max_in(&self, other: &Self, scope: &Self::Scope) -> Result<Self> {
         match self.compare(Relation::Ge, other, scope) {
             Ok(larger) => Ok(if larger { self.clone() } else { other.clone() }),
@@ -134,7 +134,7 @@ impl Dimension for i64 {
 }
 
 impl Dim {
-    /// As an expression, also of a number.
+    /// The size as an expression, even if it is a number.
     pub fn to_expr(&self) -> Expr {
         match &self.0 {
             Form::Known(value) => Expr::number(*value),
@@ -148,28 +148,28 @@ impl Dim {
             Form::Symbolic(_) => None,
         }
     }
-    /// The symbol, if it is only that.
+    /// The symbol, if it is just a symbol.
     pub fn as_symbol(&self) -> Option<Symbol> {
         match &self.0 {
             Form::Known(_) => None,
             Form::Symbolic(expr) => expr.as_symbol(),
         }
     }
-    /// The value at the hints of the scope's symbols; for choices that any value allows.
+    /// The value at the hints of the scope's symbols; for choices that are correct for any value.
     pub fn hint(&self, scope: &Scope) -> Option<i64> {
         match &self.0 {
             Form::Known(value) => Some(*value),
             Form::Symbolic(expr) => scope.hint(expr),
         }
     }
-    /// The value where symbols have these.
+    /// The value for these values of the symbols.
     pub fn at(&self, bindings: &Bindings) -> Result<i64> {
         match &self.0 {
             Form::Known(value) => Ok(*value),
             Form::Symbolic(expr) => expr.evaluate(&|symbol| bindings.get(symbol)),
         }
     }
-    /// The equal size that the scope knows to be simplest.
+    /// An equal size, as simple as the scope's facts allow.
     pub fn simplify(&self, scope: &Scope) -> Result<Self> {
         match &self.0 {
             Form::Known(_) => Ok(self.clone()),

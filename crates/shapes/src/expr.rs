@@ -1,10 +1,9 @@
-//! Integer expressions over symbols, in a form that equal polynomials share.
+//! Integer expressions over symbols, in a canonical form that is the same for equal polynomials.
 //!
-//! An [`Expr`] is a sum of terms; a term is a number times a product of *atoms*; an atom is a symbol or one of the
-//! calls `floordiv`, `mod`, `min`, `max`, whose operands are expressions again. Terms and atoms are sorted, equal ones
-//! are merged, so `s0 + s0` and `s0*2` are the same value. Between calls only the rules of [`crate::simplify`] hold:
-//! `s0 - (s0 floordiv 8)*8` and `s0 mod 8` are different values, of which [`crate::Scope::decide`] knows that they are
-//! equal.
+//! An [`Expr`] is a sum of terms; a term is a number times a product of *atoms*; an atom is a symbol or one of the calls `floordiv`, `mod`,
+//! `min`, `max`, whose operands are expressions again. Terms and atoms are sorted and equal ones are merged, so `s0 + s0` and `s0*2` are
+//! the same value. Between calls, only the rules of [`crate::simplify`] apply: `s0 - (s0 floordiv 8)*8` and `s0 mod 8` are different
+//! values, but [`crate::Scope::decide`] knows that they are equal.
 //!
 //! Expressions are bounded in depth and size, so that recursion over them is safe and no operation takes long.
 
@@ -20,16 +19,16 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Result, ShapeError};
 
-/// Calls may be nested this deep.
+/// The largest nesting depth of calls.
 pub const MAX_DEPTH: u32 = 48;
-/// Terms and atoms of an expression, those of its calls included.
+/// The largest number of terms and atoms of an expression, including those of its calls.
 pub const MAX_SIZE: u32 = 2048;
 
-/// A size that is not known while compiling, written `s0`.
+/// A size that is not known at compile time, written `s0`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol(pub u32);
 
-/// What a call computes. Division rounds towards minus infinity, and `mod` has the divisor's sign, as in Python.
+/// The function of a call. Division rounds towards minus infinity, and `mod` has the divisor's sign, as in Python.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Function {
     FloorDiv,
@@ -38,11 +37,11 @@ pub(crate) enum Function {
     Max,
 }
 
-/// A function of expressions that no rule reduces further.
+/// A function applied to expressions, which no rule reduces further.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Call {
     pub function: Function,
-    /// Two for divisions, two or more, sorted, for `min` and `max`.
+    /// Two for divisions; two or more, sorted, for `min` and `max`.
     pub operands: SmallVec<[Expr; 2]>,
 }
 
@@ -53,7 +52,7 @@ pub(crate) enum Atom {
     Call(Arc<Call>),
 }
 
-/// A product of atoms, sorted, a power being a repetition. The empty product is 1.
+/// A product of atoms, sorted; a power is repeated atoms. The empty product is 1.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Monomial(pub SmallVec<[Atom; 2]>);
 
@@ -64,19 +63,19 @@ pub(crate) struct Term {
     pub coefficient: i64,
 }
 
-/// Terms on their way into an expression, and in it.
+/// The terms of an expression, also while it is built.
 pub(crate) type Terms = SmallVec<[Term; 2]>;
 
 struct Node {
     /// Strictly ascending, so the largest degree is first and the number last.
     terms: Terms,
-    /// Of the terms; makes hashing and comparing different expressions cheap.
+    /// The hash of the terms; makes hashing, and comparing different expressions, cheap.
     hash: u64,
     depth: u32,
     size: u32,
 }
 
-/// Hashes some words quickly: each is added, and spread by a multiplication. Maps hash the result again.
+/// A fast hash of some words: each is added and mixed by a multiplication. Maps hash the result again.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -100,7 +99,7 @@ impl Hasher for Mix {
     }
 }
 
-/// An integer expression in canonical form. Cloning copies a pointer; `==` is identity of form.
+/// An integer expression in canonical form. Cloning copies a pointer; `==` compares forms.
 #[derive(Clone)]
 pub struct Expr(Arc<Node>);
 
@@ -136,7 +135,7 @@ impl Monomial {
         }
         Self(atoms)
     }
-    /// The product without the atoms of `other`, if it has all of them.
+    /// The product without the atoms of `other`, if it contains all of them.
     pub fn without(&self, other: &Self) -> Option<Self> {
         let mut left = other.0.iter().peekable();
         let rest = self.0.iter().filter(|atom| left.next_if(|wanted| wanted == atom).is_none()).cloned().collect();
@@ -151,7 +150,7 @@ impl Monomial {
 }
 
 impl Expr {
-    /// From terms in canonical order.
+    /// Creates an expression from terms in canonical order.
     pub(crate) fn from_sorted(terms: Terms) -> Result<Self> {
         debug_assert!(terms.is_sorted_by(|a, b| a.monomial < b.monomial) && terms.iter().all(|term| term.coefficient != 0));
         let (mut depth, mut size, mut hasher) = (0, 0_u32, Mix::default());
@@ -166,7 +165,7 @@ impl Expr {
                     }
                 }
             }
-            // Each summand is bounded, so the sum cannot overflow before it is seen here.
+            // Each summand is bounded, so the sum cannot overflow before this check.
             if depth > MAX_DEPTH || size > MAX_SIZE {
                 return Err(ShapeError::TooLarge);
             }
@@ -174,13 +173,13 @@ impl Expr {
         }
         Ok(Self(Arc::new(Node { terms, hash: hasher.finish(), depth, size })))
     }
-    /// From terms in any order; those of the same monomial are added.
+    /// Creates an expression from terms in any order; terms with the same monomial are added.
     pub(crate) fn from_terms(mut terms: Vec<Term>) -> Result<Self> {
         terms.sort_unstable_by(|a, b| a.monomial.cmp(&b.monomial));
         let mut merged = Terms::new();
         let mut terms = terms.into_iter().peekable();
         while let Some(term) = terms.next() {
-            // Wide, so that the order of the summands does not decide whether they overflow.
+            // Wide, so that overflow does not depend on the order of the summands.
             let mut sum = i128::from(term.coefficient);
             while let Some(next) = terms.next_if(|next| next.monomial == term.monomial) {
                 sum += i128::from(next.coefficient);
@@ -196,7 +195,7 @@ impl Expr {
     pub(crate) fn term(coefficient: i64, monomial: Monomial) -> Result<Self> {
         Self::from_sorted(if coefficient == 0 { Terms::new() } else { smallvec![Term { monomial, coefficient }] })
     }
-    /// The call as it stands.
+    /// The call as it is, without simplification.
     pub(crate) fn call(function: Function, operands: SmallVec<[Self; 2]>) -> Result<Self> {
         Self::term(1, Monomial(smallvec![Atom::Call(Arc::new(Call { function, operands }))]))
     }
@@ -209,18 +208,18 @@ impl Expr {
     pub fn symbol(symbol: Symbol) -> Self {
         Self::small(smallvec![Term { monomial: Monomial(smallvec![Atom::Symbol(symbol)]), coefficient: 1 }])
     }
-    /// At most one term without calls, which is within all bounds.
+    /// An expression of at most one term without calls, which is within all bounds.
     fn small(terms: Terms) -> Self {
         let mut hasher = Mix::default();
         terms.iter().for_each(|term| term.hash(&mut hasher));
         let size = terms.iter().map(|term| 1 + term.monomial.0.len() as u32).sum();
         Self(Arc::new(Node { terms, hash: hasher.finish(), depth: 0, size }))
     }
-    /// The terms, those of the largest degree first, the number last.
+    /// The terms in descending order of degree, the number last.
     pub(crate) fn terms(&self) -> &[Term] {
         &self.0.terms
     }
-    /// The value, if it depends on no symbol.
+    /// The value, if it does not depend on a symbol.
     pub fn known(&self) -> Option<i64> {
         match self.terms() {
             [] => Some(0),
@@ -228,7 +227,7 @@ impl Expr {
             _ => None,
         }
     }
-    /// The symbol, if it is only that.
+    /// The symbol, if the expression is just a symbol.
     pub fn as_symbol(&self) -> Option<Symbol> {
         match self.as_atom() {
             Some(Atom::Symbol(symbol)) => Some(*symbol),
@@ -238,7 +237,7 @@ impl Expr {
     pub(crate) fn as_atom(&self) -> Option<&Atom> {
         if let [Term { monomial, coefficient: 1 }] = self.terms() { monomial.single() } else { None }
     }
-    /// The call, if it is only that.
+    /// The call, if the expression is just a call.
     pub(crate) fn as_call(&self, function: Function) -> Option<&Call> {
         match self.as_atom() {
             Some(Atom::Call(call)) if call.function == function => Some(call),
@@ -249,7 +248,7 @@ impl Expr {
     pub(crate) fn constant(&self) -> i64 {
         self.terms().last().filter(|term| term.monomial.is_one()).map_or(0, |term| term.coefficient)
     }
-    /// Terms but for the number.
+    /// The terms except the number.
     pub(crate) fn varying(&self) -> &[Term] {
         let terms = self.terms();
         terms.strip_suffix(terms.last().filter(|term| term.monomial.is_one()).map_or(&[][..], std::slice::from_ref)).unwrap_or(terms)
@@ -260,7 +259,7 @@ impl Expr {
         self.collect_symbols(&mut found);
         found
     }
-    /// What divisions, `min` and `max` in it are taken of, however deep: each is a value on the way to its own.
+    /// The operands of all divisions, `min` and `max` in it, at any depth: each is an intermediate value of its evaluation.
     pub fn operands(&self) -> Vec<Self> {
         let calls = self.terms().iter().flat_map(|term| &term.monomial.0).filter_map(|atom| match atom {
             Atom::Symbol(_) => None,
@@ -287,14 +286,14 @@ impl PartialEq for Expr {
 impl Eq for Expr {}
 
 impl Hash for Expr {
-    // A word for the whole, which was hashed when it was made.
+    // One word for the whole expression, hashed when it was created.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.hash);
     }
 }
 
 impl Ord for Expr {
-    /// An order of forms, for sorting; it says nothing of values.
+    /// An order of forms, for sorting; it does not say anything about values.
     fn cmp(&self, other: &Self) -> Ordering {
         if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.terms.cmp(&other.0.terms) }
     }

@@ -1,14 +1,14 @@
-//! Expressions computed in another world than numbers: as values of a program, say.
+//! Evaluating expressions with values other than numbers, for example as values of a program.
 
 use crate::{
     Dim, Expr, Symbol,
     expr::{Atom, Call, Function, Term},
 };
 
-/// What expressions are made of. Each function is that of [`Dimension`](crate::Dimension) with its name.
+/// The operations for evaluating expressions. Each function corresponds to the function of [`Dimension`](crate::Dimension) with its name.
 #[expect(missing_docs, reason = "the names say it")]
 pub trait Algebra {
-    /// What is computed with.
+    /// The type of values.
     type Value: Clone;
 
     fn number(&mut self, value: i64) -> Self::Value;
@@ -22,7 +22,7 @@ pub trait Algebra {
 }
 
 impl Dim {
-    /// The value that an algebra makes of it.
+    /// Evaluates it in an algebra.
     pub fn fold<A: Algebra>(&self, algebra: &mut A) -> A::Value {
         match self.known() {
             Some(value) => algebra.number(value),
@@ -32,7 +32,7 @@ impl Dim {
 }
 
 impl Expr {
-    /// The value that an algebra makes of it: the sum of its terms, each the product of its factors.
+    /// Evaluates it in an algebra: the sum of its terms, each the product of its factors.
     pub fn fold<A: Algebra>(&self, algebra: &mut A) -> A::Value {
         let terms: Vec<_> = self.terms().iter().map(|term| fold_term(term, algebra)).collect();
         let sum = terms.into_iter().reduce(|sum, term| algebra.add(sum, term));
@@ -77,7 +77,7 @@ fn fold_call<A: Algebra>(call: &Call, algebra: &mut A) -> A::Value {
 mod tests {
     use super::*;
 
-    /// Lists what is computed.
+    /// Lists the operations.
     struct Words;
 
     impl Algebra for Words {

@@ -1,32 +1,35 @@
-//! Intervals of integers, and what arithmetic does to them.
+//! Intervals of integers, and arithmetic on them.
 
-/// All integers from `min` to `max`. `i64::MIN` as `min`, and `i64::MAX` as `max`, mean that there is no bound.
+/// All integers from `min` to `max`. `i64::MIN` as `min`, or `i64::MAX` as `max`, means unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
     min: i64,
     max: i64,
 }
 
-/// Stands for infinity while computing: far beyond each `i64`, far from overflow.
+/// The upper bound of sizes: anything larger does not fit into memory, and products of sizes must be representable.
+pub const LARGEST_SIZE: i64 = 1 << 48;
+
+/// Represents infinity in computations: far beyond any `i64`, and far from overflow.
 const FAR: i128 = 1 << 100;
 
 impl Interval {
     /// Every integer.
     pub const ALL: Self = Self { min: i64::MIN, max: i64::MAX };
 
-    /// From one bound to the other; a bound at the far end of the other side is moved by one, so that it does not read as infinity.
+    /// From one bound to the other; a bound at the opposite extreme of `i64` is moved by one, so that it does not read as infinity.
     pub fn new(min: i64, max: i64) -> Self {
         Self { min: min.min(i64::MAX - 1), max: max.max(i64::MIN + 1) }
     }
-    /// One number.
+    /// The interval of one number.
     pub fn point(value: i64) -> Self {
         Self::new(value, value)
     }
-    /// This or more.
+    /// The numbers that are at least `min`.
     pub fn at_least(min: i64) -> Self {
         Self::new(min, i64::MAX)
     }
-    /// This or less.
+    /// The numbers that are at most `max`.
     pub fn at_most(max: i64) -> Self {
         Self::new(i64::MIN, max)
     }
@@ -38,35 +41,35 @@ impl Interval {
     pub fn upper(self) -> Option<i64> {
         (self.max != i64::MAX).then_some(self.max)
     }
-    /// The only number in it.
+    /// The number, if there is only one in it.
     pub fn as_point(self) -> Option<i64> {
         (self.min == self.max).then_some(self.min)
     }
-    /// Whether the number is in it.
+    /// Returns true if the number is in it.
     pub fn contains(self, value: i64) -> bool {
         self.min <= value && value <= self.max
     }
-    /// The same of a number that may be no `i64`.
+    /// The same for a number that may not fit an `i64`.
     pub(crate) fn contains_wide(self, value: i128) -> bool {
         self.lower().is_none_or(|min| i128::from(min) <= value) && self.upper().is_none_or(|max| value <= max.into())
     }
-    /// Whether nothing is in it.
+    /// Returns true if it contains no number.
     pub(crate) fn is_empty(self) -> bool {
         self.min > self.max
     }
-    /// What is in both.
+    /// The intersection.
     pub(crate) fn meet(self, other: Self) -> Self {
         Self { min: self.min.max(other.min), max: self.max.min(other.max) }
     }
     fn ends(self) -> (i128, i128) {
         (self.lower().map_or(-FAR, i128::from), self.upper().map_or(FAR, i128::from))
     }
-    /// From wide ends; beyond the `i64`s there is no bound.
+    /// An interval from wide ends; an end beyond the range of `i64` is unbounded.
     pub(crate) fn wide(min: i128, max: i128) -> Self {
         let clamp = |end: i128| end.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         Self::new(clamp(min), clamp(max))
     }
-    /// The smallest interval with the values of `f` at the corners of both.
+    /// The smallest interval that contains the values of `f` at the corners of both.
     fn corners(self, other: Self, f: impl Fn(i128, i128) -> i128) -> Self {
         let ((a, b), (c, d)) = (self.ends(), other.ends());
         let values = [f(a, c), f(a, d), f(b, c), f(b, d)];
@@ -85,7 +88,7 @@ impl Interval {
         };
         self.corners(other, product)
     }
-    /// x, times a number, plus a number.
+    /// x · factor + shift
     pub(crate) fn affine(self, factor: i64, shift: i64) -> Self {
         self.mul(Self::point(factor)).add(Self::point(shift))
     }
@@ -112,8 +115,8 @@ impl Interval {
     /// ⌊x / y⌋
     pub(crate) fn floordiv(self, other: Self) -> Self {
         if other.min > 0 {
-            // x/y is monotone in x and, for one sign of x, in y, so its extremes are at corners. With both ends
-            // infinite the value is anything from 0 on, or from −1 down; the other corners have what is farther.
+            // x/y is monotone in x and, for a fixed sign of x, in y, so its extremes are at corners. With both ends infinite, the value is
+            // anything from 0 up, or from −1 down; the other corners bound it on the far side.
             let quotient = |x: i128, y: i128| match (x.abs() == FAR, y == FAR) {
                 (true, false) => x,
                 (_, true) => -i128::from(x < 0),
@@ -128,7 +131,7 @@ impl Interval {
     pub(crate) fn modulo(self, other: Self) -> Self {
         let (low, high) = other.ends();
         if other.min > 0 {
-            // 0 ≤ x mod y < y, and no more than an x ≥ 0; an x below all y is itself.
+            // 0 ≤ x mod y < y, and at most x for x ≥ 0; an x below all y is unchanged.
             if self.min >= 0 {
                 let inside = i128::from(self.max) < low && self.max != i64::MAX;
                 return Self::wide(if inside { self.min.into() } else { 0 }, self.ends().1.min(high - 1));

@@ -1,7 +1,7 @@
-//! Sizes as numbers or expressions over symbols, and strided windows of them.
+//! Sizes as numbers or expressions over symbols, and strided windows with such sizes.
 //!
-//! A [`Dim`] is a number, or an expression over [`Symbol`]s in canonical form; a [`Scope`] knows what is known of the
-//! symbols and decides comparisons; a [`Window`] is sizes, strides and an offset, with views as operations.
+//! A [`Dim`] is a number, or an expression over [`Symbol`]s in canonical form; a [`Scope`] holds the facts about the symbols and decides
+//! comparisons; a [`Window`] is sizes, strides and an offset, with views as operations.
 //!
 //! ```
 //! use dynamlir_shapes::{Dim, Dimension, Predicate, Relation, Scope, Window};
@@ -19,7 +19,7 @@
 //! assert_eq!(last.offset.to_string(), "s0*4 - 4");
 //! assert!(whole.transpose(0, 1)?.reshape_in(&[rows.mul(&Dim::from(4))?], &scope)?.is_none());
 //!
-//! // What depends on the symbols is a predicate, which a guard makes known.
+//! // A property that depends on the symbols is a predicate; a guard makes it known.
 //! let small = Predicate::new(rows, Relation::Le, 128);
 //! assert_eq!(scope.decide(&small), None);
 //! scope.assume(&small)?;
@@ -27,8 +27,8 @@
 //! # Ok::<(), dynamlir_shapes::ShapeError>(())
 //! ```
 //!
-//! *Invariants:* all arithmetic is checked, and what is wrong with sizes or with text is an error, never a panic; a rule
-//! of the simplifier never changes a value; the printed text of a `Dim` parses back to the equal `Dim`.
+//! *Invariants:* all arithmetic is checked, and a fault in sizes or in text is an error, never a panic; a rule of the simplifier never
+//! changes a value; the printed text of a `Dim` parses back to the equal `Dim`.
 #![forbid(unsafe_code)]
 
 mod bounds;
@@ -55,7 +55,7 @@ pub use self::{
     error::{Result, ShapeError},
     expr::{Expr, MAX_DEPTH, MAX_SIZE, Symbol},
     fold::Algebra,
-    interval::Interval,
+    interval::{Interval, LARGEST_SIZE},
     number::{floordiv, modulo},
     numbers::{is_dense, is_row_major, may_repeat, row_major, same_strides},
     parse::{Fault, ParseError},

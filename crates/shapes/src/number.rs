@@ -1,8 +1,8 @@
-//! Checked arithmetic on numbers, with division as Python and MLIR's affine maps round it.
+//! Checked arithmetic on numbers; division rounds as in Python and MLIR's affine maps.
 
 use crate::error::{Result, ShapeError};
 
-/// What a checked operation of the standard library gave. `ok_or` would make the error each time, and drop it.
+/// Converts the result of a checked operation of the standard library. `ok_or` would create and drop the error each time.
 #[inline]
 pub(crate) fn checked(value: Option<i64>) -> Result<i64> {
     match value {
@@ -25,7 +25,7 @@ pub(crate) fn wide_modulo(a: i128, b: i128) -> Result<i128> {
     if b == 0 {
         return Err(ShapeError::DivisionByZero);
     }
-    // a mod −1 is 0; the quotient need not exist.
+    // a mod −1 is 0, even if the quotient overflows.
     let rest = a.checked_rem(b).unwrap_or(0);
     Ok(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
 }
@@ -37,7 +37,7 @@ pub fn floordiv(a: i64, b: i64) -> Result<i64> {
 
 /// a − b · ⌊a / b⌋, which has the sign of `b`.
 pub fn modulo(a: i64, b: i64) -> Result<i64> {
-    // No larger than b in absolute value.
+    // Not larger than b in absolute value.
     wide_modulo(a.into(), b.into()).map(|value| value as i64)
 }
 
@@ -50,10 +50,10 @@ pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     a
 }
 
-/// The (q, r) with `a = q·d + r` and r closest to 0, the positive one of two, for d > 0.
+/// The (q, r) with `a = q·d + r` and r closest to 0 (the positive one in a tie), for d > 0.
 pub(crate) fn nearest(a: i64, d: i64) -> (i64, i64) {
     let (quotient, rest) = (a.div_euclid(d), a.rem_euclid(d));
-    // The quotient is one larger only where d ≥ 3 has made it small.
+    // The quotient is incremented only for d ≥ 3, where it is small enough.
     if rest > d - rest { (quotient + 1, rest - d) } else { (quotient, rest) }
 }
 

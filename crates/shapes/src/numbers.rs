@@ -1,14 +1,12 @@
-//! Windows and strides of numbers, of which everything is known: the questions without a scope, and those that only
-//! make sense of numbers.
+//! Windows and strides with known numbers: the queries without a scope, and those that only make sense for numbers.
 //!
-//! What reaches beyond an `i64` lies in no memory. Where a question has no room for an error, the answer is the careful
-//! one: not dense, may repeat.
+//! Nothing beyond an `i64` lies in memory. Queries that cannot return an error give the conservative answer: not dense, may repeat.
 
 use std::cmp::Reverse;
 
 use crate::{Window, strides};
 
-/// Row-major strides. A size of 0 counts as 1, as in torch. Strides that do not fit an `i64` are the largest one.
+/// Row-major strides. A size of 0 counts as 1, as in torch. Strides that do not fit an `i64` saturate.
 pub fn row_major(sizes: &[i64]) -> Vec<i64> {
     let mut all = vec![1_i64; sizes.len()];
     for i in (1..sizes.len()).rev() {
@@ -17,17 +15,17 @@ pub fn row_major(sizes: &[i64]) -> Vec<i64> {
     all
 }
 
-/// Whether the strides place every element of the shape exactly once, without gaps.
+/// Returns true if the strides place every element of the shape exactly once, without gaps.
 pub fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
     strides::is_dense_in(sizes, strides, &()).unwrap_or(false)
 }
 
-/// Whether two stride lists say the same of a shape: strides of unit dimensions, and of empty tensors, say nothing.
+/// Returns true if two stride lists are equivalent for a shape: strides of unit dimensions, and of empty tensors, do not matter.
 pub fn same_strides(sizes: &[i64], a: &[i64], b: &[i64]) -> bool {
     strides::same_strides_in(sizes, a, b, &()).unwrap_or(false)
 }
 
-/// Whether the elements of the shape lie in row-major order without gaps.
+/// Returns true if the elements of the shape lie in row-major order without gaps.
 pub fn is_row_major(sizes: &[i64], strides: &[i64]) -> bool {
     let mut expected = 1_i64;
     let in_order = |(&size, &stride): (&i64, &i64)| {
@@ -38,7 +36,7 @@ pub fn is_row_major(sizes: &[i64], strides: &[i64]) -> bool {
     sizes.len() == strides.len() && (sizes.contains(&0) || sizes.iter().zip(strides).rev().all(in_order))
 }
 
-/// Whether an element may be shown twice. Says so of some shapes, with interleaved dimensions, that show each once.
+/// Returns true if an element may be shown twice. Also true for some shapes with interleaved dimensions that show each element once.
 pub fn may_repeat(sizes: &[i64], strides: &[i64]) -> bool {
     strides::may_repeat_in(sizes, strides, &()).unwrap_or(true)
 }
@@ -52,31 +50,31 @@ impl Window<i64> {
     pub fn strided(sizes: &[i64], strides: &[i64]) -> Self {
         Self { sizes: sizes.to_vec(), strides: strides.to_vec(), offset: 0 }
     }
-    /// Number of elements shown, repetitions counted; the largest number if there are more.
+    /// Number of elements shown, including repetitions; saturates at the largest number.
     pub fn numel(&self) -> i64 {
         strides::product(&self.sizes).unwrap_or(i64::MAX)
     }
-    /// Whether nothing is shown.
+    /// Returns true if it shows no elements.
     pub fn is_empty(&self) -> bool {
         self.sizes.contains(&0)
     }
-    /// Whether the elements lie in row-major order without gaps.
+    /// Returns true if the elements lie in row-major order without gaps.
     pub fn is_row_major(&self) -> bool {
         is_row_major(&self.sizes, &self.strides)
     }
-    /// Whether the elements fill a stretch of memory, each once, in any order.
+    /// Returns true if the elements fill a contiguous range of memory, each once, in any order.
     pub fn is_dense(&self) -> bool {
         is_dense(&self.sizes, &self.strides)
     }
-    /// Whether an element may be shown twice. Says so of some windows, with interleaved dimensions, that show each once.
+    /// Returns true if an element may be shown twice. Also true for some windows with interleaved dimensions that show each element once.
     pub fn may_repeat(&self) -> bool {
         may_repeat(&self.sizes, &self.strides)
     }
-    /// The dimensions along which the same elements are shown again.
+    /// The dimensions along which the same elements repeat.
     pub fn repeated_dims(&self) -> Vec<usize> {
         (0..self.rank()).filter(|&d| self.sizes[d] > 1 && self.strides[d] == 0).collect()
     }
-    /// One past the last element; the offset of a window that shows nothing.
+    /// The position after the last element; the offset, if the window shows no elements.
     pub fn end(&self) -> i64 {
         match self.extent_in(&()) {
             Ok(Some((_, last))) => last.saturating_add(1),
@@ -84,28 +82,28 @@ impl Window<i64> {
             Err(_) => i64::MAX,
         }
     }
-    /// The same elements in row-major order in another shape, if strides can say it.
+    /// The same elements in row-major order in another shape, if strides can express it.
     pub fn reshape(&self, sizes: &[i64]) -> Option<Self> {
         self.reshape_in(sizes, &()).ok().flatten()
     }
-    /// Without its unit dimensions.
+    /// The window without its unit dimensions.
     pub fn squeeze(&self) -> Self {
         let (sizes, strides) = self.dims().filter(|&(size, _)| size != 1).unzip();
         Self { sizes, strides, offset: self.offset }
     }
-    /// Equal for windows that show the same elements at the same indices: strides that never matter are 0.
+    /// A form that is equal for windows that show the same elements at the same indices: strides that never matter are 0.
     pub fn canonical(&self) -> Self {
         let empty = self.is_empty();
         let strides = self.dims().map(|(n, s)| if empty || n == 1 { 0 } else { s }).collect();
         Self { sizes: self.sizes.clone(), strides, offset: if empty { 0 } else { self.offset } }
     }
-    /// For a window that fills a stretch of memory: its dimensions from the outermost to the innermost in memory.
+    /// For a window that fills a contiguous range of memory: its dimensions from the outermost to the innermost in memory.
     pub fn memory_order(&self) -> Option<Vec<usize>> {
         let mut order: Vec<_> = (0..self.rank()).collect();
         order.sort_by_key(|&i| Reverse(self.strides[i]));
         self.permute(&order).is_ok_and(|ordered| ordered.is_row_major()).then_some(order)
     }
-    /// The same elements without dimensions that repeat them, or None when elements repeat in another way.
+    /// The same elements without dimensions that repeat them; `None` if elements repeat in another way.
     pub fn without_repetition(&self) -> Option<Self> {
         let sizes = self.dims().map(|(n, s)| if s == 0 { n.min(1) } else { n }).collect();
         let once = Self { sizes, ..self.clone() };
@@ -128,8 +126,8 @@ impl Window<i64> {
         }
         (rest == 0).then_some(steps)
     }
-    /// This window in the coordinates of `root`'s elements in row-major order, if every element it shows is one of
-    /// `root`'s. `root` shows no element twice.
+    /// This window in the coordinates of `root`'s elements in row-major order, if every element it shows is one of `root`'s. `root` must
+    /// not show an element twice.
     pub fn within(&self, root: &Self) -> Option<Self> {
         let mut last = root.steps(self.offset.checked_sub(root.offset).filter(|&d| d >= 0)?)?;
         let mut first = last.clone();

@@ -1,4 +1,4 @@
-//! Expressions from text.
+//! Parses expressions from text.
 //!
 //! ```text
 //! sum     ::= product (("+" | "-") product)*
@@ -7,7 +7,7 @@
 //! symbol  ::= "s" digits
 //! ```
 //!
-//! Text may come from anywhere; each fault is an error at a position.
+//! The text is not trusted; each fault is an error at a position.
 
 use std::str::FromStr;
 
@@ -16,49 +16,49 @@ use crate::{
     error::{Result, ShapeError},
 };
 
-/// Parentheses, calls and signs may be nested this deep.
+/// The largest nesting depth of parentheses, calls and signs.
 const MAX_NESTING: u32 = 100;
 
-/// What is wrong with a text, and where.
+/// An error in a text, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault} at column {}", position + 1)]
 pub struct ParseError {
-    /// Bytes before the fault.
+    /// The number of bytes before the fault.
     pub position: usize,
-    /// What it is.
+    /// The kind of fault.
     pub fault: Fault,
 }
 
 /// A kind of fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Something else should stand here.
+    /// This was expected here.
     #[error("expected {0}")]
     Expected(&'static str),
-    /// The number is not an `i64`.
+    /// The number does not fit an `i64`.
     #[error("the number is too large")]
     NumberTooLarge,
-    /// No symbol of that name is declared.
+    /// A symbol with this name is not declared.
     #[error("unknown symbol {0}")]
     UnknownSymbol(Symbol),
-    /// Too many parentheses in each other.
+    /// Parentheses are nested too deeply.
     #[error("nested too deeply")]
     TooDeep,
-    /// The operation here has no result.
+    /// The operation here does not have a result.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }
 
 impl FromStr for Dim {
     type Err = ParseError;
-    /// Any symbols may occur.
+    /// Accepts any symbols.
     fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
         parse(text, None)
     }
 }
 
 impl Dim {
-    /// Only symbols of the scope may occur.
+    /// Accepts only symbols of the scope.
     pub fn parse(text: &str, scope: &Scope) -> std::result::Result<Self, ParseError> {
         parse(text, Some(scope))
     }
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         }
         found
     }
-    /// The letters and digits that come next.
+    /// Consumes the letters and digits that come next.
     fn word(&mut self) -> &'a str {
         self.peek();
         let rest = &self.text[self.at..];
@@ -167,7 +167,7 @@ impl<'a> Parser<'a> {
             self.require(')', "`)`")?;
             sum
         } else if self.take('-') {
-            // The smallest number has no opposite, so the sign belongs to a number that follows.
+            // The smallest number cannot be negated, so the sign is parsed with the number that follows.
             if self.peek().is_some_and(|c| c.is_ascii_digit()) {
                 self.number(position, true)?
             } else {
@@ -198,7 +198,7 @@ impl<'a> Parser<'a> {
 
     fn symbol(&mut self) -> Parsed {
         let word = self.word();
-        // As it is printed: `s01` would be a second name of `s1`.
+        // Accepts only the printed form: `s01` would be a second name for `s1`.
         let number = word.strip_prefix('s').and_then(|digits| digits.parse().ok()).filter(|number| format!("s{number}") == word);
         let Some(symbol) = number.map(Symbol) else { return Err(self.expected("a number, a symbol or `(`")) };
         if self.scope.is_some_and(|scope| !scope.contains(symbol)) {

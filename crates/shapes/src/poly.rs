@@ -84,11 +84,11 @@ impl Expr {
         }
         Self::from_terms(terms)
     }
-    /// The `q` with `self = divisor · q`, if the polynomials have one.
+    /// The `q` with `self = divisor · q`, if the polynomials divide exactly.
     pub(crate) fn divided_exactly(&self, divisor: &Self) -> Option<Self> {
         let lead = divisor.terms().first()?;
         let (mut rest, mut quotient) = (self.clone(), Vec::new());
-        // Each step removes the largest monomial of what is left; nothing larger comes back.
+        // Each step removes the largest remaining monomial; no larger one reappears.
         while let Some(first) = rest.terms().first() {
             if first.coefficient.checked_rem(lead.coefficient)? != 0 || quotient.len() > MAX_PRODUCTS {
                 return None;
@@ -107,14 +107,14 @@ impl Expr {
         let first = terms.next().map_or_else(Monomial::one, |term| term.monomial.clone());
         (number, terms.fold(first, |common, term| common.common(&term.monomial)))
     }
-    /// The value where `value_of` gives the symbols'.
+    /// The value for the symbol values that `value_of` returns.
     ///
-    /// The steps are wider than the result, so that forms that are equal as polynomials overflow alike unless values
-    /// come near 2^127.
+    /// Intermediate results are wider than the result, so that forms that are equal as polynomials overflow alike unless values come near
+    /// 2^127.
     pub fn evaluate(&self, value_of: &dyn Fn(Symbol) -> Option<i64>) -> Result<i64> {
         i64::try_from(self.wide_value(value_of)?).map_err(|_| ShapeError::Overflow)
     }
-    /// The same, before it is narrowed.
+    /// The same value, before it is narrowed.
     pub(crate) fn wide_value(&self, value_of: &dyn Fn(Symbol) -> Option<i64>) -> Result<i128> {
         let mut sum = 0_i128;
         for term in self.terms() {

@@ -1,5 +1,5 @@
-//! Expressions as text, in the spelling of MLIR's affine expressions where it has one: `s0*4 + 1`, `s0 floordiv 8`,
-//! `s0 mod 8`, `min(s0, 128)`. [`crate::parse`] reads it back as the same value.
+//! Expressions as text, in the spelling of MLIR's affine expressions where they have one: `s0*4 + 1`, `s0 floordiv 8`, `s0 mod 8`, `min(s0,
+//! 128)`. [`crate::parse`] parses it back to the same value.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl fmt::Display for Expr {
             return f.write_str("0");
         }
         for (i, term) in self.terms().iter().enumerate() {
-            // The smallest number has no opposite; its sign stays with it.
+            // The smallest number cannot be negated, so it keeps its sign.
             let minus = term.coefficient < 0 && term.coefficient != i64::MIN;
             f.write_str(match (i, minus) {
                 (0, false) => "",
@@ -49,7 +49,7 @@ impl fmt::Display for Expr {
     }
 }
 
-/// `signed`: a sign stands before it, which binds closer than a division.
+/// Writes a term. `signed`: a sign precedes it, which binds tighter than a division.
 fn write_term(f: &mut fmt::Formatter<'_>, term: &Term, factor: i64, signed: bool) -> fmt::Result {
     let atoms = &term.monomial.0;
     let parenthesised = signed || factor != 1 || atoms.len() > 1;
@@ -88,7 +88,7 @@ fn write_call(f: &mut fmt::Formatter<'_>, call: &Call, parenthesised: bool) -> f
         if i > 0 {
             write!(f, " {name} ")?;
         }
-        // A product on the left needs none, but a reader is glad of them.
+        // A product on the left does not need parentheses, but they help the reader.
         if operand.as_symbol().is_some() || operand.known().is_some_and(|value| value >= 0) {
             write!(f, "{operand}")?;
         } else {

@@ -1,4 +1,4 @@
-//! What is known of symbols: ranges, divisors, hints, equalities, and facts on expressions.
+//! Known facts about symbols: ranges, divisors, hints, equalities, and intervals of expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::{
     simplify::by_number,
 };
 
-/// What is known of one symbol.
+/// The facts about one symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymbolInfo {
-    /// Its values lie in here.
+    /// The range of its values.
     pub range: Interval,
-    /// The value it had when it was made, for choices that any value allows.
+    /// The value it had when it was created, for choices that are correct for any value.
     pub hint: Option<i64>,
     /// Its values are multiples of this positive number.
     pub divisor: i64,
@@ -28,17 +28,17 @@ impl Default for SymbolInfo {
     }
 }
 
-/// The symbols of a graph and what is known of them.
+/// The symbols of a graph and the facts about them.
 ///
-/// Equalities are a union-find that is kept flat: a symbol that is known to equal an expression of others is replaced by
-/// that (see [`Self::simplify`]), and no replacement contains a replaced symbol.
+/// Equalities are kept as a flat union-find: a symbol known to equal an expression over others is replaced by it (see [`Self::simplify`]),
+/// and no replacement contains a replaced symbol.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     pub(crate) symbols: BTreeMap<Symbol, SymbolInfo>,
     pub(crate) solved: BTreeMap<Symbol, Expr>,
     /// Intervals of expressions in the form of [`key`].
     pub(crate) facts: BTreeMap<Expr, Interval>,
-    /// Expressions that are not 0, the first coefficient positive.
+    /// Expressions that are not 0, normalized to a positive first coefficient.
     pub(crate) nonzero: BTreeSet<Expr>,
 }
 
@@ -47,25 +47,25 @@ impl Scope {
     pub fn new() -> Self {
         Self::default()
     }
-    /// A new symbol.
+    /// Creates a symbol.
     pub fn fresh(&mut self, info: SymbolInfo) -> Symbol {
         let next = self.symbols.last_key_value().map_or(0, |(last, _)| last.0.saturating_add(1));
         self.declare(Symbol(next), info);
         Symbol(next)
     }
-    /// A size of 2 or more, seen with this value.
+    /// Creates a symbol for a size of 2 or more, with this value as hint.
     pub fn fresh_size(&mut self, hint: i64) -> Symbol {
         self.fresh(SymbolInfo { hint: Some(hint), ..SymbolInfo::default() })
     }
-    /// Says what is known of a symbol.
+    /// Declares a symbol with these facts.
     pub fn declare(&mut self, symbol: Symbol, info: SymbolInfo) {
         self.symbols.insert(symbol, SymbolInfo { divisor: info.divisor.max(1), ..info });
     }
-    /// Whether the symbol was declared.
+    /// Returns true if the symbol was declared.
     pub fn contains(&self, symbol: Symbol) -> bool {
         self.symbols.contains_key(&symbol)
     }
-    /// What was said of the symbol, and has come to be known since.
+    /// The declared facts about the symbol and those learned since.
     pub fn info(&self, symbol: Symbol) -> Option<&SymbolInfo> {
         self.symbols.get(&symbol)
     }
@@ -78,9 +78,9 @@ impl Scope {
         let of_symbol = |symbol| self.info(symbol)?.hint.or_else(|| self.hint(self.solved.get(&symbol)?));
         expr.evaluate(&of_symbol).ok()
     }
-    /// Whether these values are in the ranges, multiples of the divisors, and as the assumed equalities and facts say.
+    /// Returns true if these values are in the ranges, are multiples of the divisors, and satisfy the assumed equalities and facts.
     pub fn admits(&self, bindings: &Bindings) -> bool {
-        // Differences of two sizes may be wider than a size.
+        // Differences of two sizes may not fit a size.
         let value = |expr: &Expr| expr.wide_value(&|symbol| bindings.get(symbol)).ok();
         self.symbols().all(|(symbol, info)| bindings.get(symbol).is_some_and(|v| info.range.contains(v) && v % info.divisor == 0))
             && self.solved.iter().all(|(symbol, expr)| value(expr) == bindings.get(*symbol).map(i128::from))
@@ -88,7 +88,7 @@ impl Scope {
             && self.nonzero.iter().all(|expr| value(expr).is_some_and(|v| v != 0))
     }
 
-    /// Takes the predicate for true from now on: a guard that was checked. An error if it never is; then nothing changes.
+    /// Assumes the predicate from now on: a guard that was checked. Returns an error if it can never hold; then nothing changes.
     pub fn assume(&mut self, predicate: &Predicate) -> Result<()> {
         let mut next = self.clone();
         next.learn(predicate)?;
@@ -113,7 +113,7 @@ impl Scope {
             Relation::Ne => {
                 let nonzero =
                     if difference.terms().first().is_some_and(|term| term.coefficient < 0) { difference.neg()? } else { difference };
-                // At the end of a range it is a range again.
+                // Excluding the end of a range leaves a range.
                 let range = self.bounds(&nonzero);
                 let shorter = match (range.lower(), range.upper()) {
                     (Some(0), _) => Interval::at_least(1),
@@ -138,7 +138,7 @@ impl Scope {
         self.record(&difference, interval).ok_or_else(contradiction)
     }
 
-    /// Notes that `expr` lies in the interval; None if it cannot.
+    /// Records that `expr` lies in the interval; `None` if it cannot.
     fn record(&mut self, expr: &Expr, interval: Interval) -> Option<()> {
         if let Some(value) = expr.known() {
             return interval.contains(value).then_some(());
@@ -153,8 +153,8 @@ impl Scope {
         (!known.is_empty()).then_some(())
     }
 
-    /// Notes a divisor of a symbol where `difference = 0` says only that: k·(c·s mod m) = 0 with c prime to m, as the
-    /// rules of `mod` leave it.
+    /// Records a divisor of a symbol if `difference = 0` means just that: k·(c·s mod m) = 0 with c coprime to m, the form that the rules of
+    /// `mod` produce.
     fn divides(&mut self, difference: &Expr) -> bool {
         let found = || {
             let [Term { monomial, .. }] = difference.terms() else { return None };
@@ -171,11 +171,11 @@ impl Scope {
         true
     }
 
-    /// Replaces a symbol by what it equals, from now on.
+    /// Replaces a symbol by the expression it equals, from now on.
     fn solve(&mut self, symbol: Symbol, value: &Expr) -> Option<()> {
         let old = self.symbols.get(&symbol).copied();
         self.solved.insert(symbol, value.clone());
-        // What is known of the symbol is known of its replacement.
+        // The facts about the symbol carry over to its replacement.
         if let Some(old) = old {
             self.record(value, old.range)?;
             if let Some(info) = value.as_symbol().and_then(|symbol| self.symbols.get_mut(&symbol)) {
@@ -184,7 +184,7 @@ impl Scope {
                 info.hint = info.hint.or(old.hint);
             }
         }
-        // Nothing that is kept contains a replaced symbol. What cannot be rewritten is dropped: less is known then.
+        // No stored expression may contain a replaced symbol. Those that cannot be rewritten are dropped, which loses their facts.
         for (replaced, expr) in self.solved.clone() {
             if let Ok(expr) = self.simplify(&expr) {
                 self.solved.insert(replaced, expr);
@@ -202,7 +202,7 @@ impl Scope {
     }
 }
 
-/// (key, factor, shift) with `expr = factor · key + shift`: of all expressions that differ so, one has facts.
+/// (key, factor, shift) with `expr = factor · key + shift`: facts are stored only for the key, which all such expressions share.
 pub(crate) fn key(expr: &Expr) -> Option<(Expr, i64, i64)> {
     let shift = expr.constant();
     let varying = Expr::from_sorted(expr.varying().into()).ok()?;
@@ -212,7 +212,7 @@ pub(crate) fn key(expr: &Expr) -> Option<(Expr, i64, i64)> {
     Some((Expr::from_sorted(terms.collect::<Option<_>>()?).ok()?, factor, shift))
 }
 
-/// The newest symbol that `expr = 0` gives a value to: it stands alone with coefficient 1 or −1, and nowhere else.
+/// Solves `expr = 0` for its newest symbol that is a term with coefficient 1 or −1 and occurs nowhere else.
 fn solution(expr: &Expr) -> Option<(Symbol, Expr)> {
     let candidate = |term: &Term| {
         let Some(Atom::Symbol(symbol)) = term.monomial.single() else { return None };
@@ -221,6 +221,6 @@ fn solution(expr: &Expr) -> Option<(Symbol, Expr)> {
         let value = rest.scale(-sign).ok()?;
         (!rest.symbols().contains(symbol)).then_some((*symbol, value))
     };
-    // For s0 = s1 the younger one goes.
+    // For s0 = s1 the newer one is replaced.
     expr.terms().iter().filter_map(candidate).max_by_key(|(symbol, _)| *symbol)
 }

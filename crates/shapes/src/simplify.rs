@@ -1,9 +1,9 @@
 //! The rules of `floordiv`, `mod`, `min` and `max` that hold for all values of all symbols.
 //!
-//! Division is floor division: ⌊x/d⌋, and x mod d = x − d·⌊x/d⌋. Each rule says why it is right for that, also where
-//! x or d is negative. What is right only in a symbol's range is in [`crate::Scope::simplify`].
+//! Division is floor division: ⌊x/d⌋, and x mod d = x − d·⌊x/d⌋. Each rule says why it is correct for that, also if x or d is negative.
+//! Rules that are correct only within a symbol's range are in [`crate::Scope::simplify`].
 //!
-//! A rule may give a value to an expression that had none (`0 floordiv s0` is 0, also for `s0` = 0), never another one.
+//! A rule may define a value for an expression that had none (`0 floordiv s0` is 0, also for `s0` = 0), but never changes one.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,7 +13,7 @@ use crate::{
     number,
 };
 
-/// A `min` or `max` of more is too large: each operand is compared with all others.
+/// The largest number of operands of a `min` or `max`: each is compared with all others.
 const MAX_OPERANDS: usize = 64;
 
 impl Expr {
@@ -22,7 +22,7 @@ impl Expr {
         if let Some(d) = divisor.known() {
             return self.floordiv_number(d);
         }
-        // ⌊q·d / d⌋ = q, 0 and self among the multiples.
+        // ⌊q·d / d⌋ = q; 0 and the divisor itself are among the multiples.
         if let Some(quotient) = self.divided_exactly(divisor) {
             return Ok(quotient);
         }
@@ -32,7 +32,7 @@ impl Expr {
         }
         // ⌊(q·d + r) / d⌋ = q + ⌊r/d⌋
         let (whole, rest) = self.split(divisor)?;
-        // ⌊k·r / k·d⌋ = ⌊r/d⌋ for k ≠ 0, and for k = 0 the left side has no value.
+        // ⌊k·r / k·d⌋ = ⌊r/d⌋ for k ≠ 0; for k = 0 the left side is undefined.
         let (factor, monomial) = common(&rest, divisor);
         let (rest, divisor) = (rest.reduced(factor, &monomial)?, divisor.reduced(factor, &monomial)?);
         let quotient = match divisor.known() {
@@ -129,12 +129,12 @@ impl Expr {
         call.scale(g)?.add(&Self::number(constant % g))
     }
 
-    /// k·(x mod m) becomes k·x where d divides k·m: they differ by a multiple of k·m, so nothing changes modulo d.
+    /// k·(x mod m) becomes k·x if d divides k·m: they differ by a multiple of k·m, so nothing changes modulo d.
     fn without_inner_mods(&self, d: i64) -> Result<Self> {
         let mut sum = self.clone();
-        // Each round takes calls out of the sum and puts their operands, which are less deep, in their place.
+        // Each round replaces calls in the sum by their operands, which are less deep.
         loop {
-            // k counts modulo d as well, where k·m does not overflow.
+            // k may also be taken modulo d, if k·m does not overflow.
             let inner = |term: &Term| match term.monomial.single()? {
                 Atom::Call(call) if call.function == Function::Mod => {
                     let (x, m) = by_number(call)?;
@@ -148,8 +148,8 @@ impl Expr {
         }
     }
 
-    /// (q, r, c) with `self = d·q + r + c`: r has no number, its coefficients are those closest to 0, and 0 ≤ c < d.
-    /// So equal values modulo d have the same r and c.
+    /// (q, r, c) with `self = d·q + r + c`: r does not have a number term, its coefficients are those closest to 0, and 0 ≤ c < d. So
+    /// values that are equal modulo d have the same r and c.
     fn residue(&self, d: i64) -> (Terms, Terms, i64) {
         let (mut whole, mut rest) = (Terms::new(), Terms::new());
         for Term { monomial, coefficient } in self.varying() {
@@ -167,8 +167,8 @@ impl Expr {
         (whole, rest, constant)
     }
 
-    /// (q, r) with `self = q·divisor + r`: r has no term with the product of a divisor of one term, or only that
-    /// with a coefficient closer to 0 than to a multiple. Other divisors stay whole.
+    /// (q, r) with `self = q·divisor + r`. For a divisor of one term, each term of r lacks that term's monomial, or has it with a
+    /// coefficient closer to 0 than to a multiple. For other divisors nothing is split off.
     fn split(&self, divisor: &Self) -> Result<(Self, Self)> {
         let [by] = divisor.terms() else { return Ok((Self::number(0), self.clone())) };
         let d = by.coefficient;
@@ -189,7 +189,7 @@ impl Expr {
         Ok((Self::from_terms(whole)?, Self::from_terms(rest)?))
     }
 
-    /// The exact quotient by a common factor of all terms.
+    /// The exact quotient by a factor common to all terms.
     fn reduced(&self, factor: u64, monomial: &Monomial) -> Result<Self> {
         if factor <= 1 && monomial.is_one() {
             return Ok(self.clone());
@@ -236,8 +236,8 @@ fn reduced_sum(mut rest: Terms, c: i64, d: i64) -> Result<(i64, Expr)> {
     Ok((g, Expr::from_sorted(rest)?))
 }
 
-/// Adds an operand to those of a `min` or `max`. Of two that differ by a number, one is never needed:
-/// min(x, x + c) = x for c ≥ 0. Two numbers, and two equal operands, are cases of that.
+/// Adds an operand to those of a `min` or `max`. Of two that differ by a number, one is redundant: min(x, x + c) = x for c ≥ 0. Two
+/// numbers, and two equal operands, are special cases of that.
 fn keep_extreme(function: Function, kept: &mut SmallVec<[Expr; 2]>, operand: &Expr) -> Result<()> {
     for other in &mut *kept {
         if operand.varying() == other.varying() {
@@ -254,20 +254,20 @@ fn keep_extreme(function: Function, kept: &mut SmallVec<[Expr; 2]>, operand: &Ex
     Ok(())
 }
 
-/// The number and product of atoms that divide all terms of both; for 0 those of the other one.
+/// The largest number and product of atoms that divide all terms of both; if one is 0, those of the other.
 fn common(a: &Expr, b: &Expr) -> (u64, Monomial) {
     let ((number_a, monomial_a), (number_b, monomial_b)) = (a.content(), b.content());
     let number = number::gcd(number_a, number_b);
-    // 2^63 does not fit a coefficient; leaving the factor in is right, too.
+    // 2^63 does not fit a coefficient; keeping the factor is correct, too.
     (if i64::try_from(number).is_ok() { number } else { 1 }, monomial_a.common(&monomial_b))
 }
 
-/// Whether the first coefficient is negative: of d and −d, one has that.
+/// Returns true if the first coefficient is negative, which is the case for exactly one of d and −d.
 fn is_negated(divisor: &Expr) -> bool {
     divisor.terms().first().is_some_and(|term| term.coefficient < 0)
 }
 
-/// The operands of a division by a number.
+/// The operands of a division whose divisor is a number.
 pub(crate) fn by_number(call: &crate::expr::Call) -> Option<(&Expr, i64)> {
     let [x, d] = &call.operands[..] else { return None };
     Some((x, d.known()?))

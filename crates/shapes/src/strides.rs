@@ -1,4 +1,4 @@
-//! Sizes and strides as lists: what can be asked of them without an offset, for numbers and for expressions alike.
+//! Queries on lists of sizes and strides that do not need an offset, for numbers and for expressions alike.
 
 use smallvec::SmallVec;
 
@@ -13,21 +13,21 @@ pub fn row_major_in<D: Dimension>(sizes: &[D], scope: &D::Scope) -> Result<Vec<D
     Ok(strides)
 }
 
-/// The product.
+/// The product of the sizes.
 pub fn product<D: Dimension>(sizes: &[D]) -> Result<D> {
-    // Zeros first: an empty shape has 0 elements even where its other sizes overflow.
+    // Zeros first: an empty shape has 0 elements even if its other sizes overflow.
     if sizes.iter().any(|size| size.is(0)) {
         return Ok(D::from(0));
     }
     sizes.iter().try_fold(D::from(1), |product, size| product.mul(size))
 }
 
-/// Whether some size is 0.
+/// Returns true if some size is 0.
 pub fn is_empty_in<D: Dimension>(sizes: &[D], scope: &D::Scope) -> Result<bool> {
     any(sizes.iter().map(|size| size.compare(Relation::Eq, &D::from(0), scope)))
 }
 
-/// Whether two stride lists say the same of a shape: strides of unit dimensions, and of empty tensors, say nothing.
+/// Returns true if two stride lists are equivalent for a shape: strides of unit dimensions, and of empty tensors, do not matter.
 pub fn same_strides_in<D: Dimension>(sizes: &[D], a: &[D], b: &[D], scope: &D::Scope) -> Result<bool> {
     if a.len() != sizes.len() || b.len() != sizes.len() {
         return Ok(false);
@@ -44,7 +44,7 @@ pub fn same_strides_in<D: Dimension>(sizes: &[D], a: &[D], b: &[D], scope: &D::S
     }
 }
 
-/// Whether one is true; an error only if none is and one is not known.
+/// Returns true if one answer is true; an error only if none is true and one is undecided.
 fn any(answers: impl Iterator<Item = Result<bool>>) -> Result<bool> {
     let mut unknown = Ok(false);
     for answer in answers {
@@ -57,7 +57,7 @@ fn any(answers: impl Iterator<Item = Result<bool>>) -> Result<bool> {
     unknown
 }
 
-/// Whether the strides place every element of the shape exactly once, without gaps, in any order.
+/// Returns true if the strides place every element of the shape exactly once, without gaps, in any order.
 pub fn is_dense_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -> Result<bool> {
     let mut rest = Vec::new();
     for dim in sizes.iter().zip(strides) {
@@ -65,7 +65,7 @@ pub fn is_dense_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -
             rest.push(dim);
         }
     }
-    // The neighbours of what is filled so far are one stride away, as far as that reaches.
+    // The next dimension must have a stride equal to the extent filled so far.
     let mut reached = D::from(1);
     while !rest.is_empty() {
         let mut next = None;
@@ -78,7 +78,7 @@ pub fn is_dense_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -
         let Some(next) = next else { return Ok(false) };
         let size = rest.swap_remove(next).0;
         if size.is(0) {
-            // Nothing is there for others to be neighbours of.
+            // An empty dimension fills nothing, so no other dimension can follow it.
             return Ok(rest.is_empty());
         }
         reached = reached.mul(size)?;
@@ -86,7 +86,7 @@ pub fn is_dense_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -
     Ok(true)
 }
 
-/// Whether an element may be shown twice. Says so of some shapes, with interleaved dimensions, that show each once.
+/// Returns true if an element may be shown twice. Also true for some shapes with interleaved dimensions that show each element once.
 pub fn may_repeat_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -> Result<bool> {
     if is_empty_in(sizes, scope)? {
         return Ok(false);
@@ -96,7 +96,7 @@ pub fn may_repeat_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope)
         if !size.compare(Relation::Eq, &D::from(1), scope)? {
             let backwards = stride.compare(Relation::Lt, &D::from(0), scope)?;
             let length = if backwards { D::from(0).sub(stride)? } else { stride.clone() };
-            // Sorted by insertion, as the order may not be known.
+            // Insertion sort, as the order of two strides may be unknown.
             let mut at = dims.len();
             while at > 0 && length.compare(Relation::Lt, &dims[at - 1].1, scope)? {
                 at -= 1;
@@ -114,7 +114,7 @@ pub fn may_repeat_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope)
     Ok(false)
 }
 
-/// How far before and behind element 0 the others lie; None if there are none.
+/// The distances from element 0 to the first and the last element in memory; `None` if there are no elements.
 pub fn extent_in<D: Dimension>(sizes: &[D], strides: &[D], scope: &D::Scope) -> Result<Option<(D, D)>> {
     if is_empty_in(sizes, scope)? {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Views: what torch's view operators, and the view primitives, make of a window. Nothing is moved; all of it is
-//! arithmetic on sizes, strides and offsets. Dimensions are counted from the front.
+//! Views: the effect of torch's view operators, and of the view primitives, on a window. No data is moved; it is all arithmetic on sizes,
+//! strides and offsets. Dimensions are counted from the front.
 
 use crate::{
     Dimension, Relation, Window,
@@ -19,7 +19,7 @@ impl<D: Dimension> Window<D> {
         self.sizes[dim].compare(Relation::Eq, &D::from(size), scope)
     }
 
-    /// Result dimension i is dimension `dims[i]`.
+    /// Permutes the dimensions: result dimension i is dimension `dims[i]`.
     pub fn permute(&self, dims: &[usize]) -> Result<Self> {
         let mut seen = vec![false; self.rank()];
         for &dim in dims {
@@ -34,7 +34,7 @@ impl<D: Dimension> Window<D> {
         let pick = |from: &[D]| dims.iter().map(|&dim| from[dim].clone()).collect();
         Ok(Self { sizes: pick(&self.sizes), strides: pick(&self.strides), offset: self.offset.clone() })
     }
-    /// The two dimensions change places.
+    /// Swaps two dimensions.
     pub fn transpose(&self, a: usize, b: usize) -> Result<Self> {
         self.check_dim(a).and(self.check_dim(b))?;
         let mut swapped = self.clone();
@@ -42,7 +42,7 @@ impl<D: Dimension> Window<D> {
         swapped.strides.swap(a, b);
         Ok(swapped)
     }
-    /// Python's `start:end:step` along a dimension: ends count from the back where negative, and are clamped.
+    /// Python's `start:end:step` along a dimension: negative ends count from the back, and ends are clamped.
     pub fn slice_in(&self, dim: usize, start: Option<&D>, end: Option<&D>, step: i64, scope: &D::Scope) -> Result<Self> {
         self.check_dim(dim)?;
         if step <= 0 {
@@ -59,7 +59,7 @@ impl<D: Dimension> Window<D> {
         let mut part = self.clone();
         part.offset = self.offset.add(&start.mul(&self.strides[dim])?)?;
         part.strides[dim] = match self.strides[dim].mul(&D::from(step)) {
-            // No step is taken, so it need not be a number.
+            // No step is taken, so the stride may overflow.
             Err(_) if count.known().is_some_and(|count| count <= 1) => self.strides[dim].clone(),
             stride => stride?,
         };
@@ -76,7 +76,7 @@ impl<D: Dimension> Window<D> {
         let strides = self.strides.iter().zip(steps).map(|(stride, step)| stride.mul(step)).collect::<Result<_>>()?;
         Ok(Self { sizes: sizes.to_vec(), strides, offset })
     }
-    /// What is at one index of a dimension, which goes. A negative index counts from the back.
+    /// The elements at one index of a dimension, which is removed. A negative index counts from the back.
     pub fn select_in(&self, dim: usize, index: &D, scope: &D::Scope) -> Result<Self> {
         self.check_dim(dim)?;
         let size = &self.sizes[dim];
@@ -90,7 +90,7 @@ impl<D: Dimension> Window<D> {
         rest.strides.remove(dim);
         Ok(rest)
     }
-    /// Without a dimension, if its size is 1.
+    /// The window without a dimension, if its size is 1.
     pub fn squeeze_dim_in(&self, dim: usize, scope: &D::Scope) -> Result<Self> {
         self.check_dim(dim)?;
         let mut rest = self.clone();
@@ -100,11 +100,11 @@ impl<D: Dimension> Window<D> {
         }
         Ok(rest)
     }
-    /// Without its unit dimensions.
+    /// The window without its unit dimensions.
     pub fn squeeze_in(&self, scope: &D::Scope) -> Result<Self> {
         (0..self.rank()).rev().try_fold(self.clone(), |rest, dim| rest.squeeze_dim_in(dim, scope))
     }
-    /// With a new unit dimension in front of dimension `dim`, or at the end.
+    /// The window with a new unit dimension in front of dimension `dim`, or at the end.
     pub fn unsqueeze(&self, dim: usize) -> Result<Self> {
         if dim > self.rank() {
             return refused(format!("a new dimension {dim} among {}", self.rank()));
@@ -116,7 +116,7 @@ impl<D: Dimension> Window<D> {
         more.strides.insert(dim, stride);
         Ok(more)
     }
-    /// Repeated to these sizes: dimensions of size 1, and new ones in front (torch's `expand`). −1 keeps a size.
+    /// Repeats dimensions of size 1, and new ones in front, to these sizes (torch's `expand`). −1 keeps a size.
     pub fn expand_in(&self, sizes: &[D], scope: &D::Scope) -> Result<Self> {
         let Some(new) = sizes.len().checked_sub(self.rank()) else {
             return refused(format!("{} dimensions expanded to {}", self.rank(), sizes.len()));
@@ -136,7 +136,7 @@ impl<D: Dimension> Window<D> {
             {
                 return refused(format!("size {size} expanded to {wanted}"));
             } else if kept.is_none() && wanted.compare(Relation::Eq, &D::from(1), scope)? {
-                // Torch gives a new unit dimension the stride it would have if nothing were repeated.
+                // Torch gives a new unit dimension the stride it would have without repetition.
                 expanded.strides[i] = match (expanded.sizes.get(i + 1), expanded.strides.get(i + 1)) {
                     (Some(size), Some(stride)) => size.mul(stride)?,
                     _ => D::from(1),
@@ -145,7 +145,7 @@ impl<D: Dimension> Window<D> {
         }
         Ok(expanded)
     }
-    /// Dimension i becomes dimension `dims[i]` of `sizes`; the others repeat, as does what has size 1 and gets another.
+    /// Dimension i becomes dimension `dims[i]` of `sizes`; the others repeat, as do dimensions of size 1 that get another size.
     pub fn broadcast_in(&self, sizes: &[D], dims: &[usize], scope: &D::Scope) -> Result<Self> {
         let mut strides = vec![D::from(0); sizes.len()];
         if dims.len() != self.rank() || dims.iter().any(|&dim| dim >= sizes.len()) {
@@ -158,7 +158,7 @@ impl<D: Dimension> Window<D> {
         }
         Ok(Self { sizes: sizes.to_vec(), strides, offset: self.offset.clone() })
     }
-    /// The opposite order along `dims`.
+    /// Reverses the order along `dims`.
     pub fn reverse_in(&self, dims: &[usize], scope: &D::Scope) -> Result<Self> {
         let mut reversed = self.clone();
         for &dim in dims {
@@ -169,14 +169,15 @@ impl<D: Dimension> Window<D> {
         }
         Ok(reversed)
     }
-    /// The same elements in row-major order in another shape, if strides can say it (`computeStride` of torch's
-    /// `Tensor.view`). None where they cannot.
+    /// The same elements in row-major order in another shape, if strides can express it (`computeStride` of torch's `Tensor.view`); `None`
+    /// if they cannot.
     pub fn reshape_in(&self, sizes: &[D], scope: &D::Scope) -> Result<Option<Self>> {
         let (old, new) = (self.element_count()?, product(sizes)?);
         if !old.compare(Relation::Eq, &new, scope)? {
             return refused(format!("{old} elements in a shape of {new}"));
         }
-        // Where it depends, what is right for many elements is right for one and for none; only that there is nothing right is not known.
+        // In undecided cases, strides that are correct for many elements are also correct for one and for none; only the absence of such
+        // strides stays undecided.
         let mut unknown = None;
         let mut holds = |answer: Result<bool>| {
             answer.unwrap_or_else(|error| {
@@ -188,7 +189,7 @@ impl<D: Dimension> Window<D> {
             let strides = row_major_in(sizes, scope)?;
             return Ok(Some(Self { sizes: sizes.to_vec(), strides, offset: self.offset.clone() }));
         }
-        // Runs of old dimensions that act as one, outermost first; unit dimensions belong to no run.
+        // Runs of old dimensions that act as one, outermost first; unit dimensions do not belong to a run.
         let mut runs: Vec<(D, D)> = Vec::new();
         for (dim, (size, stride)) in self.sizes.iter().zip(&self.strides).enumerate() {
             if holds(self.is_size(dim, 1, scope)) {
@@ -208,7 +209,7 @@ impl<D: Dimension> Window<D> {
         for (count, inner) in runs.into_iter().rev() {
             let mut reached = D::from(1);
             while !(reached == count || holds(reached.compare(Relation::Eq, &count, scope))) {
-                // Beyond the run's end, the new dimension is of two runs.
+                // Beyond the end of the run: the new dimension spans two runs.
                 if next == 0 || (!reached.is(1) && reached.compare(Relation::Gt, &count, scope)?) {
                     return unknown.map_or(Ok(None), Err);
                 }
@@ -217,10 +218,10 @@ impl<D: Dimension> Window<D> {
                 reached = reached.mul(&sizes[next])?;
             }
         }
-        // What remains are unit dimensions.
+        // Only unit dimensions remain.
         Ok(Some(Self { sizes: sizes.to_vec(), strides, offset: self.offset.clone() }))
     }
-    /// One dimension as several, outermost first.
+    /// Splits one dimension into several, outermost first.
     pub fn split_in(&self, dim: usize, sizes: &[D], scope: &D::Scope) -> Result<Self> {
         self.check_dim(dim)?;
         if !product(sizes)?.compare(Relation::Eq, &self.sizes[dim], scope)? {
@@ -232,7 +233,7 @@ impl<D: Dimension> Window<D> {
         split.strides.splice(dim..=dim, inner);
         Ok(split)
     }
-    /// The dimensions from `first` on, `count` of them, as one; None where strides cannot say it.
+    /// Merges `count` dimensions from `first` on into one; `None` if strides cannot express it.
     pub fn merge_in(&self, first: usize, count: usize, scope: &D::Scope) -> Result<Option<Self>> {
         let Some(end) = first.checked_add(count).filter(|&end| end <= self.rank()) else {
             return refused(format!("{count} dimensions from {first} on of {}", self.rank()));
@@ -246,8 +247,8 @@ impl<D: Dimension> Window<D> {
         merged.strides.splice(inside, one.strides);
         Ok(Some(merged))
     }
-    /// Any window in the coordinates of this one's elements in row-major order, which strides can say where that is
-    /// their order in memory, too (`dynamo.as_strided`). None where it is not.
+    /// Any window in the coordinates of this one's elements in row-major order (`dynamo.as_strided`). Strides can express it if that is
+    /// also the elements' order in memory; `None` if it is not.
     pub fn as_strided_in(&self, sizes: &[D], strides: &[D], offset: &D, scope: &D::Scope) -> Result<Option<Self>> {
         if !self.is_contiguous_in(scope)? {
             return Ok(None);

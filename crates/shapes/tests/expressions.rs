@@ -1,4 +1,4 @@
-//! What the simplifier makes of expressions, what a scope knows of them, and what faulty text is told.
+//! Tests of the simplifier, of a scope's facts, and of the errors for faulty text.
 #![expect(clippy::expect_used, reason = "a test whose sizes overflow has failed")]
 
 use dynamlir_shapes::{Bindings, Dim, Dimension, Interval, Predicate, Relation, Scope, ShapeError, Symbol, SymbolInfo};
@@ -7,7 +7,7 @@ fn dim(text: &str) -> Dim {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The text of what `text` is read as.
+/// The text of the expression parsed from `text`.
 fn simple(text: &str) -> String {
     dim(text).to_string()
 }
@@ -94,7 +94,7 @@ fn ranges_simplify_more() {
     assert_eq!(simple(&scope, "min(s0, 128)"), "s0");
     assert_eq!(simple(&scope, "s0 mod 129"), "s0");
     assert_eq!(simple(&scope, "s0 floordiv 200"), "0");
-    // A divisor: no rest, and the quotient times the divisor.
+    // A divisor: no remainder, and the quotient times the divisor is the size.
     scope.assume(&predicate("s1 mod 8", Relation::Eq, "0")).expect("possible");
     assert_eq!(simple(&scope, "s1 mod 4"), "0");
     assert_eq!(simple(&scope, "(s1 + s2) mod 4"), "s2 mod 4");
@@ -142,12 +142,12 @@ fn equal_symbols_are_one() {
     assert_eq!(dim("s3 + s1 + s0").simplify(&scope), Ok(dim("s0*3")));
     scope.assume(&predicate("s2", Relation::Eq, "s0*s3")).expect("possible");
     assert_eq!(dim("s2 floordiv s1").simplify(&scope).and_then(|d| d.simplify(&scope)), Ok(dim("s0")));
-    // What is learnt of one is learnt of all.
+    // A fact about one symbol applies to all symbols equal to it.
     scope.assume(&predicate("s3", Relation::Eq, "5")).expect("possible");
     assert_eq!(dim("s2").simplify(&scope), Ok(Dim::from(25)));
     let three = predicate("s1", Relation::Eq, "3");
     assert_eq!(scope.assume(&three), Err(ShapeError::Contradiction(Box::new(three))));
-    // Also where a range leaves one value.
+    // Also if a range leaves only one value.
     let mut scope = sizes();
     scope.assume(&predicate("s1", Relation::Eq, "s0*3")).expect("possible");
     scope.assume(&predicate("s0", Relation::Le, "2")).expect("possible");

@@ -1,5 +1,5 @@
-//! Properties of random expressions: simplified forms have the value of what they were made from, text reads back,
-//! intervals and decisions are right for every value that a scope allows.
+//! Properties of random expressions: simplified forms have the same value as the originals, printed text parses back, and intervals and
+//! decisions are correct for every value that a scope allows.
 #![expect(clippy::expect_used, reason = "a test whose sizes overflow has failed")]
 
 mod common;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const SYMBOLS: u32 = 3;
 
-/// An expression as it is written, not simplified.
+/// An expression as written, not simplified.
 #[derive(Clone, Debug)]
 enum Tree {
     Number(i64),
@@ -53,7 +53,7 @@ impl Tree {
             _ => left.max(&right),
         }
     }
-    /// With operands of commutative operations exchanged, which must not show.
+    /// The expression with operands of commutative operations exchanged, which must not make a difference.
     fn mirrored(&self) -> Self {
         match self {
             Self::Node(op @ ('+' | '*' | '<' | '>'), left, right) => Self::Node(*op, Box::new(right.mirrored()), Box::new(left.mirrored())),
@@ -91,7 +91,7 @@ fn scopes() -> impl Strategy<Value = (Scope, Vec<Vec<i64>>)> {
         let mut scope = Scope::new();
         let mut allowed = Vec::new();
         for (least, few, divisor, bounded) in infos {
-            // From a multiple on, so that there are values.
+            // The range starts at a multiple, so that it contains values.
             let least = least * divisor;
             let range = if bounded { Interval::new(least, least + few) } else { Interval::at_least(least) };
             scope.fresh(SymbolInfo { range, hint: None, divisor });
@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn a_simplified_expression_has_the_value_of_the_tree(tree in trees(), values in values()) {
         if let (Ok(expected), Ok(dim)) = (tree.value(&values), tree.dim()) {
-            // Products are multiplied out, which may overflow where the tree does not, and says so.
+            // Products are multiplied out, which may overflow, with an error, where the tree does not.
             let value = dim.at(&bindings(&values));
             prop_assert!(value == Ok(expected) || value == Err(ShapeError::Overflow), "{} is {:?}, not {}", dim, value, expected);
         }

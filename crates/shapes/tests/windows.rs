@@ -1,4 +1,4 @@
-//! Views of windows against an enumeration of the elements they show, for numbers and for symbols.
+//! Checks views of windows against an enumeration of the elements they show, for numbers and for symbols.
 #![expect(clippy::expect_used, reason = "a test whose sizes overflow has failed")]
 
 mod common;
@@ -71,14 +71,14 @@ fn symbols_are_carried_through_views() {
     let whole = Window::row_major_in(&dims(&["s0", "s1", "64"]), &scope).expect("small");
     assert_eq!(whole.strides, dims(&["s1*64", "64", "1"]));
     assert_eq!(whole.is_contiguous_in(&scope), Ok(true));
-    // Heads of an attention: split, permuted, one taken out.
+    // Attention heads: split, permuted, one taken out.
     let heads = whole.split_in(2, &dims(&["4", "16"]), &scope).and_then(|w| w.permute(&[0, 2, 1, 3])).expect("64 = 4·16");
     assert_eq!(heads.strides, dims(&["s1*64", "16", "64", "1"]));
     assert_eq!(heads.is_contiguous_in(&scope), Ok(false));
     assert_eq!(heads.is_dense_in(&scope), Ok(true));
     assert_eq!(heads.may_repeat_in(&scope), Ok(false));
     assert_eq!(heads.select_in(1, &Dim::from(-1), &scope).expect("4 heads").offset, Dim::from(48));
-    // Rows of all sequences are one dimension, in either spelling of its size.
+    // The rows of all sequences become one dimension, with either spelling of its size.
     let flat = whole.reshape_in(&dims(&["s1*s0", "64"]), &scope).expect("as many").expect("contiguous");
     assert_eq!(flat.strides, dims(&["64", "1"]));
     assert_eq!(heads.reshape_in(&dims(&["s0*4", "s1", "16"]), &scope), Ok(None));
@@ -111,7 +111,7 @@ fn what_depends_is_asked_back() {
     assert_eq!(expanded(&scope).expect("known now").strides, dims(&["0", "1"]));
 }
 
-/// A window with some views applied, so that strides of all kinds occur; every element is at 0 or behind.
+/// A window with some views applied, so that strides of all kinds occur; every element is at position 0 or later.
 fn windows() -> impl Strategy<Value = Window<i64>> {
     let sizes = prop::collection::vec(prop_oneof![1 => Just(0_i64), 2 => Just(1_i64), 6 => 2_i64..=5], 0..4);
     let views = prop::collection::vec((0_u8..6, 0_usize..4, 0_i64..5, 1_i64..3), 0..4);
@@ -132,7 +132,7 @@ fn windows() -> impl Strategy<Value = Window<i64>> {
     })
 }
 
-/// What comes of taking these indices of the elements in row-major order.
+/// The result of taking these indices of the elements in row-major order.
 fn reordered(window: &Window<i64>, index_of: impl Fn(&[i64]) -> Option<Vec<i64>>, sizes: &[i64]) -> Vec<i64> {
     let mut indices = vec![vec![]];
     for &size in sizes {
@@ -195,7 +195,7 @@ proptest! {
         let in_order = all.windows(2).all(|two| two[1] == two[0] + 1);
         prop_assert_eq!(window.is_row_major(), in_order);
         let dense = !repeats && sorted.windows(2).all(|two| two[1] == two[0] + 1);
-        // Only strides that run forwards are those of a tensor.
+        // Only windows with forward strides can belong to a tensor.
         if !all.is_empty() && window.dims().all(|(size, stride)| size == 1 || stride >= 0) {
             prop_assert_eq!(window.is_dense(), dense);
             prop_assert_eq!(window.memory_order().is_some(), dense);
@@ -206,7 +206,7 @@ proptest! {
 
     #[test]
     fn reshapes_exist_where_strides_can_say_them(window in windows(), cuts in prop::collection::vec(1_i64..5, 0..4), units in any::<bool>()) {
-        // Cut the number of elements into factors.
+        // Splits the number of elements into factors.
         let mut left = window.numel();
         let mut sizes: Vec<i64> = cuts.into_iter().filter(|&cut| left % cut == 0 && left > 0 && { left /= cut; true }).collect();
         sizes.push(left);
@@ -216,7 +216,7 @@ proptest! {
         if let Some(reshaped) = &reshaped {
             prop_assert_eq!(elements(reshaped), all);
         } else {
-            // The strides that the new dimensions would need, and that do not give all elements.
+            // Checks that the strides that the new dimensions would need do not give all elements.
             let mut wanted = vec![0; sizes.len()];
             let mut inner = 1;
             for i in (0..sizes.len()).rev() {
@@ -247,7 +247,7 @@ proptest! {
         }
     }
 
-    /// A view of symbols, where they have values, is the view of numbers.
+    /// A view of symbols, evaluated at values of the symbols, equals the view of numbers.
     #[test]
     fn symbols_do_as_their_values(rows in 2_i64..9, columns in 2_i64..9, views in prop::collection::vec((0_u8..7, 0_usize..4, -3_i64..9, 1_i64..4), 1..5)) {
         let scope = sizes();
@@ -265,7 +265,7 @@ proptest! {
                 5 => symbolic.merge_in(0, 2, &scope).map(|merged| merged.unwrap_or(symbolic.clone())),
                 _ => symbolic.squeeze_in(&scope),
             };
-            // What is not known is another question.
+            // Undecided queries are not tested here.
             let Ok(next) = next else { continue };
             numeric = match view {
                 0 => numeric.transpose(0, dim),
@@ -278,7 +278,7 @@ proptest! {
             }.expect("as the symbolic one");
             symbolic = next;
             let at = symbolic.at(&values).expect("small");
-            // Strides that step over nothing may differ.
+            // Strides of dimensions that are never stepped over may differ.
             prop_assert_eq!((&at.sizes, at.canonical()), (&numeric.sizes, numeric.canonical()), "{:?}", symbolic);
             for (answer, expected) in [
                 (symbolic.is_contiguous_in(&scope), numeric.is_row_major()),

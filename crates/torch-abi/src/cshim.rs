@@ -1,5 +1,5 @@
 //! The cheapest route: an op's own C function, `aoti_torch_cpu_*` or `aoti_torch_cuda_*`, called from a table of argument letters.
-//! What both devices have is declared alike.
+//! Functions that exist for both devices have the same declaration.
 //!
 //! | letter | C parameters | letter | C parameters |
 //! |---|---|---|---|
@@ -13,10 +13,10 @@
 //! | `f` | `double` array, length | `m` | `int32_t` array of bools, length |
 //! | `c` | pointer to device type or null, device index | `G` | generator or null |
 //!
-//! A hand-written wrapper per function would be thousands of lines. Instead one call passes every integer and pointer as a word and
-//! every double separately: under the x86-64 and `AArch64` System V conventions the two classes are assigned to registers
-//! independently, words beyond the registers go to the stack in order, and the caller cleans up, so a callee cannot tell this
-//! call from one written with its own prototype. No function in the table has more than eight doubles.
+//! A hand-written wrapper per function would be thousands of lines. Instead one call passes every integer and pointer as a word and every
+//! double separately. Under the x86-64 and `AArch64` System V conventions, the two classes are assigned to registers independently, words
+//! beyond the registers go to the stack in order, and the caller cleans up. So a callee cannot distinguish this call from one written with
+//! its own prototype. No function in the table has more than eight doubles.
 
 use std::ffi::{CString, c_void};
 
@@ -25,11 +25,11 @@ use crate::shim_table::SHIMS;
 use crate::tensor::RawHandle;
 use crate::{Arg, Base, DType, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError, Ty};
 
-/// Words passed on every call.
+/// The number of words passed on every call.
 const WORDS: usize = 32;
 const DOUBLES: usize = 8;
 
-/// What goes into one word.
+/// The content of one word.
 #[derive(Debug, Clone, Copy)]
 enum Word {
     Const(u64),
@@ -46,7 +46,7 @@ enum Word {
     Result(usize),
 }
 
-/// Memory that constant words point into. Boxed, so that it stays put when the call is moved.
+/// The memory that constant words point into. Boxed, so that its address is stable when the call is moved.
 #[derive(Default)]
 struct Constants {
     longs: Vec<Box<[i64]>>,
@@ -70,7 +70,7 @@ fn no(what: impl Into<String>) -> TorchError {
     TorchError::new(what)
 }
 
-/// The letter that a function generated from this type has; None for types no listed function takes.
+/// Returns the letter for this type in a generated function; `None` for types that no listed function takes.
 fn letter(ty: Ty) -> Option<char> {
     Some(match (ty.base, ty.list, ty.optional, ty.list_optional) {
         (Base::Tensor, false, false, _) => 't',
@@ -194,7 +194,7 @@ impl ShimCall {
                 c.doubles.push(items.iter().map(number).collect::<Option<Box<_>>>().ok_or_else(mismatch)?);
                 self.words.extend([Word::Const(address(&c.doubles)), Word::Const(items.len() as u64)]);
             }
-            // The C function takes as many as its type says, whatever number it is given.
+            // The C function reads as many bools as its type says, regardless of the length passed.
             ('m', Arg::List(items)) if ty.length.is_some_and(|length| length != items.len()) => return Err(mismatch()),
             ('m', Arg::List(items)) => {
                 let bit = |a: &Arg| {
@@ -246,8 +246,8 @@ impl ShimCall {
                 Word::Result(i) => first_result.wrapping_add(i) as u64,
             };
         }
-        // SAFETY: the letters of this call equal those generated from the function's prototype, so every word and double is
-        // what its parameter expects, and all arrays live until the end of this function. Handles are borrowed, results new.
+        // SAFETY: the letters of this call equal those generated from the function's prototype, so every word and double is what its
+        // parameter expects, and all arrays live until the end of this function. Handles are borrowed, results are new.
         let status = unsafe { invoke(self.function, &self.doubles, &words) };
         abi.check(status)?;
         results
@@ -260,7 +260,7 @@ impl ShimCall {
     }
 }
 
-/// The function of that name, if the table and this torch have it; and whether it writes into `outs`.
+/// Returns the function with that name, if the table and this torch have it, and a flag: true if it writes into `outs`.
 fn find(
     abi: &TorchAbi,
     device: Device,
@@ -282,7 +282,7 @@ fn find(
     let found = if outs == 0 {
         row(name, letters, results).map(|p| (p, false))
     } else {
-        // Without an `out` function the plain one is called and its results are copied.
+        // Without an `out` function, the plain one is called and its results are copied.
         row(&format!("{name}_out"), &format!("{}{letters}", "t".repeat(outs)), 0)
             .map(|p| (p, true))
             .or_else(|| row(name, letters, results).map(|p| (p, false)))
@@ -316,14 +316,14 @@ fn operand(arg: &Arg) -> Option<usize> {
 /// Calls any function whose parameters are integers, pointers and doubles.
 ///
 /// # Safety
-/// `words` and `doubles` hold, in order, what the function's parameters of each class expect.
+/// `words` and `doubles` must hold, in order, the values that the function's parameters of each class expect.
 unsafe fn invoke(function: extern "C" fn(), d: &[f64; DOUBLES], w: &[u64; WORDS]) -> i32 {
     macro_rules! signature {
         ($($word:ident)*) => { unsafe extern "C" fn(f64, f64, f64, f64, f64, f64, f64, f64, $(signature!(@ $word)),*) -> i32 };
         (@ $word:ident) => { u64 };
     }
     type Wide = signature!(a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a);
-    // SAFETY: see the module's documentation for why surplus arguments and the order of the two classes do no harm.
+    // SAFETY: the module's documentation explains why surplus arguments and the order of the two classes are harmless.
     unsafe {
         let f = std::mem::transmute::<extern "C" fn(), Wide>(function);
         f(

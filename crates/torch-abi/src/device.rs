@@ -1,4 +1,4 @@
-//! Where tensors live, and what only torch's CUDA library knows.
+//! Devices of tensors, and functions that only torch's CUDA library has.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use crate::{Library, TensorRef, TorchAbi, TorchError};
 
-/// Where tensors live.
+/// The device of a tensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Device {
     /// The processor's own memory.
     #[default]
     Cpu,
-    /// `cuda:<number>`, with a number that is not negative.
+    /// `cuda:<number>`, with a nonnegative number.
     Cuda(i8),
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Device {
 impl FromStr for Device {
     type Err = TorchError;
 
-    /// `cpu`, or `cuda:` and a number: a device that depends on the thread it is asked on is none.
+    /// Parses `cpu`, or `cuda:` and a number. A device that depends on the current thread is refused.
     fn from_str(text: &str) -> Result<Self, TorchError> {
         let number = |text: &str| text.strip_prefix("cuda:")?.parse::<i8>().ok().filter(|&number| number >= 0);
         match text {
@@ -38,12 +38,12 @@ impl FromStr for Device {
     }
 }
 
-/// What torch's CUDA library tells.
+/// Functions of torch's CUDA library.
 #[derive(Clone, Copy)]
 pub(crate) struct Cuda {
-    /// Where the ops' own C functions for CUDA are.
+    /// The library with the ops' own C functions for CUDA.
     pub library: Library,
-    /// Writes the stream that torch works on, on this thread, on a device: borrowed. Starts CUDA where that has not been done.
+    /// Writes torch's current stream of this thread for a device: borrowed. Initialises CUDA if necessary.
     current_stream: unsafe extern "C" fn(i32, *mut *mut c_void) -> i32,
 }
 
@@ -59,7 +59,7 @@ impl Cuda {
 }
 
 impl TorchAbi {
-    /// Torch's numbers for a device: type and index.
+    /// Returns torch's numbers for a device: type and index.
     pub(crate) fn numbers(&self, device: Device) -> (i32, i32) {
         match device {
             Device::Cpu => (self.device_cpu, 0),
@@ -67,12 +67,12 @@ impl TorchAbi {
         }
     }
 
-    /// Torch's CUDA library.
+    /// Returns torch's CUDA library.
     pub(crate) fn cuda(&self) -> Result<&Cuda, TorchError> {
         self.cuda.get_or_init(|| Cuda::find(self.lib_dir())).as_ref().map_err(Clone::clone)
     }
 
-    /// The library with the ops' C functions for a device, and what stands before their names.
+    /// Returns the library with the ops' C functions for a device, and the prefix of their names.
     pub(crate) fn shims(&self, device: Device) -> Result<(Library, &'static str), TorchError> {
         match device {
             Device::Cpu => Ok((self.cpu, "aoti_torch_cpu_")),
@@ -80,7 +80,7 @@ impl TorchAbi {
         }
     }
 
-    /// The `cudaStream_t` that torch works on, on this thread and CUDA device; torch keeps it.
+    /// Returns torch's current `cudaStream_t` of this thread for a CUDA device; torch keeps ownership.
     pub fn current_stream(&self, number: i8) -> Result<*mut c_void, TorchError> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: writes one pointer.
@@ -90,7 +90,7 @@ impl TorchAbi {
 }
 
 impl TensorRef<'_> {
-    /// Where it lives; None for what is neither the CPU nor a CUDA device.
+    /// Returns the tensor's device; `None` if it is neither the CPU nor a CUDA device.
     pub fn device(self) -> Result<Option<Device>, TorchError> {
         let abi = TorchAbi::get()?;
         let (mut kind, mut number) = (0, 0);

@@ -1,7 +1,7 @@
-//! The general native route: torch's dispatcher through a stack of 64-bit values.
+//! The general native route: torch's dispatcher, called with a stack of 64-bit values.
 //!
-//! Each argument becomes one value: numbers as their bits, tensors as a handle of their own, lists and strings as objects made by the
-//! C ABI, optionals as null or a pointer to a boxed value. The dispatcher consumes them all.
+//! Each argument becomes one value: numbers as their bits, tensors as separate handles, lists and strings as objects created through the C
+//! ABI, optionals as null or a pointer to a boxed value. The dispatcher consumes them all.
 
 use std::ffi::{CStr, CString};
 
@@ -9,7 +9,7 @@ use crate::op::enum_code;
 use crate::tensor::RawHandle;
 use crate::{Arg, Base, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError, Ty};
 
-/// A value that has to be made anew for every call.
+/// A value that has to be created anew forevery call.
 enum Value {
     Bits(u64),
     Tensor(usize),
@@ -43,15 +43,15 @@ impl DispatcherCall {
     }
 
     pub(crate) fn call(&self, abi: &TorchAbi, operands: &[TensorRef<'_>]) -> Result<Vec<OwnedTensor>, TorchError> {
-        // Arguments and results share the stack, and a result may outnumber the arguments.
+        // Arguments and results share the stack, and there may be more results than arguments.
         let mut stack = Vec::with_capacity(self.values.len().max(self.results.len()));
         for value in &self.values {
-            // An error here leaks what the stack holds: handles that nothing can type any more. It means memory ran out.
+            // An error here leaks the content of the stack: handles whose types are no longer known. It only occurs if memory runs out.
             stack.push(materialize(abi, value, operands)?);
         }
         stack.resize(stack.len().max(self.results.len()), 0);
-        // SAFETY: the names are C strings; the stack has a value for every parameter, of the kind the schema says, and room for
-        // every result. The values are stolen, the results new.
+        // SAFETY: the names are C strings; the stack has a value forevery parameter, of the kind given by the schema, and room forevery
+        // result. The values are stolen, the results are new.
         let status = unsafe { (abi.f.call_dispatcher)(self.name.as_ptr(), self.overload.as_ptr(), stack.as_mut_ptr(), abi.version) };
         abi.check(status)?;
         let mut out = Vec::with_capacity(self.results.len());
@@ -66,7 +66,7 @@ impl DispatcherCall {
     }
 }
 
-/// The recipe for one argument, or None if its type and value do not go together.
+/// Returns the recipe for one argument, or `None` if its type and value do not match.
 fn value(abi: &TorchAbi, ty: Ty, arg: &Arg) -> Option<Value> {
     if ty.list {
         let inner = Ty { list: false, list_optional: false, ..ty };
@@ -93,7 +93,7 @@ fn value(abi: &TorchAbi, ty: Ty, arg: &Arg) -> Option<Value> {
         (Base::Float, Arg::Int(v)) => Value::Bits((*v as f64).to_bits()),
         (Base::Bool, Arg::Bool(v)) => Value::Bits(u64::from(*v)),
         (Base::Str, Arg::Str(s)) => Value::Text(s.clone()),
-        // The device index sits in the low half, -1 for none; the type in the high half.
+        // The device index is in the low half, -1 for none; the type is in the high half.
         (Base::Device, Arg::Device(name)) => {
             let device: Device = name.parse().ok()?;
             let (kind, number) = abi.numbers(device);
@@ -141,7 +141,7 @@ fn new_box(abi: &TorchAbi) -> Result<*mut u64, TorchError> {
     match (abi.f.new_box, abi.f.operator_new) {
         // SAFETY: writes one pointer, which is new.
         (Some(new_box), _) => abi.check(unsafe { new_box(&raw mut target) })?,
-        // SAFETY: older torches delete the box as a C++ object of eight bytes.
+        // SAFETY: older versions of torch delete the box as a C++ object of eight bytes.
         (None, Some(operator_new)) => target = unsafe { operator_new(size_of::<u64>()) },
         (None, None) => {}
     }
@@ -168,7 +168,7 @@ fn take_list(abi: &TorchAbi, bits: u64, out: &mut Vec<OwnedTensor>) -> Result<()
     }
 }
 
-/// `aten::as_strided`, the one op that needs no plan.
+/// `aten::as_strided`, the only op that needs no plan.
 pub(crate) fn as_strided(
     abi: &TorchAbi,
     tensor: TensorRef<'_>,
@@ -198,7 +198,7 @@ pub(crate) fn split(abi: &TorchAbi, tensor: TensorRef<'_>, sizes: &[i64], dim: u
     several(abi, tensor, (c"aten::split_with_sizes", c""), vec![sizes, Value::Bits(dim as u64)])
 }
 
-/// An op of one tensor that returns a list of views.
+/// Calls an op that takes one tensor and returns a list of views.
 fn several(
     abi: &TorchAbi,
     tensor: TensorRef<'_>,

@@ -1,8 +1,8 @@
-//! Element types that compiled code knows, and their numbers in torch.
+//! The element types that compiled code supports, and their numbers in torch.
 
 use crate::ffi::Functions;
 
-/// An element type. `Bool` is torch's bool: one byte holding 0 or 1. The complex ones are values of torch's operators alone.
+/// An element type. `Bool` is torch's bool: one byte holding 0 or 1. The complex types occur only as values of torch's operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it all")]
 pub enum DType {
@@ -37,7 +37,7 @@ impl DType {
         Self::C128,
     ];
 
-    /// Bytes per element.
+    /// Returns the number of bytes per element.
     #[inline]
     #[must_use]
     pub const fn size(self) -> usize {
@@ -50,13 +50,13 @@ impl DType {
         }
     }
 
-    /// Whether it is a floating-point type.
+    /// Returns true if it is a floating-point type.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F64 | Self::F32 | Self::BF16 | Self::F16)
     }
 
-    /// The spelling used in the compiler's text (`f32`, `ui8`, `i1`, …).
+    /// Returns the spelling used in the compiler's text (`f32`, `ui8`, `i1`, …).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl DType {
         }
     }
 
-    /// torch's name, an attribute of the `torch` module.
+    /// Returns torch's name, an attribute of the `torch` module.
     #[must_use]
     pub const fn torch_name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl DType {
     }
 }
 
-/// Torch's numbers for [`DType::ALL`], asked once: they are not part of the ABI.
+/// Torch's numbers for [`DType::ALL`], queried once: they are not part of the ABI.
 pub(crate) struct DTypeCodes([i32; 12]);
 
 impl DTypeCodes {

@@ -1,20 +1,20 @@
-//! The one error of this crate: a sentence, in torch's own words where torch spoke.
+//! The single error type of this crate: a sentence, which is torch's own message if torch raised the error.
 
 use std::fmt;
 
-/// Something libtorch, or the search for it, refused.
+/// An error from libtorch, or from the search for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TorchError {
     message: String,
 }
 
 impl TorchError {
-    /// An error with the given sentence.
+    /// Creates an error with the given sentence.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
 
-    /// The sentence; for errors raised inside torch it is what the eager exception would say.
+    /// Returns the sentence. For errors raised inside torch, it is the message of the eager exception.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -1,7 +1,7 @@
 //! The table of libtorch's C functions, with the ownership contract of each.
 //!
-//! Handles are addresses of `at::Tensor`. Every function that returns an `i32` status returns 0 for success; the message of a
-//! failure is then read with `exception_what`, on the same thread.
+//! Handles are addresses of `at::Tensor`. Every function that returns an `i32` status returns 0 for success. After a failure,
+//! `exception_what` returns the message on the same thread.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -9,7 +9,7 @@ use crate::{Library, TorchError};
 
 pub(crate) type Handle = *mut c_void;
 
-/// Declares the table: `required` symbols make `load` fail, `optional` ones are `Option`s.
+/// Declares the table: missing `required` symbols make `load` fail; `optional` ones are `Option`s.
 macro_rules! functions {
     (
         required { $($(#[$rdoc:meta])* $r:ident = $rsym:literal : $rty:ty;)* }
@@ -69,7 +69,7 @@ functions! {
         dim = c"aoti_torch_get_dim": unsafe extern "C" fn(Handle, *mut i64) -> i32;
         /// Borrows.
         numel = c"aoti_torch_get_numel": unsafe extern "C" fn(Handle, *mut i64) -> i32;
-        /// Borrows; the array belongs to the tensor and lives until its metadata change.
+        /// Borrows; the array belongs to the tensor and lives until its metadata changes.
         sizes = c"aoti_torch_get_sizes": unsafe extern "C" fn(Handle, *mut *mut i64) -> i32;
         /// Borrows; as `sizes`.
         strides = c"aoti_torch_get_strides": unsafe extern "C" fn(Handle, *mut *mut i64) -> i32;
@@ -97,7 +97,7 @@ functions! {
         /// Borrows (destination, source, `non_blocking`).
         copy = c"aoti_torch_copy_": unsafe extern "C" fn(Handle, Handle, i32) -> i32;
 
-        /// Borrows the names; steals what the stack holds and leaves new values in it.
+        /// Borrows the names; steals the content of the stack and leaves new values in it.
         call_dispatcher = c"torch_call_dispatcher": unsafe extern "C" fn(*const c_char, *const c_char, *mut u64, u64) -> i32;
         /// The out value is new.
         new_list = c"torch_new_list_reserve_size": unsafe extern "C" fn(usize, *mut Handle) -> i32;
@@ -105,7 +105,7 @@ functions! {
         list_push = c"torch_list_push_back": unsafe extern "C" fn(Handle, u64) -> i32;
         /// Borrows.
         list_size = c"torch_list_size": unsafe extern "C" fn(Handle, *mut usize) -> i32;
-        /// Borrows the list; the element's reference passes to whoever deletes the list next.
+        /// Borrows the list; the element's reference passes to the next code that deletes the list.
         list_get = c"torch_list_get_item": unsafe extern "C" fn(Handle, usize, *mut u64) -> i32;
         /// Steals the list, not its elements.
         delete_list = c"torch_delete_list": unsafe extern "C" fn(Handle) -> i32;
@@ -114,13 +114,13 @@ functions! {
         num_threads = c"torch_get_num_threads": unsafe extern "C" fn(*mut u32) -> i32;
     }
     optional {
-        /// Borrows the arrays, which are as long as the tensor has dimensions; the new tensor is a view with the same offset.
+        /// Borrows the arrays, whose length must be the tensor's number of dimensions; the new tensor is a view with the same offset.
         as_strided = c"aoti_torch_as_strided": unsafe extern "C" fn(Handle, *const i64, *const i64, *mut Handle) -> i32;
         /// The message of this thread's last failure; borrowed until the next one.
         exception_what = c"torch_exception_get_what_without_backtrace": unsafe extern "C" fn() -> *const c_char;
         /// The out value is new; the dispatcher steals it.
         new_box = c"torch_new_stable_ivalue": unsafe extern "C" fn(*mut *mut u64) -> i32;
-        /// C++ `operator new`, for torches older than `new_box`, which delete boxes as C++ objects.
+        /// C++ `operator new`, for torch versions older than `new_box`, which delete boxes as C++ objects.
         operator_new = c"_Znwm": unsafe extern "C" fn(usize) -> *mut u64;
         /// Borrows the handle and the type; the out value is a new Python reference. Needs the GIL.
         to_pyobject = c"torch_tensor_to_pyobject": unsafe extern "C" fn(Handle, *mut c_void, *mut *mut c_void) -> i32;
@@ -136,7 +136,7 @@ type IsExcluded = unsafe extern "C" fn(u16) -> bool;
 pub(crate) struct C10 {
     /// Sets whether a dispatch key is excluded on this thread.
     pub set_excluded: SetExcluded,
-    /// Reads it.
+    /// Returns true if a dispatch key is excluded on this thread.
     pub is_excluded: IsExcluded,
 }
 

@@ -1,4 +1,4 @@
-//! Running below autograd: dispatch keys excluded on this thread while a guard lives.
+//! Execution below autograd: dispatch keys are excluded on this thread while a guard lives.
 
 use std::marker::PhantomData;
 
@@ -6,12 +6,12 @@ use crate::TorchAbi;
 
 /// While it lives, ops called on this thread skip Autograd, Autocast and the version counting of in-place ops.
 ///
-/// Keys that were excluded before stay so afterwards. It belongs to the thread that made it.
+/// Keys that were already excluded stay so afterwards. It belongs to the thread that created it.
 pub struct BelowAutograd {
     abi: &'static TorchAbi,
     changed: u64,
     with_inplace: bool,
-    /// Not Send: the state it restores is a thread's.
+    /// Not Send: it restores state of one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -22,7 +22,7 @@ impl BelowAutograd {
         Self::with(abi, true)
     }
 
-    /// As `enter`, but in-place ops go on bumping version counters.
+    /// Like `enter`, but in-place ops still bump version counters.
     pub(crate) fn counting_versions(abi: &'static TorchAbi) -> Self {
         Self::with(abi, false)
     }
@@ -46,15 +46,15 @@ impl Drop for BelowAutograd {
     fn drop(&mut self) {
         for (i, key) in keys(self.abi, self.with_inplace).enumerate() {
             if self.changed >> i & 1 == 1 {
-                // SAFETY: as in `with`; we put back what we changed.
+                // SAFETY: as in `with`; we restore what we changed.
                 unsafe { (self.abi.c10.set_excluded)(key, false) }
             }
         }
     }
 }
 
-/// The keys in a fixed order; `init` limits them to 63 so that they index a `u64`. Those of CUDA may come in while a guard lives,
-/// so that they are the last.
+/// Returns the keys in a fixed order; `init` limits them to 63 so that they index a `u64`. The keys of CUDA come last, since they may be
+/// added while a guard lives.
 fn keys(abi: &'static TorchAbi, with_inplace: bool) -> impl Iterator<Item = u16> {
     let inplace = with_inplace.then_some(abi.inplace_or_view).flatten();
     abi.below_autograd.iter().copied().chain(inplace).chain(abi.below_autograd_cuda().iter().copied())

@@ -1,28 +1,28 @@
-//! Where `TensorImpl` keeps a tensor's metadata, learnt from samples.
+//! The layout of a tensor's metadata in `TensorImpl`, learnt from samples.
 //!
-//! The C ABI has a getter for most of it, at some two nanoseconds each, and none for the dispatch keys. The offsets move
-//! between versions of torch, so nothing is read before a pattern that no other place can have has been found in tensors
-//! whose metadata Python told us, and before every field of every sample agrees.
+//! The C ABI has a getter for most of it, at about two nanoseconds each, but none for the dispatch keys. The offsets differ between
+//! versions of torch. So nothing is read before a unique pattern has been found in tensors whose metadata is known from Python, and every
+//! field of every sample agrees.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use crate::{RawHandle, TensorRef, TorchError};
 
-/// What autograd knows of a sample.
+/// The autograd state of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Autograd {
-    /// Nothing: it never took part.
+    /// It never took part in autograd.
     Absent,
-    /// A leaf that wants no gradient any more.
+    /// A leaf that no longer requires a gradient.
     Leaf,
-    /// A leaf that wants one.
+    /// A leaf that requires a gradient.
     RequiresGrad,
-    /// Computed from one that wants one.
+    /// Computed from a tensor that requires a gradient.
     Computed,
 }
 
-/// A live tensor and what Python says of it.
+/// A live tensor and its properties as reported by Python.
 #[derive(Debug, Clone)]
 pub struct TensorSample {
     /// `tensor._cdata`: the address of its `TensorImpl`.
@@ -37,7 +37,7 @@ pub struct TensorSample {
     pub device: (i8, i8),
     /// `torch._C._dispatch_keys(tensor).raw_repr()`
     pub keys: u64,
-    /// What autograd knows of it.
+    /// Its autograd state.
     pub autograd: Autograd,
     /// `tensor.untyped_storage()._cdata`
     pub storage: usize,
@@ -49,13 +49,13 @@ pub struct TensorSample {
     pub storage_bytes: usize,
 }
 
-/// How many sizes and strides are kept inside `TensorImpl`; more are in an array of their own, sizes first.
+/// The number of sizes and strides stored inside `TensorImpl`; more are in a separate array, sizes first.
 pub(crate) const INLINE: usize = 5;
 
-/// Words of a `TensorImpl` that are searched, if it has so many.
+/// The number of words of a `TensorImpl` to search, if it has that many.
 const SEARCHED: usize = 24;
 
-/// Places in `TensorImpl`, in words.
+/// Offsets in `TensorImpl`, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImplLayout {
     /// The number of dimensions; inline sizes and strides follow it.
@@ -73,26 +73,26 @@ pub(crate) struct ImplLayout {
     pub plain_keys: u64,
 }
 
-/// Places in `AutogradMeta`: a gradient is wanted if the byte is set or the word is not zero.
+/// Offsets in `AutogradMeta`: a gradient is required if the byte is set or the word is nonzero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GradLayout {
-    /// In bytes.
+    /// The offset in bytes.
     pub requires_grad: usize,
-    /// In words.
+    /// The offset in words.
     pub grad_fn: usize,
 }
 
-/// Places in `StorageImpl`, in words.
+/// Offsets in `StorageImpl`, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryLayout {
     pub data: usize,
     pub bytes: usize,
 }
 
-/// Words of a `StorageImpl` that may be searched: every supported version is longer.
+/// The number of words of a `StorageImpl` to search: it is longer in every supported version.
 const STORAGE_SEARCHED: usize = 8;
 
-/// Words of an `AutogradMeta` that may be searched: every supported version is longer.
+/// The number of words of an `AutogradMeta` to search: it is longer in every supported version.
 const AUTOGRAD_SEARCHED: usize = 19;
 
 static LAYOUT: OnceLock<ImplLayout> = OnceLock::new();
@@ -100,23 +100,24 @@ static LAYOUT: OnceLock<ImplLayout> = OnceLock::new();
 /// The bit of `ADInplaceOrView` among a tensor's dispatch keys, which inference tensors lack.
 static VIEW_BIT: OnceLock<u64> = OnceLock::new();
 
-/// The layout, once [`learn`] has succeeded.
+/// Returns the layout, once [`learn`] has succeeded.
 #[inline]
 pub(crate) fn layout() -> Option<&'static ImplLayout> {
     LAYOUT.get()
 }
 
-/// Learns the layout from samples; the first success decides. `view_bit` is the raw representation of a set of the one key
-/// `ADInplaceOrView`, `cuda_keys` that of the keys that ordinary tensors on CUDA have, of which there may be no samples.
+/// Learns the layout from samples; the first success is final. `view_bit` is the raw representation of a set with the single key
+/// `ADInplaceOrView`. `cuda_keys` is that of the keys of ordinary CUDA tensors, for which there may be no samples.
 ///
 /// # Errors
-/// When no layout explains all of them.
+/// If no layout explains all samples.
 ///
 /// # Safety
-/// Each `cdata` is the address of a live `TensorImpl`.
+/// Each `cdata` must be the address of a live `TensorImpl`.
 pub unsafe fn learn(samples: &[TensorSample], view_bit: u64, cuda_keys: u64) -> Result<(), TorchError> {
-    // Versions differ in how long a `TensorImpl` is, each of which is a block of the heap.
-    // SAFETY: the caller lends live tensors, which `operator new` has made.
+    // The length of a `TensorImpl` differs between versions; each is a heap block.
+    //
+    // SAFETY: the caller passes live tensors, which were allocated by `operator new`.
     let length = |sample: &TensorSample| unsafe { libc::malloc_usable_size(sample.cdata as *mut libc::c_void) } / size_of::<u64>();
     let searched = samples.iter().map(length).min().unwrap_or(0).min(SEARCHED);
     // SAFETY: as the caller promises; none is shorter than that.
@@ -128,14 +129,14 @@ pub unsafe fn learn(samples: &[TensorSample], view_bit: u64, cuda_keys: u64) -> 
 }
 
 /// # Safety
-/// As for [`learn`], and each sample has so many words as are `searched`.
+/// As for [`learn`]; each sample must have at least `searched` words.
 unsafe fn find(samples: &[TensorSample], searched: usize) -> Result<ImplLayout, TorchError> {
     let none = |what: &str| TorchError::new(format!("the layout of this torch's tensors is unknown: {what}"));
     let inline: Vec<_> = samples.iter().filter(|s| s.sizes.len() <= INLINE).collect();
     if !inline.iter().any(|s| s.sizes.len() >= 2 && s.storage_offset > 0) || inline.len() == samples.len() {
         return Err(none("the samples do not tell fields apart"));
     }
-    // SAFETY: no sample is shorter than what is searched.
+    // SAFETY: no sample is shorter than the searched part.
     let word = |sample: &TensorSample, at: usize| unsafe { (sample.cdata as *const u64).add(at).read() };
     let one = |what: &str, fits: &dyn Fn(&TensorSample, usize) -> bool| {
         let mut places = (1..searched).filter(|&at| samples.iter().all(|s| fits(s, at)));
@@ -169,7 +170,7 @@ unsafe fn find(samples: &[TensorSample], searched: usize) -> Result<ImplLayout, 
             return Err(none("sizes of many dimensions"));
         }
     }
-    // SAFETY: as the caller promises; the place of the autograd metadata is known now.
+    // SAFETY: as the caller promises; the offset of the autograd metadata is now known.
     let grad = unsafe { find_grad(samples, autograd_meta) };
     // SAFETY: as the caller promises.
     let memory = unsafe { find_memory(samples) };
@@ -177,23 +178,23 @@ unsafe fn find(samples: &[TensorSample], searched: usize) -> Result<ImplLayout, 
     Ok(ImplLayout { dims, storage_offset, dtype_device, keys, storage, autograd_meta, grad, memory, plain_keys })
 }
 
-/// Where `StorageImpl` keeps the address of its memory and its size; None if the samples do not tell.
+/// Finds the offsets of the memory's address and size in `StorageImpl`; `None` if the samples do not determine them.
 ///
 /// # Safety
 /// As for [`learn`].
 unsafe fn find_memory(samples: &[TensorSample]) -> Option<MemoryLayout> {
-    // SAFETY: the samples' storages are alive, and a `StorageImpl` is longer than what is searched.
+    // SAFETY: the samples' storages are alive, and a `StorageImpl` is longer than the searched part.
     let stored = |s: &TensorSample, at: usize| unsafe { (s.storage as *const usize).add(at).read() };
     let start = |s: &TensorSample| s.data - s.storage_offset as usize * s.element_bytes;
     let with_memory: Vec<_> = samples.iter().filter(|s| s.data != 0).collect();
     let place = |fits: &dyn Fn(&TensorSample, usize) -> bool| (1..STORAGE_SEARCHED).find(|&at| with_memory.iter().all(|s| fits(s, at)));
-    // The address may stand there twice (as what is to be freed, too): the first is what is read.
+    // The address may occur twice (also as the pointer to free): the first one is used.
     let data = place(&|s, at| stored(s, at) == start(s)).filter(|_| with_memory.len() > 2)?;
     let bytes = place(&|s, at| stored(s, at) == s.storage_bytes)?;
     Some(MemoryLayout { data, bytes })
 }
 
-/// Where `AutogradMeta` says that a gradient is wanted; None if the samples do not tell.
+/// Finds the offsets in `AutogradMeta` that say if a gradient is required; `None` if the samples do not determine them.
 ///
 /// # Safety
 /// As for [`learn`].
@@ -203,7 +204,7 @@ unsafe fn find_grad(samples: &[TensorSample], autograd_meta: usize) -> Option<Gr
     if !has(Autograd::Leaf) || !has(Autograd::RequiresGrad) || !has(Autograd::Computed) {
         return None;
     }
-    // SAFETY: the word points to the sample's AutogradMeta, which is longer than what is searched.
+    // SAFETY: the word points to the sample's AutogradMeta, which is longer than the searched part.
     let meta = |s: &TensorSample| unsafe { (s.cdata as *const *const u64).add(autograd_meta).read() };
     // SAFETY: as above.
     let byte = |s: &TensorSample, at: usize| unsafe { meta(s).cast::<u8>().add(at).read() };
@@ -213,12 +214,12 @@ unsafe fn find_grad(samples: &[TensorSample], autograd_meta: usize) -> Option<Gr
         (8..8 * AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| byte(s, at) == u8::from(s.autograd == Autograd::RequiresGrad)));
     let requires_grad = bytes.next()?;
     let mut words = (1..AUTOGRAD_SEARCHED).filter(|&at| with.iter().all(|s| (word(s, at) != 0) == (s.autograd == Autograd::Computed)));
-    // A `shared_ptr` is two words, of which the first is the pointer.
+    // A `shared_ptr` is two words, the first of which is the pointer.
     let grad_fn = words.next()?;
     (bytes.next().is_none()).then_some(GradLayout { requires_grad, grad_fn })
 }
 
-/// A read-only look at a tensor's metadata through the layout.
+/// A read-only view of a tensor's metadata through the layout.
 #[derive(Clone, Copy)]
 pub(crate) struct ImplView {
     at: *const u64,
@@ -227,7 +228,7 @@ pub(crate) struct ImplView {
 
 impl ImplView {
     /// # Safety
-    /// The handle is the address of a live, defined `at::Tensor`, which outlives the view.
+    /// The handle must be the address of a live, defined `at::Tensor`, which outlives the view.
     #[inline]
     pub unsafe fn new(handle: RawHandle, layout: &'static ImplLayout) -> Self {
         // SAFETY: `at::Tensor` is one pointer to its `TensorImpl`.
@@ -236,7 +237,7 @@ impl ImplView {
 
     #[inline]
     fn word(self, place: usize) -> u64 {
-        // SAFETY: the place was learnt, so it lies inside the `TensorImpl`, which is alive (see `new`).
+        // SAFETY: the offset was learnt, so it is inside the `TensorImpl`, which is alive (see `new`).
         unsafe { self.at.add(place).read() }
     }
 
@@ -245,10 +246,10 @@ impl ImplView {
         self.word(self.layout.dims) as usize
     }
 
-    /// Sizes and strides, each `dims` numbers.
+    /// Returns sizes and strides, `dims` numbers each.
     #[inline]
     pub fn shape(self, dims: usize) -> (*const i64, *const i64) {
-        // SAFETY: as in `word`; the arrays follow the number of dimensions, or lie where the first word points.
+        // SAFETY: as in `word`; the arrays follow the number of dimensions, or are where the first word points.
         unsafe {
             let inline = self.at.add(self.layout.dims + 1).cast::<i64>();
             if dims <= INLINE {
@@ -260,7 +261,7 @@ impl ImplView {
         }
     }
 
-    /// Dtype, device type and device index in one number.
+    /// Returns dtype, device type and device index in one number.
     #[inline]
     pub fn dtype_device(self) -> u32 {
         self.word(self.layout.dtype_device) as u32
@@ -281,8 +282,7 @@ impl ImplView {
         self.word(self.layout.storage_offset) as i64
     }
 
-    /// Where the storage's memory begins, and its size in bytes, if that can be read. Memory that is shared until it is written
-    /// is not copied.
+    /// Returns the address of the storage's memory, and its size in bytes, if these can be read. Copy-on-write memory is not copied.
     #[inline]
     pub fn memory(self) -> Option<(*mut u8, i64)> {
         let place = self.layout.memory?;
@@ -290,14 +290,14 @@ impl ImplView {
         if storage.is_null() {
             return None;
         }
-        // SAFETY: the tensor's storage is alive as the tensor is, and the places were learnt.
+        // SAFETY: the tensor keeps its storage alive, and the offsets were learnt.
         let (data, bytes) = unsafe { (storage.add(place.data).cast::<*mut u8>().read(), storage.add(place.bytes).cast::<i64>().read()) };
         // A size that is not a plain number has its high bits set.
         (bytes >= 0).then_some((data, bytes))
     }
 
-    /// Names the words that hold a tensor's metadata: see [`crate::Pattern::evidence`]. `matters` tells of a dimension whether its
-    /// size and its stride do.
+    /// Passes to `name` the words that hold a tensor's metadata: see [`crate::Pattern::evidence`]. `matters` says for a dimension if its
+    /// size and its stride matter.
     pub fn evidence(self, dims: usize, matters: impl Fn(usize) -> (bool, bool), name: &mut dyn FnMut(*const u64)) -> bool {
         let Some(grad) = self.layout.grad else { return false };
         let at = |place: usize| self.at.wrapping_add(place);
@@ -321,14 +321,14 @@ impl ImplView {
         name(at(self.layout.autograd_meta));
         let meta = self.word(self.layout.autograd_meta) as *const u64;
         if !meta.is_null() {
-            // The word around the byte: its neighbours are flags that rarely change.
+            // The word that contains the byte: its other bytes are flags that rarely change.
             name(meta.wrapping_add(grad.requires_grad / 8));
             name(meta.wrapping_add(grad.grad_fn));
         }
         true
     }
 
-    /// Whether a gradient is wanted; `ask` is torch's own function, for where that could not be learnt.
+    /// Returns true if a gradient is required. `ask` is torch's own function, used if the offsets could not be learnt.
     #[inline]
     pub fn requires_grad(self, ask: unsafe extern "C" fn(*const c_void) -> bool) -> bool {
         let meta = self.word(self.layout.autograd_meta) as *const u64;
@@ -336,7 +336,7 @@ impl ImplView {
             return false;
         }
         match self.layout.grad {
-            // SAFETY: these places were learnt, so they lie in the tensor's AutogradMeta.
+            // SAFETY: these offsets were learnt, so they are inside the tensor's AutogradMeta.
             Some(at) => unsafe { meta.cast::<u8>().add(at.requires_grad).read() != 0 || meta.add(at.grad_fn).read() != 0 },
             // SAFETY: a const member function of a live TensorImpl.
             None => unsafe { ask(self.at.cast()) },
@@ -351,16 +351,16 @@ impl TensorRef<'_> {
         Ok(unsafe { ImplView::new(self.raw(), layout) })
     }
 
-    /// Whether it was made in inference mode, and so keeps no versions and no bases.
+    /// Returns true if it was created in inference mode, and so does not track versions and bases.
     ///
     /// # Errors
-    /// When the layout of tensors was not learnt.
+    /// If the layout of tensors was not learnt.
     pub fn is_inference(self) -> Result<bool, TorchError> {
         Ok(self.view()?.keys() & VIEW_BIT.get().copied().unwrap_or_default() == 0)
     }
 
-    /// The address of element 0, for reading, and the bytes of its storage before and from there on. Memory that several tensors
-    /// share until one of them writes stays shared. None where that cannot be read without torch's help.
+    /// Returns the address of element 0, for reading, and the number of bytes of its storage before it and from it on. Copy-on-write memory
+    /// stays shared. `None` if these cannot be read without torch's help.
     #[inline]
     #[must_use]
     pub fn readable(self, element_bytes: i64) -> Option<Readable> {
@@ -371,14 +371,14 @@ impl TensorRef<'_> {
     }
 }
 
-/// Memory of a tensor: see [`TensorRef::readable`].
+/// The memory of a tensor: see [`TensorRef::readable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readable {
     /// The address of element 0.
     pub first: *const u8,
-    /// Bytes of the storage before it.
+    /// The bytes of the storage before element 0.
     pub before: i64,
-    /// Bytes of the storage from it on.
+    /// The bytes of the storage from element 0 on.
     pub after: i64,
 }
 
@@ -386,7 +386,7 @@ pub struct Readable {
 mod tests {
     use super::*;
 
-    /// A make-believe `TensorImpl`: 24 words.
+    /// A fake `TensorImpl`: 24 words.
     type Fake = [u64; 24];
 
     fn sample(memory: &mut Fake, sizes: &[i64], strides: &[i64], outer: &[i64], autograd: Autograd) -> TensorSample {
@@ -425,7 +425,7 @@ mod tests {
             sample(&mut b, &six[..6], &six[6..], &six, Autograd::Absent),
             sample(&mut c, &[2, 2], &[2, 1], &[], Autograd::RequiresGrad),
         ];
-        // SAFETY: the fakes are as long as what is searched.
+        // SAFETY: the fakes are as long as the searched part.
         let layout = unsafe { find(&samples, SEARCHED) }.expect("a layout");
         let (grad, memory, plain_keys) = (None, None, 0xabcd);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The one initialised view of libtorch.
+//! The single initialised view of libtorch.
 
 use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
@@ -16,29 +16,29 @@ use crate::{DType, Device, Library, TorchError};
 
 static ABI: OnceLock<TorchAbi> = OnceLock::new();
 
-/// A live Python tensor with its `_cdata`, from which the place of the handle inside the object is learnt.
+/// A live Python tensor with its `_cdata`, from which the offset of the handle inside the object is learnt.
 #[derive(Debug, Clone, Copy)]
 pub struct PySample {
-    /// The `PyObject*`, borrowed for the length of the call.
+    /// The `PyObject*`, borrowed for the duration of the call.
     pub object: *const c_void,
-    /// What `tensor._cdata` says.
+    /// The value of `tensor._cdata`.
     pub cdata: usize,
 }
 
-/// What only Python knows.
+/// The facts that only Python knows.
 #[derive(Debug, Clone, Default)]
 pub struct InitArgs {
-    /// The folder of torch's shared objects; without it they are found by name.
+    /// The folder of torch's shared objects; if absent, they are found by name.
     pub lib_dir: Option<PathBuf>,
     /// Numbers of the Autograd and Autocast dispatch keys of the CPU, from `torch._C.DispatchKey`.
     pub below_autograd: Vec<u16>,
-    /// The same for CUDA; they matter where something on CUDA is compiled.
+    /// The same for CUDA; needed once code for CUDA is compiled.
     pub below_autograd_cuda: Vec<u16>,
-    /// Number of `ADInplaceOrView`.
+    /// The number of `ADInplaceOrView`.
     pub inplace_or_view: Option<u16>,
-    /// Dispatch keys that a thread includes and excludes by itself, by autocast and by inference mode, as torch stores them.
+    /// The dispatch keys that a thread includes and excludes by default, by autocast and by inference mode, as torch stores them.
     pub ordinary_keys: [u64; 2],
-    /// Absent where there is no Python.
+    /// Absent without Python.
     pub sample: Option<PySample>,
 }
 
@@ -50,31 +50,31 @@ pub struct TorchAbi {
     pub(crate) cpu: Library,
     pub(crate) device_cpu: i32,
     pub(crate) device_cuda: i32,
-    /// Looked for where something on CUDA is compiled; why there is none, else.
+    /// Looked up once code for CUDA is compiled. An error gives the reason why it is missing.
     pub(crate) cuda: OnceLock<Result<Cuda, TorchError>>,
     pub(crate) strided: i32,
     pub(crate) version: u64,
     pub(crate) below_autograd: Vec<u16>,
     below_autograd_cuda: Vec<u16>,
-    /// Whether something on CUDA has been compiled.
+    /// True if code for CUDA has been compiled.
     uses_cuda: AtomicBool,
     pub(crate) inplace_or_view: Option<u16>,
     pub(crate) handle_offset: Option<usize>,
     /// `THPVariable_Wrap(const at::TensorBase&)`: borrows the handle, returns a new Python reference.
     pub(crate) wrap: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
-    /// `THPVariable_Wrap(at::TensorBase&&)`: as `wrap`, but takes the reference out of the handle.
+    /// `THPVariable_Wrap(at::TensorBase&&)`: like `wrap`, but moves the reference out of the handle.
     pub(crate) wrap_moved: Option<unsafe extern "C" fn(Handle) -> *mut c_void>,
-    /// Absent where this torch exports them under other names.
+    /// Absent if this torch exports them under other names.
     pub(crate) guards: Option<GuardFunctions>,
     pub(crate) thread: ThreadFunctions,
     lib_dir: Option<PathBuf>,
 }
 
 impl TorchAbi {
-    /// Finds libtorch in this process. The first successful call decides; later ones return it unchanged.
+    /// Finds libtorch in this process. The first successful call is final; later ones return the same view.
     ///
     /// # Errors
-    /// When torch is not loaded, lacks a needed symbol, or hides its handle in an unknown place.
+    /// If torch is not loaded, lacks a required symbol, or has its handle at an unknown offset.
     pub fn init(args: &InitArgs) -> Result<&'static Self, TorchError> {
         if let Some(abi) = ABI.get() {
             return Ok(abi);
@@ -83,10 +83,10 @@ impl TorchAbi {
         Ok(ABI.get_or_init(|| abi))
     }
 
-    /// The initialised view.
+    /// Returns the initialised view.
     ///
     /// # Errors
-    /// Before [`TorchAbi::init`] succeeded.
+    /// If [`TorchAbi::init`] has not succeeded yet.
     pub fn get() -> Result<&'static Self, TorchError> {
         ABI.get().ok_or_else(|| TorchError::new("libtorch's C ABI was not initialised"))
     }
@@ -140,7 +140,7 @@ impl TorchAbi {
         })
     }
 
-    /// Threads that torch would use here. The first call on a thread also initialises torch's pool for it.
+    /// Returns the number of threads that torch would use here. The first call on a thread also initialises torch's pool for it.
     #[must_use]
     pub fn num_threads(&self) -> usize {
         let mut n = 1_u32;
@@ -149,47 +149,47 @@ impl TorchAbi {
         if status == 0 { (n as usize).max(1) } else { 1 }
     }
 
-    /// Says that ops on a device will be called.
+    /// Announces that ops on a device will be called.
     pub fn expect(&self, device: Device) {
         if device != Device::Cpu {
             self.uses_cuda.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The keys of CUDA, once it is in use.
+    /// Returns the keys of CUDA, once it is in use.
     #[inline]
     pub(crate) fn below_autograd_cuda(&self) -> &[u16] {
         if self.uses_cuda.load(Ordering::Relaxed) { &self.below_autograd_cuda } else { &[] }
     }
 
-    /// Torch's number for an element type.
+    /// Returns torch's number for an element type.
     #[must_use]
     pub fn dtype_code(&self, dtype: DType) -> i32 {
         self.codes.code(dtype)
     }
 
-    /// The element type of a number; None for one that compiled code does not know.
+    /// Returns the element type with a number; `None` for one that compiled code does not support.
     #[must_use]
     pub fn dtype_of(&self, code: i32) -> Option<DType> {
         self.codes.dtype(code)
     }
 
-    /// The address of a symbol of `libtorch_cpu.so` (vector math, for one).
+    /// Returns the address of a symbol of `libtorch_cpu.so` (vector math, for example).
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         self.cpu.symbol(name)
     }
 
-    /// The folder of torch's shared objects, where that was told.
+    /// Returns the folder of torch's shared objects, if it was given.
     #[must_use]
     pub fn lib_dir(&self) -> Option<&Path> {
         self.lib_dir.as_deref()
     }
 
-    /// Another object that torch brought, such as its OpenMP library.
+    /// Returns another shared object shipped with torch, such as its OpenMP library.
     ///
     /// # Errors
-    /// When it is not loaded.
+    /// If it is not loaded.
     pub fn sibling(&self, name: &str) -> Result<Library, TorchError> {
         Library::loaded(self.lib_dir.as_deref(), name)
     }

@@ -1,11 +1,11 @@
 //! libtorch through its C ABI, without linking against it.
 //!
-//! The symbols are looked up in the `libtorch_cpu.so` that the process has already loaded, so one build serves every
-//! torch that exports them. [`TorchAbi::init`] runs once; after it, tensors are [`OwnedTensor`] or [`TensorRef`], and ops are
-//! prepared once as an [`OpCall`] and then called by the cheapest [`Route`] that can carry their arguments.
+//! The symbols are looked up in the `libtorch_cpu.so` that the process has already loaded, so one build serves every torch that exports
+//! them. [`TorchAbi::init`] runs once. After that, tensors are [`OwnedTensor`] or [`TensorRef`], and ops are prepared once as an [`OpCall`]
+//! and then called by the cheapest [`Route`] that can carry their arguments.
 //!
-//! Words used for ownership on every foreign function: *borrowed* (the callee only looks), *stolen* (the callee takes the
-//! reference) and *new* (the caller receives a reference it must release).
+//! The ownership terms used forevery foreign function: *borrowed* (the callee only reads), *stolen* (the callee takes the reference) and
+//! *new* (the caller receives a reference that it must release).
 
 mod cshim;
 mod device;

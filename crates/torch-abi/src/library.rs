@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::TorchError;
 
-/// A loaded shared object. Never closed: torch stays for the life of the process.
+/// A loaded shared object. Never closed: torch stays loaded for the life of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Library {
     handle: *mut c_void,
@@ -20,7 +20,7 @@ impl Library {
     /// Finds `name` among the loaded objects, first as a file in `dir`, then by its soname. Loads nothing.
     ///
     /// # Errors
-    /// When no such object is loaded.
+    /// If no such object is loaded.
     pub fn loaded(dir: Option<&Path>, name: &str) -> Result<Self, TorchError> {
         let in_dir = dir.and_then(|d| d.join(name).to_str().map(str::to_owned));
         for candidate in in_dir.iter().map(String::as_str).chain([name]) {
@@ -36,7 +36,7 @@ impl Library {
         Err(TorchError::new(format!("{name} is not loaded in this process")))
     }
 
-    /// The address of `symbol`, or None. The address stays valid for the life of the process.
+    /// Returns the address of `symbol`, or `None`. The address stays valid for the life of the process.
     #[must_use]
     pub fn symbol(&self, symbol: &CStr) -> Option<*mut c_void> {
         // SAFETY: the handle came from dlopen and is never closed.

@@ -1,4 +1,4 @@
-//! Tensor metadata that guards compare: read at once, compared field by field without allocating.
+//! Tensor metadata that guards compare: read all at once, compared field by field without allocating.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::impl_layout::{self, ImplLayout, ImplView};
 use crate::{Device, TensorRef, TorchAbi, TorchError};
 
-/// What a tensor must look like. None among sizes and strides stands for a number that may vary.
+/// The required metadata of a tensor. `None` among sizes and strides means a dynamic number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Meta {
     /// The sizes; their number is the number of dimensions.
@@ -19,7 +19,7 @@ pub struct Meta {
     pub device: (i8, i8),
     /// The tensor's dispatch keys: layout, conjugate and negative bits, inference tensors, Python subclasses.
     pub keys: u64,
-    /// Whether a gradient is wanted, of it or of what it was computed from.
+    /// True if the tensor, or a tensor that it was computed from, requires a gradient.
     pub requires_grad: bool,
 }
 
@@ -50,12 +50,12 @@ impl fmt::Display for Field {
     }
 }
 
-/// A storage and where a tensor begins in it.
+/// A storage, and the offset of a tensor in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoragePosition {
-    /// Identity of the storage.
+    /// The identity of the storage.
     pub storage: usize,
-    /// In elements.
+    /// The offset in elements.
     pub offset: i64,
 }
 
@@ -75,69 +75,70 @@ fn packed(dtype: u16, device: (i8, i8)) -> u32 {
 }
 
 impl TensorRef<'_> {
-    /// Does something with the sizes and strides, which must not resize the tensor; None where the layout of tensors was not learnt.
+    /// Calls a closure with the sizes and strides. The closure must not resize the tensor. `None` if the layout of tensors was not learnt.
     #[inline]
     pub fn with_shape<R>(self, work: impl FnOnce(&[i64], &[i64]) -> R) -> Option<R> {
         let view = view(self)?;
         let dims = view.dims();
         let (sizes, strides) = view.shape(dims);
-        // SAFETY: `shape` gives two arrays of `dims` numbers, alive while nothing resizes the tensor.
+        // SAFETY: `shape` returns two arrays of `dims` numbers, valid until the tensor is resized.
         let (sizes, strides) = unsafe { (std::slice::from_raw_parts(sizes, dims), std::slice::from_raw_parts(strides, dims)) };
         Some(work(sizes, strides))
     }
 
-    /// The size of a dimension; None where there is none, or the layout of tensors was not learnt.
+    /// Returns the size of a dimension; `None` if the dimension does not exist, or if the layout of tensors was not learnt.
     #[inline]
     #[must_use]
     pub fn size_at(self, dimension: usize) -> Option<i64> {
         self.with_shape(|sizes, _| sizes.get(dimension).copied())?
     }
 
-    /// Whether it is an ordinary tensor on the CPU or CUDA, whose elements lie in its memory as its sizes and strides say: neither sparse
-    /// nor quantized, without a conjugate or negative bit, no subclass that dispatches itself. None if that cannot be told.
+    /// Returns true if it is an ordinary tensor on the CPU or CUDA, whose elements are in its memory according to its sizes and strides:
+    /// neither sparse nor quantized, without a conjugate or negative bit, and not a subclass with its own dispatch. `None` if this cannot
+    /// be determined.
     #[must_use]
     pub fn is_plain(self) -> Option<bool> {
         let (view, layout) = (view(self)?, impl_layout::layout()?);
         Some(view.keys() & !layout.plain_keys == 0)
     }
 
-    /// Whether a gradient is wanted, of it or of what it was computed from.
+    /// Returns true if the tensor, or a tensor that it was computed from, requires a gradient.
     ///
     /// # Errors
-    /// When the layout of tensors was not learnt, or this torch does not tell.
+    /// If the layout of tensors was not learnt, or this torch cannot report it.
     pub fn requires_grad(self) -> Result<bool, TorchError> {
         Ok(view(self).ok_or_else(unknown)?.requires_grad(ask()?))
     }
 }
 
 impl TorchAbi {
-    /// As [`TensorRef::is_plain`], of metadata, and on a device.
+    /// Like [`TensorRef::is_plain`], for metadata and a given device.
     #[must_use]
     pub fn is_plain_on(&self, device: Device, meta: &Meta) -> Option<bool> {
         let layout = impl_layout::layout()?;
         let (kind, number) = self.numbers(device);
-        // A tensor on the CPU has no number, or 0.
+        // A tensor on the CPU has no device number, or 0.
         let there = i32::from(meta.device.0) == kind && (device == Device::Cpu || i32::from(meta.device.1) == number);
         Some(there && meta.keys & !layout.plain_keys == 0)
     }
 }
 
-/// Torch's own answer to whether a gradient is wanted.
+/// Returns torch's own function that says if a gradient is required.
 fn ask() -> Result<unsafe extern "C" fn(*const c_void) -> bool, TorchError> {
     let functions = TorchAbi::get()?.guards.as_ref();
     functions.map(|f| f.requires_grad).ok_or_else(|| TorchError::new("this torch does not tell whether a tensor wants a gradient"))
 }
 
 impl Meta {
-    /// The metadata of a tensor, nothing varying.
+    /// Returns the metadata of a tensor, with only static numbers.
     ///
     /// # Errors
-    /// When the layout of tensors was not learnt.
+    /// If the layout of tensors was not learnt.
     pub fn of(tensor: TensorRef<'_>) -> Result<Self, TorchError> {
         let view = view(tensor).ok_or_else(unknown)?;
         let dims = view.dims();
         let (sizes, strides) = view.shape(dims);
-        // SAFETY: `shape` gives two arrays of `dims` numbers, alive while nothing resizes the tensor.
+        // SAFETY: `shape` returns two arrays of `dims` numbers, valid until the tensor is resized.
         let (sizes, strides) = unsafe { (std::slice::from_raw_parts(sizes, dims), std::slice::from_raw_parts(strides, dims)) };
         let [low, high, kind, index] = view.dtype_device().to_le_bytes();
         Ok(Self {
@@ -150,7 +151,7 @@ impl Meta {
         })
     }
 
-    /// The first field in which a tensor with metadata `seen` differs, in the order in which people ask.
+    /// Returns the first field in which a tensor with metadata `seen` differs, in the order of interest to users.
     #[must_use]
     pub fn difference(&self, seen: &Self) -> Option<Field> {
         let pairs = [
@@ -170,7 +171,7 @@ impl Meta {
     }
 }
 
-/// A [`Meta`] made ready for comparing.
+/// A [`Meta`] prepared for comparison.
 pub struct Pattern {
     layout: &'static ImplLayout,
     ask: unsafe extern "C" fn(*const c_void) -> bool,
@@ -178,16 +179,16 @@ pub struct Pattern {
     keys: u64,
     requires_grad: bool,
     dims: usize,
-    /// Sizes, then strides. Where none may vary.
+    /// Sizes, then strides, if all of them are static.
     fixed: Option<Box<[i64]>>,
     meta: Meta,
 }
 
 impl Pattern {
-    /// Prepares metadata for comparing.
+    /// Prepares metadata for comparison.
     ///
     /// # Errors
-    /// When the layout of tensors was not learnt.
+    /// If the layout of tensors was not learnt.
     pub fn new(meta: Meta) -> Result<Self, TorchError> {
         Ok(Self {
             layout: impl_layout::layout().ok_or_else(unknown)?,
@@ -201,13 +202,13 @@ impl Pattern {
         })
     }
 
-    /// What it was made from.
+    /// Returns the metadata that it was prepared from.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Whether a tensor looks like this.
+    /// Returns true if a tensor matches.
     #[inline]
     #[must_use]
     pub fn matches(&self, tensor: TensorRef<'_>) -> bool {
@@ -232,9 +233,9 @@ impl Pattern {
 }
 
 impl Pattern {
-    /// Names the words of memory that decide whether a tensor looks like this, given that it does now: while all of them stay as
-    /// they are, so does the verdict. Each lies in what the tensor's `TensorImpl` owns, or is reached from there by a word named
-    /// before. False where they are not known.
+    /// Passes to `name` the words of memory that decide if a tensor matches, given that it matches now: while all of them are unchanged, so
+    /// is the result. Each is in memory owned by the tensor's `TensorImpl`, or is reached from there through a word named earlier. Returns
+    /// false if the words are not known.
     pub fn evidence(&self, tensor: TensorRef<'_>, name: &mut dyn FnMut(*const u64)) -> bool {
         // SAFETY: as in `view`.
         let view = unsafe { ImplView::new(tensor.raw(), self.layout) };
@@ -242,7 +243,8 @@ impl Pattern {
     }
 }
 
-/// Bytes per element by torch's number of the dtype, which never changes its meaning. Where it is unknown the widest is assumed.
+/// Returns the bytes per element for torch's number of a dtype; the numbers never change their meaning. If it is unknown, the largest size
+/// is assumed.
 fn element_bytes(dtype: u16) -> i64 {
     match dtype {
         0 | 1 | 11 | 12 | 13 | 23..=26 => 1,
@@ -254,10 +256,10 @@ fn element_bytes(dtype: u16) -> i64 {
 }
 
 impl TensorRef<'_> {
-    /// The addresses from its first byte to behind its last one, as the half-open range (low, high); empty without elements.
+    /// Returns the address range from its first byte to after its last one, half-open (low, high); empty for a tensor without elements.
     ///
     /// # Errors
-    /// When the layout of tensors was not learnt, or the tensor has no memory.
+    /// If the layout of tensors was not learnt, or the tensor does not have memory.
     pub fn extent(self) -> Result<(usize, usize), TorchError> {
         let meta = Meta::of(self)?;
         let (mut low, mut high) = (0_i64, 0_i64);
@@ -278,10 +280,10 @@ impl TensorRef<'_> {
         Ok((at(low), at(high.saturating_add(1))))
     }
 
-    /// Its storage and where it begins in it.
+    /// Returns its storage and its offset in it.
     ///
     /// # Errors
-    /// When the layout of tensors was not learnt.
+    /// If the layout of tensors was not learnt.
     pub fn place(self) -> Result<StoragePosition, TorchError> {
         let view = view(self).ok_or_else(unknown)?;
         Ok(StoragePosition { storage: view.storage(), offset: view.storage_offset() })

@@ -1,4 +1,4 @@
-//! Op calls, prepared once and made often: the choice of route and the result handling common to them.
+//! Op calls, prepared once and called often: the choice of route, and the result handling that routes share.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::cshim::ShimCall;
 use crate::dispatcher::DispatcherCall;
 use crate::{DType, Device, OwnedTensor, Signature, TensorRef, TorchAbi, TorchError};
 
-/// One schema argument of an op, with the tensors given by their place among the operands.
+/// One schema argument of an op; tensors are given by their index among the operands.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the values of the schema language")]
 pub enum Arg {
@@ -23,10 +23,10 @@ pub enum Arg {
     Layout(String),
 }
 
-/// How an op is called, cheapest first.
+/// The ways to call an op, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// Its own C function.
+    /// The op's own C function.
     CShim,
     /// torch's dispatcher through the C ABI.
     Dispatcher,
@@ -49,7 +49,7 @@ enum Prepared {
     Dispatcher(DispatcherCall),
 }
 
-/// An op with all its arguments but the tensors fixed, callable from any thread without Python.
+/// An op with all arguments fixed except the tensors, callable from any thread without Python.
 pub struct OpCall {
     prepared: Prepared,
     operands: usize,
@@ -57,12 +57,12 @@ pub struct OpCall {
 }
 
 impl OpCall {
-    /// Prepares a call on a device's tensors by the first native route, at or after `first`, that can carry the arguments.
+    /// Prepares a call for tensors of a device, by the first native route, at or after `first`, that can carry the arguments.
     ///
-    /// `operands` are the tensors' element types; `outs` is the number of tensors to write results into, which must be zero or
-    /// the op's number of results.
+    /// `operands` are the tensors' element types. `outs` is the number of tensors to write results into, which must be zero or the op's
+    /// number of results.
     ///
-    /// The error lists why each route is closed: the op then needs Python.
+    /// The error lists the reason why each route is unavailable: the op then needs Python.
     pub fn prepare(
         abi: &TorchAbi,
         device: Device,
@@ -97,7 +97,7 @@ impl OpCall {
         }
     }
 
-    /// The route that was chosen.
+    /// Returns the chosen route.
     #[must_use]
     pub fn route(&self) -> Route {
         match self.prepared {
@@ -106,7 +106,7 @@ impl OpCall {
         }
     }
 
-    /// Calls the op. With `outs`, results are written into them and none is returned; an undefined result is None.
+    /// Calls the op. With `outs`, results are written into them and none are returned. An undefined result is `None`.
     ///
     /// Call it under [`BelowAutograd`](crate::BelowAutograd) unless autograd should see it.
     pub fn call(&self, abi: &TorchAbi, operands: &[TensorRef<'_>], outs: &[TensorRef<'_>]) -> Result<Vec<Option<OwnedTensor>>, TorchError> {
@@ -120,7 +120,7 @@ impl OpCall {
         if self.outs == 0 {
             return results.into_iter().map(|t| Ok(t.as_ref().is_defined()?.then_some(t))).collect();
         }
-        // A C function with `out` parameters has written already and returned nothing.
+        // A C function with `out` parameters has already written its results and returns nothing.
         if !results.is_empty() && results.len() != outs.len() {
             return Err(TorchError::new(format!("{} tensors came back, {} were expected", results.len(), outs.len())));
         }
@@ -144,7 +144,7 @@ fn bad_operand(arg: &Arg, operands: usize) -> Option<usize> {
     }
 }
 
-/// Torch's number for a named memory format or layout.
+/// Returns torch's number for a named memory format or layout.
 pub(crate) fn enum_code(abi: &TorchAbi, arg: &Arg) -> Option<i32> {
     // SAFETY: getters without arguments.
     unsafe {

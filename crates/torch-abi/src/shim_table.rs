@@ -1,9 +1,10 @@
-//! What torch's generated header declares for each `aoti_torch_cpu_*` function, one letter per argument.
+//! The declarations of the `aoti_torch_cpu_*` functions in torch's generated header, with one letter per argument.
 //!
-//! `scripts/shims` writes the rows. The letters are explained in `cshim.rs`. A row is used only where the op's own signature gives the same letters, so a row that
-//! a later torch contradicts is passed over, not trusted. In-place functions and those with results that are not tensors are left out.
+//! `scripts/shims` writes the rows. The letters are explained in `cshim.rs`. A row is used only if the op's own signature results in the
+//! same letters, so a row that a later torch contradicts is ignored, not trusted. In-place functions and those with non-tensor results are
+//! left out.
 
-/// Name without prefix, argument letters, number of tensors returned. Sorted by name.
+/// Name without prefix, argument letters, number of returned tensors. Sorted by name.
 #[rustfmt::skip]
 pub(crate) const SHIMS: &[(&str, &str, usize)] = &[
     ("_adaptive_avg_pool2d", "tl", 1),

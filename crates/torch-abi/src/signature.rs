@@ -1,4 +1,4 @@
-//! Op signatures, read from the text that torch prints for a schema.
+//! Op signatures, parsed from the text that torch prints for a schema.
 
 use crate::TorchError;
 
@@ -25,17 +25,17 @@ pub enum Base {
 #[expect(missing_docs, reason = "one mark each")]
 pub struct Ty {
     pub base: Base,
-    /// The element of a list, or the whole where there is no list, may be None.
+    /// True if the elements of a list, or the whole argument if it is not a list, may be None.
     pub optional: bool,
     pub list: bool,
-    /// The list itself may be None.
+    /// True if the list itself may be None.
     pub list_optional: bool,
-    /// The length of a list that has to have one (`bool[3]`). An `int[2]` is filled up by torch.
+    /// The required length of a list (`bool[3]`). A shorter `int[2]` is filled up by torch.
     pub length: Option<usize>,
 }
 
 impl Ty {
-    /// One tensor, always there.
+    /// One required tensor.
     pub(crate) const TENSOR: Self = Self { base: Base::Tensor, optional: false, list: false, list_optional: false, length: None };
 }
 
@@ -43,16 +43,16 @@ impl Ty {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the parts of the text")]
 pub struct Signature {
-    /// With its namespace: `aten::cat`.
+    /// The name with its namespace: `aten::cat`.
     pub name: String,
     /// Empty for the default overload.
     pub overload: String,
     pub args: Vec<Ty>,
     pub results: Vec<Ty>,
-    /// Whether an argument is a list of a fixed number of symbolic integers (`SymInt[2]`). torch refuses the list that the C ABI
-    /// builds for it.
+    /// True if an argument is a list of a fixed number of symbolic integers (`SymInt[2]`). torch refuses the list that the C ABI builds for
+    /// it.
     pub symbolic_lists: bool,
-    /// Whether the op writes to an argument (`Tensor(a!)`).
+    /// True if the op writes to an argument (`Tensor(a!)`).
     pub writes: bool,
 }
 
@@ -78,7 +78,7 @@ impl Signature {
     }
 }
 
-/// The index of the parenthesis that closes the one `text` starts with.
+/// Returns the index of the parenthesis that closes the one at the start of `text`.
 fn matching(text: &str) -> Option<usize> {
     let mut depth = 0;
     for (i, c) in text.char_indices() {
@@ -96,7 +96,7 @@ fn matching(text: &str) -> Option<usize> {
     None
 }
 
-/// The parts between top-level commas, trimmed, without empty ones.
+/// Returns the parts between top-level commas, trimmed, without empty ones.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     text.split(move |c| {
@@ -111,7 +111,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     .filter(|p| !p.is_empty())
 }
 
-/// The type of `Tensor(a!)[]? name=default`.
+/// Parses the type in `Tensor(a!)[]? name=default`.
 fn argument_type(text: &str) -> Ty {
     let (mut word, mut marks, mut digits, mut depth) = (String::new(), String::new(), String::new(), 0);
     for c in text.chars() {

@@ -1,5 +1,4 @@
-//! The state of torch that changes what a program means without being among its values: modes of the thread, settings of
-//! the process.
+//! The state of torch that changes the meaning of a program without being among its values: modes of the thread, settings of the process.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
@@ -30,7 +29,7 @@ pub(crate) struct GuardFunctions {
     dual_levels: DualLevels,
     /// See [`crate::InitArgs::ordinary_keys`].
     ordinary_keys: [u64; 2],
-    /// `thread_local PODLocalDispatchKeySet`: its address differs from thread to thread.
+    /// `thread_local PODLocalDispatchKeySet`: its address differs between threads.
     c10: Library,
 }
 
@@ -80,33 +79,33 @@ impl GuardFunctions {
         }
     }
 
-    /// The thread's included and excluded dispatch keys, as torch stores them.
+    /// Returns the thread's included and excluded dispatch keys, as torch stores them.
     fn local_keys(&self) -> [u64; 2] {
         thread_local! {
             static ADDRESS: Cell<*const [u64; 2]> = const { Cell::new(std::ptr::null()) };
         }
         let mut address = ADDRESS.get();
         if address.is_null() {
-            // dlsym gives this thread's instance of a thread-local variable; `load` has seen that it is there.
+            // dlsym returns this thread's instance of a thread-local variable; `load` has checked that it exists.
             address = self.c10.symbol(LOCAL_KEYS).map_or(std::ptr::null(), |p| p.cast_const().cast());
             ADDRESS.set(address);
         }
         if address.is_null() {
             return [0; 2];
         }
-        // SAFETY: two words that live as long as this thread, which alone writes them.
+        // SAFETY: two words that live as long as this thread, which is the only one to write them.
         let keys = unsafe { address.read() };
-        // Taking a key out again leaves the bit of its backend behind, which by itself means nothing.
+        // Removing a key leaves its backend bit behind, which has no meaning alone.
         keys.map(|set| set & !BACKENDS)
     }
 }
 
-/// How to ask whether a level of forward-mode gradients is open, in any thread: torch has one list of them.
+/// The way to query for an open level of forward-mode gradients in any thread: torch has one list of them.
 enum DualLevels {
     /// `static bool torch::autograd::ForwardADLevel::has_any_level()`
     Any(Flag),
-    /// `static std::shared_ptr<ForwardADLevel> torch::autograd::ForwardADLevel::try_get_by_idx(uint64_t)`, where torch lacks the
-    /// other: returns the pointer and its count.
+    /// `static std::shared_ptr<ForwardADLevel> torch::autograd::ForwardADLevel::try_get_by_idx(uint64_t)`, for torch versions without the
+    /// other function: returns the pointer and its count.
     First(unsafe extern "C" fn(u64) -> Returned),
 }
 
@@ -128,8 +127,8 @@ impl DualLevels {
             // SAFETY: a plain getter.
             Self::Any(any) => unsafe { any() },
             Self::First(first) => {
-                // SAFETY: returns the two words of a `shared_ptr`. The second is null or points to libstdc++'s counts: behind
-                // the vtable the number of owners, which the list's own copy keeps above zero.
+                // SAFETY: the function returns the two words of a `shared_ptr`. The second is null or points to libstdc++'s counts: the
+                // number of owners follows the vtable, and the list's own copy keeps it above zero.
                 let shared = unsafe {
                     let shared = first(0).pair();
                     if let Some(count) = shared[1].cast::<AtomicI32>().wrapping_add(2).as_ref().filter(|_| !shared[1].is_null()) {
@@ -146,14 +145,14 @@ impl DualLevels {
 /// The bits of a set of dispatch keys that name backends (`c10::BackendComponent`); functionalities follow.
 const BACKENDS: u64 = (1 << 15) - 1;
 
-/// Device types that autocast knows, as torch numbers them.
+/// The device types that autocast supports, with torch's numbers.
 const AUTOCAST_DEVICES: [(i8, &str); 8] =
     [(0, "cpu"), (1, "cuda"), (9, "xla"), (12, "xpu"), (13, "mps"), (15, "hpu"), (18, "ipu"), (20, "privateuseone")];
 
 /// Autocast is off everywhere.
 const NO_AUTOCAST: [i8; AUTOCAST_DEVICES.len()] = [-1; AUTOCAST_DEVICES.len()];
 
-/// What takes part in operations on a thread beyond their kernels.
+/// Mechanisms beyond the kernels that take part in a thread's operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disturbance {
     /// Dispatch modes.
@@ -164,9 +163,9 @@ pub enum Disturbance {
     Keys,
 }
 
-/// A snapshot of the state. Equal snapshots mean that eager would do the same with the same values.
+/// A snapshot of the state. Equal snapshots mean that eager execution would do the same with the same values.
 ///
-/// The number of threads is not part of it: it changes how fast, not what.
+/// The number of threads is not part of it: it changes the speed, not the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
     local_keys: [u64; 2],
@@ -176,18 +175,18 @@ pub struct State {
     dispatch_modes: i64,
     function_modes: i64,
     function_disabled: i8,
-    /// Whether tensors may have forward-mode tangents.
+    /// True if tensors may have forward-mode tangents.
     dual_levels: bool,
     deterministic: [bool; 3],
-    /// The dtype where autocast is on, by [`AUTOCAST_DEVICES`]; -1 where it is off.
+    /// The dtype if autocast is on, by [`AUTOCAST_DEVICES`]; -1 if it is off.
     autocast: [i8; AUTOCAST_DEVICES.len()],
 }
 
 impl State {
-    /// The state now, on this thread.
+    /// Returns the current state of this thread.
     ///
     /// # Errors
-    /// When this torch lacks one of the functions that tell.
+    /// If this torch lacks one of the required functions.
     pub fn now() -> Result<Self, TorchError> {
         let abi = TorchAbi::get()?;
         let f = abi.guards.as_ref().ok_or_else(|| TorchError::new("this torch does not export what its global state is read by"))?;
@@ -222,12 +221,12 @@ impl State {
         }
     }
 
-    /// Whether the state is this one. Asked at each call of a compiled function.
+    /// Returns true if the current state equals this one. Called at each call of a compiled function.
     #[must_use]
     pub fn holds(&self) -> bool {
         let Some(f) = TorchAbi::get().ok().and_then(|abi| abi.guards.as_ref()) else { return false };
-        // Whether autocast is on for a device is a bit of the thread's dispatch keys, so where it was off everywhere the keys say
-        // that it still is.
+        // Autocast for a device is a bit of the thread's dispatch keys. So if it was off everywhere, equal keys show that it still is.
+        //
         // SAFETY: as in `without_autocast`.
         unsafe {
             f.local_keys() == self.local_keys
@@ -246,7 +245,7 @@ impl State {
         }
     }
 
-    /// What takes part in operations on this thread, and so is beyond compiled code. None where there is nothing of the kind.
+    /// Returns a mechanism that takes part in this thread's operations, which compiled code cannot handle. `None` if there is none.
     #[must_use]
     pub fn disturbance() -> Option<Disturbance> {
         let f = TorchAbi::get().ok()?.guards.as_ref()?;
@@ -263,13 +262,13 @@ impl State {
         }
     }
 
-    /// How many torch-function and dispatch modes are active.
+    /// Returns the numbers of active torch-function and dispatch modes.
     #[must_use]
     pub fn modes(&self) -> (i64, i64) {
         (self.function_modes, self.dispatch_modes)
     }
 
-    /// The parts of it, as name and value: how it prints, and how two states are compared in words.
+    /// Returns its parts as name and value, for printing and for comparing two states as text.
     #[must_use]
     pub fn parts(&self) -> Vec<(&'static str, String)> {
         let python = |flag: bool| if flag { "True" } else { "False" }.to_owned();

@@ -19,7 +19,7 @@ pub struct TensorRef<'a> {
     _owner: PhantomData<&'a ()>,
 }
 
-/// A tensor of which we hold a reference; dropping it gives the reference back.
+/// A tensor to which we hold a reference; dropping it releases the reference.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct OwnedTensor {
@@ -34,17 +34,17 @@ unsafe impl Sync for OwnedTensor {}
 impl Drop for OwnedTensor {
     fn drop(&mut self) {
         if let Ok(abi) = TorchAbi::get() {
-            // SAFETY: we own this handle and nobody else will delete it; a failure could only be reported to nobody.
+            // SAFETY: we own this handle and no other code will delete it; a failure could not be reported to any caller.
             unsafe { (abi.f.delete)(self.handle.as_ptr()) };
         }
     }
 }
 
 impl OwnedTensor {
-    /// Takes over a *new* handle; None for null.
+    /// Takes ownership of a *new* handle; `None` for null.
     ///
     /// # Safety
-    /// The caller owns the handle and gives it up.
+    /// The caller must own the handle and give it up.
     #[must_use]
     pub unsafe fn from_raw(handle: RawHandle) -> Option<Self> {
         NonNull::new(handle).map(|handle| Self { handle })
@@ -56,7 +56,7 @@ impl OwnedTensor {
         ManuallyDrop::new(self).handle.as_ptr()
     }
 
-    /// Borrows it.
+    /// Borrows the tensor.
     #[must_use]
     pub fn as_ref(&self) -> TensorRef<'_> {
         TensorRef { handle: self.handle, _owner: PhantomData }
@@ -75,43 +75,43 @@ macro_rules! get {
 }
 
 impl<'a> TensorRef<'a> {
-    /// Borrows a raw handle; None for null.
+    /// Borrows a raw handle; `None` for null.
     ///
     /// # Safety
-    /// The handle is the address of an `at::Tensor` that lives for `'a`.
+    /// The handle must be the address of an `at::Tensor` that lives for `'a`.
     #[must_use]
     pub unsafe fn from_raw(handle: RawHandle) -> Option<Self> {
         NonNull::new(handle).map(|handle| Self { handle, _owner: PhantomData })
     }
 
-    /// The address, still borrowed.
+    /// Returns the address, still borrowed.
     #[must_use]
     pub fn raw(self) -> RawHandle {
         self.handle.as_ptr()
     }
 
-    /// Whether it is a tensor at all; ops return undefined ones for outputs nobody asked for.
+    /// Returns true if it is a defined tensor; ops return undefined ones for outputs that were not requested.
     pub fn is_defined(self) -> Result<bool, TorchError> {
         Ok(get!(self, is_defined, false))
     }
 
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     pub fn dim(self) -> Result<usize, TorchError> {
         Ok(get!(self, dim, 0_i64) as usize)
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn numel(self) -> Result<i64, TorchError> {
         Ok(get!(self, numel, 0_i64))
     }
 
-    /// Sizes, borrowed from the tensor: read them before anything resizes it.
+    /// Returns the sizes, borrowed from the tensor: read them before it is resized.
     pub fn sizes(self) -> Result<&'a [i64], TorchError> {
         let data = get!(self, sizes, std::ptr::null_mut::<i64>());
         self.shape_slice(data)
     }
 
-    /// Strides in elements, borrowed as sizes are.
+    /// Returns the strides in elements, borrowed like the sizes.
     pub fn strides(self) -> Result<&'a [i64], TorchError> {
         let data = get!(self, strides, std::ptr::null_mut::<i64>());
         self.shape_slice(data)
@@ -126,28 +126,28 @@ impl<'a> TensorRef<'a> {
         Ok(unsafe { std::slice::from_raw_parts(data, len) })
     }
 
-    /// The element type; None for one that compiled code does not know.
+    /// Returns the element type; `None` for one that compiled code does not support.
     pub fn dtype(self) -> Result<Option<DType>, TorchError> {
         let code = get!(self, dtype, 0_i32);
         Ok(TorchAbi::get()?.codes.dtype(code))
     }
 
-    /// Storage offset in elements.
+    /// Returns the storage offset in elements.
     pub fn storage_offset(self) -> Result<i64, TorchError> {
         Ok(get!(self, storage_offset, 0_i64))
     }
 
-    /// Bytes in the whole storage.
+    /// Returns the size of the whole storage in bytes.
     pub fn storage_bytes(self) -> Result<i64, TorchError> {
         Ok(get!(self, storage_size, 0_i64))
     }
 
-    /// Address of element 0, the storage offset included.
+    /// Returns the address of element 0, including the storage offset.
     pub fn data_ptr(self) -> Result<*mut u8, TorchError> {
         Ok(get!(self, data_ptr, std::ptr::null_mut::<c_void>()).cast())
     }
 
-    /// The number that it holds, if it has one element of an integral type, or a bool, in the memory of the CPU.
+    /// Returns the number that it holds, if it has one element of an integral type, or a bool, in CPU memory.
     pub fn whole_number(self) -> Result<Option<i64>, TorchError> {
         if self.numel()? != 1 || self.device()? != Some(Device::Cpu) {
             return Ok(None);
@@ -156,7 +156,7 @@ impl<'a> TensorRef<'a> {
         if data.is_null() {
             return Ok(None);
         }
-        // SAFETY: torch keeps one element of this type at the address for as long as the tensor lives; every pattern of bits is a number.
+        // SAFETY: torch keeps one element of this type at the address for as long as the tensor lives; every bit pattern is a number.
         Ok(unsafe {
             match dtype {
                 Some(DType::I64) => Some(data.cast::<i64>().read_unaligned()),
@@ -169,7 +169,7 @@ impl<'a> TensorRef<'a> {
         })
     }
 
-    /// Another handle of the same tensor object.
+    /// Returns another handle of the same tensor object.
     pub fn to_owned(self) -> Result<OwnedTensor, TorchError> {
         let abi = TorchAbi::get()?;
         abi.new_tensor(|out| {
@@ -178,7 +178,7 @@ impl<'a> TensorRef<'a> {
         })
     }
 
-    /// A tensor over the same storage that is not a view of this one and counts its own versions. `offset` is absolute.
+    /// Returns a tensor over the same storage that is not a view of this one and has its own version counter. `offset` is absolute.
     pub fn reinterpret(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
         let abi = TorchAbi::get()?;
         let dim = same_rank(sizes, strides)?;
@@ -188,12 +188,12 @@ impl<'a> TensorRef<'a> {
         })
     }
 
-    /// A view as eager would make it: base, storage and version counter are shared. `offset` is absolute.
+    /// Returns a view like eager's: base, storage and version counter are shared. `offset` is absolute.
     ///
     /// Call it with the thread's own dispatch keys, not under [`BelowAutograd`].
     pub fn as_strided(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<OwnedTensor, TorchError> {
         let (abi, dim) = (TorchAbi::get()?, same_rank(sizes, strides)?);
-        // A call through the dispatcher's boxes takes a microsecond more.
+        // A boxed call through the dispatcher takes a microsecond more.
         if let Some(direct) = abi.f.as_strided
             && self.dim()? as i64 == dim
             && self.storage_offset()? == offset
@@ -204,31 +204,31 @@ impl<'a> TensorRef<'a> {
         crate::dispatcher::as_strided(abi, self, sizes, strides, offset)
     }
 
-    /// Slices of a tensor along its first dimension, as views that one node of autograd's graph has made.
+    /// Returns the slices of a tensor along its first dimension, as views with a single autograd node.
     pub fn unbind(self) -> Result<Vec<OwnedTensor>, TorchError> {
         crate::dispatcher::unbind(TorchAbi::get()?, self)
     }
 
-    /// Parts of a tensor along a dimension, of these sizes, as views that one node of autograd's graph has made.
+    /// Splits a tensor along a dimension into parts of these sizes, as views with a single autograd node.
     pub fn split(self, sizes: &[i64], dim: usize) -> Result<Vec<OwnedTensor>, TorchError> {
         crate::dispatcher::split(TorchAbi::get()?, self, sizes, dim)
     }
 
-    /// Copies `source` into this tensor, converting and broadcasting as torch does.
+    /// Copies `source` into this tensor, with torch's conversions and broadcasting.
     pub fn copy_from(self, source: TensorRef<'_>) -> Result<(), TorchError> {
         let abi = TorchAbi::get()?;
         // SAFETY: both handles are borrowed and alive; torch checks shapes.
         abi.check(unsafe { (abi.f.copy)(self.raw(), source.raw(), 0) })
     }
 
-    /// Says `times` in-place writes happened, so that autograd notices stale saved values. Moves no data.
+    /// Records that `times` in-place writes happened, so that autograd notices stale saved values. Moves no data.
     pub fn bump_version(self, times: i64) -> Result<(), TorchError> {
         if times == 0 {
             return Ok(());
         }
         let _below = BelowAutograd::counting_versions(TorchAbi::get()?);
-        // A copy of a tensor to itself returns before it copies, but is counted; unlike torch's own counter function it
-        // reports what is wrong with an inference tensor as a status instead of a C++ exception.
+        // A copy of a tensor to itself returns before it copies, but is counted. Unlike torch's own counter function, it reports an error
+        // for an inference tensor as a status instead of a C++ exception.
         (0..times).try_for_each(|_| self.copy_from(self))
     }
 }
@@ -249,31 +249,31 @@ impl TorchAbi {
         unsafe { OwnedTensor::from_raw(handle) }.ok_or_else(|| TorchError::new("torch returned no tensor"))
     }
 
-    /// Uninitialised memory on the CPU.
+    /// Creates a tensor with uninitialised memory on the CPU.
     pub fn empty_strided(&self, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
         self.empty_strided_on(Device::Cpu, sizes, strides, dtype)
     }
 
-    /// A new 0-d `f64` tensor on the CPU with this value.
+    /// Creates a 0-d `f64` tensor on the CPU with this value.
     pub fn scalar(&self, value: f64) -> Result<OwnedTensor, TorchError> {
         let made = self.empty_strided(&[], &[], DType::F64)?;
         let (bytes, memory) = (value.to_ne_bytes(), made.as_ref().data_ptr()?);
-        // SAFETY: the memory of a new tensor of one `f64`, which nobody else knows.
+        // SAFETY: the memory of a new tensor of one `f64`, to which no other references exist.
         unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(made)
     }
 
-    /// A new tensor on the CPU that is so long and all of whose elements are one. Nobody is to look at that.
+    /// Creates a CPU tensor of this length, all elements of which share one memory location. Its content must not be used.
     pub fn of_length(&self, length: i64) -> Result<OwnedTensor, TorchError> {
-        // One each, as far as graphs have inputs: those of a graph do not overlap.
+        // Separate locations for the inputs of a graph (up to this many), so that they do not overlap.
         static ELEMENTS: [AtomicI64; 256] = [const { AtomicI64::new(0) }; 256];
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let element = &ELEMENTS[NEXT.fetch_add(1, Ordering::Relaxed) % ELEMENTS.len()];
-        // SAFETY: the layout spans one element, which lives for ever.
+        // SAFETY: the layout spans one element, which lives forever.
         unsafe { self.from_blob(Device::Cpu, element.as_ptr().cast(), &[length], &[0], DType::I64) }
     }
 
-    /// Uninitialised memory, from torch's own allocator.
+    /// Creates a tensor with uninitialised memory from torch's own allocator.
     pub fn empty_strided_on(&self, device: Device, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<OwnedTensor, TorchError> {
         let dim = same_rank(sizes, strides)?;
         let (kind, number) = self.numbers(device);
@@ -283,10 +283,10 @@ impl TorchAbi {
         })
     }
 
-    /// A tensor over foreign memory on a device, whose element 0 is at `data`. It owns nothing.
+    /// Creates a tensor over foreign memory on a device, whose element 0 is at `data`. It owns nothing.
     ///
     /// # Safety
-    /// The memory spans the layout, and outlives every use of the tensor and of what shares its storage.
+    /// The memory must span the layout, and outlive every use of the tensor and of anything that shares its storage.
     pub unsafe fn from_blob(
         &self,
         device: Device,
@@ -298,7 +298,7 @@ impl TorchAbi {
         let dim = same_rank(sizes, strides)?;
         let (dtype, (kind, number)) = (self.codes.code(dtype), self.numbers(device));
         self.new_tensor(|out| {
-            // SAFETY: arrays as above; the memory is the caller's promise; no metadata is passed.
+            // SAFETY: arrays as above; the caller vouches for the memory; no metadata is passed.
             unsafe {
                 (self.f.from_blob)(
                     data.cast(),
@@ -318,14 +318,14 @@ impl TorchAbi {
         })
     }
 
-    /// Raises the version counter of a tensor made on this thread a moment ago, in the same inference mode.
+    /// Bumps the version counter of a tensor that was just created on this thread, in the same inference mode.
     pub fn bump_fresh_version(&self, tensor: &OwnedTensor, times: i64) -> Result<(), TorchError> {
         let Some(bump) = self.f.bump_version else {
             return tensor.as_ref().bump_version(times);
         };
         for _ in 0..times {
-            // SAFETY: borrows a live handle; it throws only for an inference tensor outside inference mode, which a tensor made
-            // here and now is not.
+            // SAFETY: borrows a live handle. It throws only for an inference tensor outside inference mode, which a tensor created here and
+            // now is not.
             unsafe { bump(tensor.as_ref().raw()) };
         }
         Ok(())

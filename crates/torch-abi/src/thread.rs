@@ -1,4 +1,4 @@
-//! State of the thread that a graph's run changes for a while, and puts back.
+//! Thread state that running a graph changes temporarily and then restores.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -7,11 +7,11 @@ use crate::ffi::Handle;
 use crate::returned::Returned;
 use crate::{Library, OwnedTensor, TensorRef, TorchAbi, TorchError};
 
-/// Functions by their C++ names; each is optional, and what needs an absent one says so.
+/// Functions by their C++ names. Each is optional; operations that need an absent one return an error.
 pub(crate) struct ThreadFunctions {
     grad_enabled: Option<unsafe extern "C" fn() -> bool>,
     set_grad: Option<unsafe extern "C" fn(bool)>,
-    /// `const at::Generator& at::detail::getDefaultCPUGenerator()`: borrowed for ever.
+    /// `const at::Generator& at::detail::getDefaultCPUGenerator()`: borrowed forever.
     generator: Option<unsafe extern "C" fn() -> *const c_void>,
     /// `at::Tensor at::Generator::get_state() const`: borrows; returns a new reference.
     get_state: Option<unsafe extern "C" fn(*const c_void) -> Returned>,
@@ -52,10 +52,10 @@ impl ThreadFunctions {
 }
 
 impl TorchAbi {
-    /// Whether this thread records operations for gradients.
+    /// Returns true if this thread records operations for gradients.
     ///
     /// # Errors
-    /// When this torch does not tell.
+    /// If this torch cannot report it.
     pub fn is_grad_enabled(&self) -> Result<bool, TorchError> {
         let is = self.thread.grad_enabled.ok_or_else(|| TorchError::new("this torch does not export grad mode"))?;
         // SAFETY: a plain function on this thread's state.
@@ -63,19 +63,19 @@ impl TorchAbi {
     }
 }
 
-/// While it lives, nothing on this thread is recorded for gradients.
+/// While it lives, this thread does not record operations for gradients.
 pub struct NoGrad {
-    /// None if that was so before.
+    /// `None` if grad mode was already off.
     restore: Option<unsafe extern "C" fn(bool)>,
-    /// Not Send: the state is a thread's.
+    /// Not Send: the state belongs to a thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl NoGrad {
-    /// Switches grad mode off.
+    /// Turns grad mode off.
     ///
     /// # Errors
-    /// When this torch does not export the switch.
+    /// If this torch does not export the switch.
     pub fn enter(abi: &'static TorchAbi) -> Result<Self, TorchError> {
         let (Some(is), Some(set)) = (abi.thread.grad_enabled, abi.thread.set_grad) else {
             return Err(TorchError::new("this torch does not export grad mode"));
@@ -100,23 +100,23 @@ impl Drop for NoGrad {
 }
 
 impl TensorRef<'_> {
-    /// A tensor over the same memory that is not a view and knows no gradient; versions are shared.
+    /// Returns a tensor over the same memory that is not a view and does not have a gradient; the version counter is shared.
     ///
     /// # Errors
-    /// When this torch does not export it.
+    /// If this torch does not export it.
     pub fn detach(self) -> Result<OwnedTensor, TorchError> {
         let f = &TorchAbi::get()?.thread;
         let (Some(detach), Some(new)) = (f.detach, f.operator_new) else {
             return Err(TorchError::new("this torch does not export detach"));
         };
-        // SAFETY: borrows a live handle; what is returned is a new reference.
+        // SAFETY: borrows a live handle; the result is a new reference.
         unsafe { kept(detach(self.raw()).first, new) }
     }
 
-    /// How often it was written in place; None for an inference tensor, which does not count.
+    /// Returns its number of in-place writes; `None` for an inference tensor, which does not count them.
     ///
     /// # Errors
-    /// When this torch does not tell.
+    /// If this torch cannot report it.
     pub fn version(self) -> Result<Option<i64>, TorchError> {
         if self.is_inference()? {
             return Ok(None);
@@ -127,13 +127,14 @@ impl TensorRef<'_> {
     }
 }
 
-/// Puts a tensor that a function returned behind a handle.
+/// Stores a tensor returned by a function behind a handle.
 ///
 /// # Errors
-/// If no memory can be had for the handle.
+/// If memory for the handle runs out.
 ///
 /// # Safety
-/// `tensor` is the pointer of an `at::Tensor`, a new reference, and `new` is C++'s `operator new`; handles are deleted by its counterpart.
+/// `tensor` must be the pointer of an `at::Tensor`, a new reference, and `new` must be C++'s `operator new`; handles are deleted by its
+/// counterpart.
 unsafe fn kept(tensor: *mut c_void, new: unsafe extern "C" fn(usize) -> *mut *mut c_void) -> Result<OwnedTensor, TorchError> {
     // SAFETY: an `at::Tensor` is one pointer; moved into the new memory, the reference is the handle's.
     unsafe {
@@ -153,25 +154,25 @@ pub struct RandomState {
 }
 
 impl RandomState {
-    /// The state now.
+    /// Returns the current state.
     ///
     /// # Errors
-    /// When this torch does not export it.
+    /// If this torch does not export it.
     pub fn save(abi: &'static TorchAbi) -> Result<Self, TorchError> {
         let f = &abi.thread;
         let (Some(generator), Some(get), Some(set), Some(new)) = (f.generator, f.get_state, f.set_state, f.operator_new) else {
             return Err(TorchError::new("this torch does not export its random number generator"));
         };
-        // SAFETY: the generator is a singleton; the state that is returned is a new reference.
+        // SAFETY: the generator is a singleton; the returned state is a new reference.
         unsafe {
             let generator = generator();
             Ok(Self { state: kept(get(generator).first, new)?, generator, set })
         }
     }
 
-    /// Puts the state back.
+    /// Restores the state.
     pub fn restore(&self) {
-        // SAFETY: the generator is a singleton, and the tensor is a state that it gave.
+        // SAFETY: the generator is a singleton, and the tensor is a state that it returned.
         unsafe { (self.set)(self.generator, self.state.as_ref().raw()) };
     }
 }

@@ -1,6 +1,6 @@
 //! Tensors and op calls on a real libtorch, without Python.
 //!
-//! Needs `DYNAMLIR_TORCH_LIB`, the `lib` folder of an installed torch; without it the tests say that they are skipped.
+//! Needs `DYNAMLIR_TORCH_LIB`, the `lib` folder of an installed torch; without it the tests report that they are skipped.
 
 #![expect(clippy::cast_ptr_alignment, reason = "torch aligns its memory to 64 bytes")]
 
@@ -38,7 +38,7 @@ fn floats(values: &[f32], sizes: &[i64]) -> OwnedTensor {
     t
 }
 
-/// The elements in row-major order.
+/// Returns the elements in row-major order.
 fn read(t: TensorRef<'_>) -> Vec<f32> {
     let sizes = t.sizes().expect("sizes");
     let dense = floats(&vec![0.0; t.numel().expect("numel") as usize], sizes);
@@ -151,7 +151,7 @@ fn views_share_and_blobs_do_not_own() {
     let Some(abi) = torch() else { return };
     let t = floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
     let view = t.as_ref().as_strided(&[2], &[3], 1).expect("a view");
-    // Of as many dimensions, and from the same element on: without the dispatcher's boxes.
+    // The same number of dimensions and the same first element: this avoids the boxed dispatcher call.
     let turned = t.as_ref().as_strided(&[3, 2], &[1, 3], 0).expect("a view");
     drop(t);
     assert_eq!(read(view.as_ref()), [1.0, 4.0]);

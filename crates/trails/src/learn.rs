@@ -1,4 +1,4 @@
-//! Shows torch's layout to `torch-abi`: tensors of known metadata, in whose memory it finds where each part lies.
+//! Teaches `torch-abi` torch's layout: shows it tensors of known metadata, in whose memory it locates each field.
 
 use dynamlir_torch_abi::{Autograd, TensorSample, learn};
 use pyo3::{
@@ -7,13 +7,13 @@ use pyo3::{
     types::{PyDict, PyString},
 };
 
-/// Finds out where torch keeps the metadata of tensors.
+/// Finds out where torch stores the metadata of tensors.
 ///
 /// # Errors
-/// When this torch is unlike those we know.
+/// If this torch is unlike those we know.
 pub fn learn_tensors(py: Python<'_>) -> PyResult<()> {
     let torch = dynamlir_cpython_abi::import(py, "torch")?;
-    // Tensors made in inference mode have nothing of autograd's.
+    // Tensors created in inference mode have no autograd state.
     let ordinary = torch.call_method1("inference_mode", (false,))?;
     ordinary.call_method0("__enter__")?;
     let learnt = learn_samples(py, &torch);
@@ -69,7 +69,7 @@ fn learn_samples<'py>(py: Python<'py>, torch: &Bound<'py, PyModule>) -> PyResult
 
 fn sample(torch: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>, autograd: Autograd) -> PyResult<TensorSample> {
     let device = tensor.getattr("device")?;
-    // Of the types that samples are made on.
+    // The number of each device type on which samples are created.
     let kind = if device.getattr("type")?.extract::<String>()? == "meta" { 14 } else { 0 };
     let storage = tensor.call_method0("untyped_storage")?;
     Ok(TensorSample {

@@ -1,4 +1,4 @@
-//! Weakly held objects that share one fate: when the first of them dies, all who rely on them are told.
+//! Groups of weakly held objects: when the first object of a group dies, all users of the group are notified.
 
 use std::{
     ffi::CStr,
@@ -14,13 +14,13 @@ use pyo3::{
     types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference},
 };
 
-/// The name of what the references of pins call.
+/// The name of the callback of the pins' weak references.
 const CALLBACK: &CStr = c"dynamlir_pin";
 
-/// Returns true if a weak reference is that of a pin.
+/// Returns true if a weak reference belongs to a pin.
 ///
 /// # Errors
-/// What Python raised.
+/// Returns an exception raised by Python.
 pub fn is_pin(reference: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = reference.py();
     let callback = reference.getattr(intern!(py, "__callback__"))?;
@@ -43,10 +43,10 @@ pub struct Pin {
 }
 
 impl Pins {
-    /// An empty group.
+    /// Creates an empty group.
     ///
     /// # Errors
-    /// When Python is out of memory.
+    /// If Python is out of memory.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         let alive = Arc::new(AtomicBool::new(true));
         let flag = alive.clone();
@@ -54,7 +54,7 @@ impl Pins {
         Ok(Self { alive, callback: PyCFunction::new_closure(py, Some(CALLBACK), None, closure)?.unbind() })
     }
 
-    /// Whether all its objects are.
+    /// Returns true if all its objects are alive.
     #[inline]
     pub fn alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
@@ -68,7 +68,7 @@ impl Pins {
     /// Adds an object.
     ///
     /// # Errors
-    /// When the object takes no weak references.
+    /// If the object does not support weak references.
     pub fn pin(&self, object: &Bound<'_, PyAny>) -> PyResult<Pin> {
         let reference = PyWeakrefReference::new_with(object, self.callback.bind(object.py()))?;
         Ok(Pin { reference: reference.unbind(), address: object.as_ptr() as usize, alive: self.alive.clone() })
@@ -76,19 +76,19 @@ impl Pins {
 }
 
 impl Pin {
-    /// The object, unless it is dead.
+    /// Returns the object, unless it is dead.
     pub fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         use pyo3::types::PyWeakrefMethods;
         self.reference.bind(py).upgrade()
     }
 
-    /// Whether this is the object.
+    /// Returns true if this is the object.
     #[inline]
     pub fn is(&self, object: &Bound<'_, PyAny>) -> bool {
         object.as_ptr() as usize == self.address && self.alive.load(Ordering::Relaxed)
     }
 
-    /// The object's address, as `id` says it.
+    /// Returns the object's address, as given by `id`.
     pub fn address(&self) -> usize {
         self.address
     }

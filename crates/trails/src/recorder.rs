@@ -1,7 +1,7 @@
 //! Steps from object to object, each of which may be recorded in a [`Trail`].
 //!
-//! A step first reads by CPython's own functions, then records the word that its result was stored in, if that word holds what
-//! it should: a layout other than expected makes a step unproven, never wrong.
+//! A step first reads with CPython's own functions, then records the word that stores its result, if that word holds the expected value: an
+//! unexpected layout makes a step unproven, never wrong.
 
 mod containers;
 mod dicts;
@@ -20,22 +20,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub use self::spot::{Proof, Reached, Spot};
 use crate::{Pin, TensorClass, Trail};
 
-/// Makes steps, and records them if it was asked to.
+/// Takes steps, and records them if requested.
 pub struct Recorder<'py> {
     py: Python<'py>,
     abi: &'static Abi,
     trail: Option<Trail>,
-    /// Types whose version tag is recorded: comparing the address is enough for their other instances.
+    /// Types whose version tag is recorded: for their other instances it suffices to compare the type's address.
     tagged: FxHashSet<usize>,
     dicts: FxHashMap<usize, u64>,
-    /// Dicts of instances, by their addresses, that are recorded to share the values in these.
+    /// Dicts of instances, by address, that are recorded to share the instance's values.
     shared: FxHashMap<usize, SharedValues>,
-    /// Addresses of the words that are recorded.
+    /// Addresses of the recorded words.
     words: FxHashSet<usize>,
 }
 
 impl<'py> Recorder<'py> {
-    /// A recorder that only steps.
+    /// Creates a recorder that takes steps without recording.
     pub fn off(py: Python<'py>, abi: &'static Abi) -> Self {
         Self {
             py,
@@ -48,47 +48,47 @@ impl<'py> Recorder<'py> {
         }
     }
 
-    /// A recorder that records from a root on.
+    /// Creates a recorder that records, starting at a root.
     pub fn on(abi: &'static Abi, root: &Bound<'py, PyAny>) -> (Self, Spot<'py>) {
         let recorder = Self { trail: Some(Trail::new(root)), ..Self::off(root.py(), abi) };
         (recorder, Spot { object: root.clone(), proof: Proof::Address })
     }
 
-    /// Whether it records.
+    /// Returns true if it records.
     pub fn records(&self) -> bool {
         self.trail.is_some()
     }
 
-    /// Ends the recording. None if what was recorded is not true any more, because Python code ran meanwhile.
+    /// Ends the recording. Returns None if the recorded words no longer hold, because Python code ran meanwhile.
     pub fn finish(self, root: &Bound<'py, PyAny>) -> Option<Trail> {
         self.trail.filter(|trail| trail.holds(root, |_, _| ()))
     }
 
-    /// Makes an object available to those who walk the trail again; its number among them. None if nothing proves it.
+    /// Exposes an object to users of the trail; returns its number among the exposed objects. Returns None if it is unproven.
     pub fn expose(&mut self, spot: &Spot<'py>) -> Option<usize> {
         if spot.proof == Proof::None { None } else { self.trail.as_mut().map(|trail| trail.expose(&spot.object)) }
     }
 
-    /// A pinned object.
+    /// Starts at a pinned object.
     pub fn pinned(&mut self, pin: &Pin) -> Reached<'py> {
         let object = pin.get(self.py);
         let known = self.trail.as_mut().is_some_and(|trail| trail.rely_on(pin.flag()));
         Reached { proof: if known && object.is_some() { Proof::Object } else { Proof::None }, object }
     }
 
-    /// Records a word of an object; false where that is not possible.
+    /// Records a word of an object; returns false if that is not possible.
     ///
     /// # Safety
     /// Every object of its type has a word at this offset.
     unsafe fn word(&mut self, spot: &Spot<'py>, offset: isize, expected: usize) -> bool {
-        // SAFETY: the trail proves that the object is alive; the callers have recorded its type where it may be another.
+        // SAFETY: the trail proves that the object is alive; the callers have recorded its type where that may differ.
         spot.proof != Proof::None && unsafe { self.record(spot.object.as_ptr().byte_offset(offset).cast(), expected as u64) }
     }
 
     /// Records a word, once.
     ///
     /// # Safety
-    /// As for [`Trail::word`].
+    /// See [`Trail::word`].
     unsafe fn record(&mut self, address: *const u64, expected: u64) -> bool {
         let Some(trail) = &mut self.trail else { return false };
         if self.words.contains(&(address as usize)) {
@@ -103,14 +103,14 @@ impl<'py> Recorder<'py> {
         recorded
     }
 
-    /// As `word`, for a pointer to an object (or NULL).
+    /// Like `word`, for a pointer to an object (or NULL).
     unsafe fn pointer(&mut self, spot: &Spot<'py>, offset: usize, found: Option<&Bound<'py, PyAny>>) -> Proof {
         let expected = found.map_or(0, |object| object.as_ptr() as usize);
         // SAFETY: as for `word`.
         if unsafe { self.word(spot, offset as isize, expected) } { Proof::Address } else { Proof::None }
     }
 
-    /// Records the type of an object; false where that is not possible.
+    /// Records the type of an object; returns false if that is not possible.
     pub fn class(&mut self, spot: &Spot<'py>) -> bool {
         if self.trail.is_none() || spot.proof == Proof::None {
             return false;
@@ -118,7 +118,7 @@ impl<'py> Recorder<'py> {
         let class = spot.object.get_type();
         let heap = types::flags(&class) & types::HEAP_TYPE != 0;
         if spot.proof == Proof::Object && !heap && !spot.object.is_instance_of::<PyModule>() {
-            // An object's class can only be exchanged for another heap type, or a module's.
+            // The class of an object can only be changed to another heap type, or for a module.
             return true;
         }
         self.same_class(spot, &class) && (!heap || self.tag(&class))
@@ -129,13 +129,13 @@ impl<'py> Recorder<'py> {
         unsafe { self.word(spot, offsets::TYPE as isize, class.as_ptr() as usize) }
     }
 
-    /// Records a type's version tag, which no other type ever has. The type is proven to be alive: by an instance, or itself.
+    /// Records a type's version tag, which is never reused by another type. The type is proven to be alive: by an instance, or directly.
     fn tag(&mut self, class: &Bound<'py, PyType>) -> bool {
         if self.tagged.contains(&(class.as_ptr() as usize)) {
             return true;
         }
         if types::version_tag(self.abi, class) == 0 {
-            // Tags are given out by look-ups.
+            // Look-ups assign the tags.
             types::lookup(self.abi, class, pyo3::intern!(self.py, "__class__"));
         }
         let tag = types::version_tag(self.abi, class);
@@ -151,7 +151,7 @@ impl<'py> Recorder<'py> {
         recorded
     }
 
-    /// Records what makes a tensor look like a pattern, as it does now; false where that is not possible.
+    /// Records the words by which a tensor now matches a pattern; returns false if that is not possible.
     pub fn tensor(&mut self, spot: &Spot<'py>, class: &TensorClass, pattern: &Pattern) -> bool {
         let Some(tensor) = class.tensor(&spot.object) else { return false };
         if !self.class(spot) {
@@ -161,15 +161,15 @@ impl<'py> Recorder<'py> {
         let owns = unsafe { self.word(spot, class.handle() as isize, tensor.raw().cast::<usize>().read()) };
         let mut words = Vec::new();
         owns && pattern.evidence(tensor, &mut |word| words.push(word))
-            // SAFETY: while the object has this handle, it owns what the handle leads to; the words are named in the order in which
-            // each leads to the next.
+            // SAFETY: while the object has this handle, it owns the memory that the handle leads to; the words are listed in the order in
+            // which each leads to the next.
             && words.into_iter().all(|word| unsafe { self.record(word, word.read()) })
     }
 
-    /// Records that a tensor stores nothing under a name; false where that is not possible, or it does.
+    /// Records that a tensor stores no attribute with a name; returns false if that is not possible, or if it does store one.
     ///
     /// # Errors
-    /// When Python is out of memory.
+    /// If Python is out of memory.
     pub fn tensor_lacks(&mut self, spot: &Spot<'py>, class: &TensorClass, name: &Bound<'py, PyString>) -> PyResult<bool> {
         if let Some(words) = class.without_attributes(&spot.object) {
             // SAFETY: the class is recorded, and these words belong to its instances.

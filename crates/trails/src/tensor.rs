@@ -1,4 +1,4 @@
-//! Python tensors: from the object to its handle, and what is stored on the object beside it.
+//! Python tensors: the step from the object to its handle, and the attributes stored on the object.
 
 use dynamlir_cpython_abi::{Attributes, InstanceStorage, Words};
 use dynamlir_torch_abi::{TensorRef, TorchAbi};
@@ -10,17 +10,17 @@ use pyo3::{
     types::{PyString, PyType},
 };
 
-/// A class of tensors, `torch.Tensor` or a subclass. Instances have their handle where `torch.Tensor` has it.
+/// A class of tensors: `torch.Tensor` or a subclass. The handle is at the same offset in all instances.
 pub struct TensorClass {
     class: Py<PyType>,
     handle: usize,
     storage: InstanceStorage,
 }
 
-/// The tensor that an object is, of any class of tensors.
+/// Returns the tensor of an object, for any class of tensors.
 ///
 /// # Errors
-/// When torch cannot be imported.
+/// If torch cannot be imported.
 #[inline]
 pub fn tensor_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<TensorRef<'a>>> {
     let tensor = tensor_type(object.py())?.as_type_ptr();
@@ -39,14 +39,13 @@ fn tensor_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 }
 
 impl TensorClass {
-    /// The class of an object, if it is a tensor.
+    /// Returns the class of an object, if it is a tensor.
     ///
     /// # Errors
-    /// When torch cannot be imported.
+    /// If torch cannot be imported.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let class = object.get_type();
-        // Not `isinstance`, which a metaclass may answer as it likes.
-        // SAFETY: both are live types.
+        // Not `isinstance`, which a metaclass may override. SAFETY: both are live types.
         let is_tensor = unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), tensor_type(object.py())?.as_type_ptr()) } != 0;
         let torch = |error: dynamlir_torch_abi::TorchError| PyRuntimeError::new_err(error.message().to_owned());
         let handle = TorchAbi::get().and_then(TorchAbi::handle_offset).map_err(torch)?;
@@ -54,23 +53,23 @@ impl TensorClass {
         Ok(is_tensor.then(|| Self { class: class.unbind(), handle, storage }))
     }
 
-    /// Its address.
+    /// Returns the address of the class.
     pub fn address(&self) -> usize {
         self.class.as_ptr() as usize
     }
 
-    /// The class.
+    /// Returns the class.
     pub fn class(&self) -> &Py<PyType> {
         &self.class
     }
 
-    /// Where instances have their handle, in bytes.
+    /// Returns the byte offset of the handle in instances.
     pub(crate) fn handle(&self) -> usize {
         self.handle
     }
 
-    /// If an instance has nothing to store attributes in: the words that say so.
-    /// The object is an instance of this class; so for the following.
+    /// If an instance has no storage for attributes, returns the words that show this. The object must be an instance of this class; the
+    /// same applies to the functions below.
     #[inline]
     pub(crate) fn without_attributes(&self, object: &Bound<'_, PyAny>) -> Option<Words> {
         self.check(object);
@@ -78,13 +77,13 @@ impl TensorClass {
         unsafe { self.storage.without_attributes(object) }
     }
 
-    /// [`TensorClass::tensor`] has said that this is the object's class.
+    /// Asserts that this is the object's class, as established by [`TensorClass::tensor`].
     #[inline]
     fn check(&self, object: &Bound<'_, PyAny>) {
         debug_assert!(object.get_type_ptr().cast() == self.class.as_ptr(), "the storage of another class");
     }
 
-    /// The tensor that an object is, if it is exactly of this class.
+    /// Returns the tensor of an object, if the object is exactly of this class.
     #[inline]
     pub fn tensor<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<TensorRef<'a>> {
         if object.get_type_ptr().cast() != self.class.as_ptr() {
@@ -94,7 +93,7 @@ impl TensorClass {
         unsafe { TensorRef::from_raw(object.as_ptr().byte_add(self.handle).cast()) }
     }
 
-    /// What an instance stores attributes in.
+    /// Returns the storage of an instance's attributes.
     #[inline]
     pub fn attributes(&self, object: &Bound<'_, PyAny>) -> Attributes {
         self.check(object);
@@ -102,10 +101,10 @@ impl TensorClass {
         unsafe { self.storage.attributes(object) }
     }
 
-    /// Whether an instance stores nothing under an interned name. Makes no dict where there is none.
+    /// Returns true if an instance stores no attribute with an interned name. Does not create a dict if there is none.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     #[inline]
     pub fn lacks(&self, object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
         self.check(object);

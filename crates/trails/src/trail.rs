@@ -1,14 +1,13 @@
-//! A trail: words of memory that were read on a walk through live objects, with what was found in them.
+//! A trail: words of memory that were read on a walk through live objects, with their values.
 //!
-//! Walking a trail again tells whether the walk would end at the same objects. That is much cheaper than the walk itself: a
-//! dict's version stands for all of its content, and comparing words needs neither look-ups nor reference counts.
+//! Comparing a trail determines whether the walk would end at the same objects. That is much cheaper than the walk itself: a dict's version
+//! covers its whole content, and comparing words needs neither look-ups nor reference counts.
 //!
-//! *Why reading the addresses is sound.* The first words lie in the root, which the caller has a reference to, or in pinned
-//! objects, whose group is alive. Each later word lies in an object that an earlier word proves to be alive and of the type it
-//! had: its address is stored in an object that is alive, or in a dict whose version, which no other state of any dict ever
-//! has, is unchanged; or it lies in the `TensorImpl` that a tensor owns as long as the word of its handle is the same, or in
-//! the table of names of a class that is alive. Only [`super::Recorder`] makes trails, and it records a word only for objects
-//! proven in this way.
+//! *Why reading the addresses is sound.* The first words are in the root, to which the caller has a reference, or in pinned objects, whose
+//! group is alive. Each later word is in an object that an earlier word proves to be alive and of its former type: its address is stored in
+//! an object that is alive, or in a dict whose version, which is unique among all states of all dicts, is unchanged; or it is in the
+//! `TensorImpl` that a tensor owns as long as the word of its handle is the same, or in the table of names of a class that is alive. Only
+//! [`super::Recorder`] creates trails, and it records a word only for objects proven in this way.
 
 use std::sync::{
     Arc,
@@ -24,19 +23,19 @@ struct Word {
     found: u64,
 }
 
-/// What a walk read. See the module's documentation.
+/// The words that a walk has read. See the module's documentation.
 pub struct Trail {
     root: *mut ffi::PyObject,
     words: Vec<Word>,
-    /// Objects that the words prove to be alive, for the caller to go on from.
+    /// Objects that the words prove to be alive, from which the caller can continue.
     exposed: Vec<*mut ffi::PyObject>,
-    /// Text that a word points into, and keys whose addresses are words: as long as they are there, nothing else has their address.
+    /// Strings that a word points into, and keys whose addresses are words: while they are alive, no other object has their address.
     kept: Vec<Py<PyAny>>,
-    /// The group of pinned objects that the walk started from, too.
+    /// The group of the pinned objects from which the walk also started.
     pins: Option<Arc<AtomicBool>>,
 }
 
-// SAFETY: the addresses are only read in `holds`, which needs the interpreter's lock; otherwise they are numbers.
+// SAFETY: the addresses are only read in `holds`, which needs the GIL; otherwise they are numbers.
 unsafe impl Send for Trail {}
 // SAFETY: as for Send.
 unsafe impl Sync for Trail {}
@@ -54,16 +53,16 @@ impl Trail {
         true
     }
 
-    /// Keeps a string or an int that a word points to, or into.
+    /// Keeps a string or an int alive that a word points to, or into.
     pub(super) fn keep(&mut self, object: &Bound<'_, PyAny>) {
         self.kept.push(object.clone().unbind());
     }
 
-    /// Records that `address` holds `expected`; false if it does not.
+    /// Records that `address` holds `expected`; returns false if it does not.
     ///
     /// # Safety
-    /// `address` lies in an object that the words so far prove to be alive and of its present type, at a place that every
-    /// object of the type has. It is aligned for a word.
+    /// `address` is in an object that the words so far prove to be alive and of its present type, at a place that every object of the type
+    /// has. It is aligned for a word.
     pub(super) unsafe fn word(&mut self, address: *const u64, expected: u64) -> bool {
         // SAFETY: as the caller promises, the object is alive.
         let found = unsafe { address.read() };
@@ -78,15 +77,15 @@ impl Trail {
         self.exposed.len() - 1
     }
 
-    /// Whether a walk from this root would find all as it was. If so, hands out a reference to each exposed object, in the order in
-    /// which they were exposed. What takes them must not run Python code.
+    /// Returns true if a walk from this root would find everything unchanged. If so, passes a reference to each exposed object to `take`,
+    /// in the order in which they were exposed. `take` must not run Python code.
     #[inline]
     pub fn holds<'py>(&self, root: &Bound<'py, PyAny>, mut take: impl FnMut(usize, Option<Bound<'py, PyAny>>)) -> bool {
         if self.root != root.as_ptr() || self.pins.as_ref().is_some_and(|pins| !pins.load(Ordering::Relaxed)) {
             return false;
         }
-        // In order, since each word may prove that the next one can be read; eight at a time, which is half the instructions.
-        // SAFETY: see the module's documentation; the lock is held, so nothing changes while words are compared.
+        // In order, since each word may prove that the next one can be read; in groups of eight, which takes half the instructions. SAFETY:
+        // see the module's documentation; the GIL is held, so nothing changes while words are compared.
         let same = |word: &Word| unsafe { word.address.read() } == word.found;
         let (eights, rest) = self.words.as_chunks::<8>();
         let all =
@@ -101,17 +100,17 @@ impl Trail {
         true
     }
 
-    /// Whether it begins at this root.
+    /// Returns true if it begins at this root.
     pub fn starts_at(&self, root: &Bound<'_, PyAny>) -> bool {
         self.root == root.as_ptr()
     }
 
-    /// How many words it compares.
+    /// Returns the number of compared words.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether it compares nothing but its root.
+    /// Returns true if it compares nothing except its root.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }

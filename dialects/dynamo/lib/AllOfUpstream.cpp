@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // For the development build's dynamlir-opt. It is a file of its own because
-// what is referred to here is linked: the wheel has no room for it.
+// everything referred to here is linked, which would make the wheel too large.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,12 +1,12 @@
-//===- AttributeVerifiers.cpp - What dynamo.* attributes of others may say -===//
+//===- AttributeVerifiers.cpp - Verifies dynamo.* attributes of others ----===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The graph function and the kernels are plain functions; what makes them a
-// graph and kernels stands in their discardable attributes (see the stage
-// contracts in ARCHITECTURE.md). Passes and runtime read them without a second
-// look, so that each is checked here, wherever it stands.
+// The graph function and the kernels are plain functions; their discardable
+// attributes make them a graph and kernels (see the stage contracts in
+// ARCHITECTURE.md). Passes and runtime read these attributes without further
+// checks, so each is verified here, on any operation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace dynamlir::dynamo;
 
-/// `array<i64: …>` without a negative number. `who` starts the message.
+/// Checks `array<i64: …>` without a negative number. `who` starts the message.
 static LogicalResult checkCounts(Operation *op, Twine who, Attribute value) {
   auto array = dyn_cast<DenseI64ArrayAttr>(value);
   if (!array)
@@ -30,7 +30,7 @@ static LogicalResult checkCounts(Operation *op, Twine who, Attribute value) {
   return success();
 }
 
-/// An integer from 0 up to `limit`.
+/// Checks an integer from 0 up to `limit`.
 static LogicalResult checkNumber(Operation *op, Twine who, Attribute value, int64_t limit) {
   auto number = dyn_cast<IntegerAttr>(value);
   if (!number || !number.getType().isSignlessInteger(64) || number.getInt() < 0 || number.getInt() >= limit)
@@ -42,7 +42,7 @@ static LogicalResult checkNumber(Operation *op, Twine who, Attribute value, int6
 // Attributes of the module
 //===----------------------------------------------------------------------===//
 
-/// A width of vectors: none, or a power of two that some processor has.
+/// Returns true for a vector width: none, or a power of two that some processor has.
 static bool isVectorWidth(int64_t bits) { return bits == 0 || (bits >= 64 && bits <= 2048 && llvm::isPowerOf2_64(bits)); }
 
 LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef triple, StringRef cpu,
@@ -66,7 +66,7 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
 // Attributes of functions
 //===----------------------------------------------------------------------===//
 
-/// How many results the user gets: one that is written into an argument is none of them.
+/// The number of results that the user gets, which excludes those written into an argument.
 static int64_t countResults(FunctionOpInterface function) {
   int64_t results = 0;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
@@ -74,7 +74,7 @@ static int64_t countResults(FunctionOpInterface function) {
   return results;
 }
 
-/// What the user gets back names arguments, results and outputs that exist.
+/// Checks that the user's outputs refer to existing arguments, results and outputs.
 static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value) {
   auto outputs = dyn_cast<ArrayAttr>(value);
   if (!outputs)
@@ -119,7 +119,7 @@ static LogicalResult checkOutputs(FunctionOpInterface function, Attribute value)
   return success();
 }
 
-/// A base can be made: it exists, is not the output itself, and is not a view.
+/// Checks that a base is possible: it exists, is not the output itself, and is not a view.
 static LogicalResult checkBase(FunctionOpInterface function, ArrayAttr bases, int64_t position, BaseAttr base) {
   int64_t index = base.getIndex();
   auto fail = [&] { return function.emitOpError() << "base of output " << position << ", " << base << ", "; };
@@ -148,7 +148,7 @@ static LogicalResult checkBase(FunctionOpInterface function, ArrayAttr bases, in
   return success();
 }
 
-/// One base per output. `unit` is the one that the output has anyway.
+/// Checks that there is one base per output. `unit` is the base that the output has anyway.
 static LogicalResult checkBases(FunctionOpInterface function, Attribute value) {
   auto bases = dyn_cast<ArrayAttr>(value);
   if (!bases)
@@ -169,10 +169,11 @@ static LogicalResult checkBases(FunctionOpInterface function, Attribute value) {
   return success();
 }
 
-/// Writes are counted one by one, so that a larger number would keep a call busy; no program writes that often. As in the runtime.
+/// Writes are counted one by one, so a larger number would keep a call busy; no program writes that often. The runtime
+/// has the same limit.
 static constexpr int64_t maxVersion = int64_t(1) << 20;
 
-/// A version counter for each result that the user gets.
+/// Checks that there is a version counter for each result that the user gets.
 static LogicalResult checkVersions(FunctionOpInterface function, Attribute value) {
   if (failed(checkCounts(function, "'dynamo.versions'", value)))
     return failure();
@@ -185,10 +186,10 @@ static LogicalResult checkVersions(FunctionOpInterface function, Attribute value
   return success();
 }
 
-/// One more than how often a function may be differentiated: each time it grows.
+/// One more than the number of times that a function may be differentiated: it grows each time.
 constexpr int64_t maxOrder = 9;
 
-/// Positions of outputs or arguments, each once and in order.
+/// Checks positions of outputs or arguments: each once and in order.
 static LogicalResult checkPositions(FunctionOpInterface function, StringRef name, Attribute value, int64_t count, StringRef what) {
   if (failed(checkCounts(function, "'" + name + "'", value)))
     return failure();
@@ -201,7 +202,7 @@ static LogicalResult checkPositions(FunctionOpInterface function, StringRef name
   return success();
 }
 
-/// For each output another one that it is made from, say, or -1.
+/// Checks that there is for each output the position of another one, for example the one it was created from, or -1.
 static LogicalResult checkOthers(FunctionOpInterface function, StringRef name, Attribute value, int64_t count, StringRef what) {
   auto others = dyn_cast<DenseI64ArrayAttr>(value);
   auto isOther = [&](auto entry) { return entry.value() >= -1 && entry.value() < count && entry.value() != static_cast<int64_t>(entry.index()); };
@@ -211,7 +212,7 @@ static LogicalResult checkOthers(FunctionOpInterface function, StringRef name, A
   return success();
 }
 
-/// A function that computes gradients of another takes what that keeps for it, and then tangents.
+/// Checks that a function that computes gradients of another takes the values saved by that one, followed by tangents.
 static LogicalResult checkDerivative(FunctionOpInterface function, StringRef name, Attribute value, bool takesAll) {
   auto symbol = dyn_cast<FlatSymbolRefAttr>(value);
   if (!symbol)
@@ -236,7 +237,7 @@ static LogicalResult checkDerivative(FunctionOpInterface function, StringRef nam
   return success();
 }
 
-/// The functions of several nodes, each by its symbol.
+/// Checks the derivative functions of several nodes, each given by its symbol.
 static LogicalResult checkDerivatives(FunctionOpInterface function, Attribute value) {
   auto symbols = dyn_cast<ArrayAttr>(value);
   if (!symbols || symbols.size() < 2)
@@ -247,7 +248,7 @@ static LogicalResult checkDerivatives(FunctionOpInterface function, Attribute va
   return success();
 }
 
-/// The types of values that go from node to node and that nobody else sees.
+/// Checks the types of values that are passed between nodes and not visible elsewhere.
 static LogicalResult checkCrossing(FunctionOpInterface function, Attribute value) {
   auto types = dyn_cast<ArrayAttr>(value);
   auto isTensor = [](Attribute type) { return isa<TypeAttr>(type) && isa<RankedTensorType>(cast<TypeAttr>(type).getValue()); };
@@ -256,15 +257,14 @@ static LogicalResult checkCrossing(FunctionOpInterface function, Attribute value
   return success();
 }
 
-/// Whether two memrefs differ only in how their elements' bits are named.
+/// Returns true if two memrefs differ only in the naming of their elements' bits.
 static bool isSameMemory(Type actual, Type expected) {
   auto lhs = dyn_cast<MemRefType>(actual), rhs = dyn_cast<MemRefType>(expected);
   return lhs && rhs && rhs.getElementType().isBF16() && lhs.getElementType().isInteger(16) &&
          lhs.getShape() == rhs.getShape() && lhs.getLayout() == rhs.getLayout();
 }
 
-/// Whether it is the first element of a window whose type does not say all
-/// sizes and strides.
+/// Returns true if the type is the first element of a window whose type does not give all sizes and strides.
 static bool isAddressOf(MemRefType window, Type type) {
   auto element = dyn_cast<MemRefType>(type);
   int64_t offset;
@@ -275,8 +275,8 @@ static bool isAddressOf(MemRefType window, Type type) {
   return open && element && (element == first || isSameMemory(element, first));
 }
 
-/// What a kernel takes, in memory, once and for all: the launches are held
-/// against it when the kernel itself takes bare pointers.
+/// Checks the memory types that a kernel takes, which never change: launches are verified against them if the kernel
+/// itself takes bare pointers.
 static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value) {
   auto attribute = dyn_cast<TypeAttr>(value);
   auto type = attribute ? dyn_cast<FunctionType>(attribute.getValue()) : FunctionType();
@@ -284,7 +284,7 @@ static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value)
     return kernel.emitOpError() << "'dynamo.signature' must be a function type, got " << value;
   SmallVector<Type> taken(type.getInputs());
   llvm::append_range(taken, type.getResults());
-  // Sizes come after what is in memory.
+  // Sizes come after the operands in memory.
   ArrayRef<Type> arguments = kernel.getArgumentTypes();
   while (arguments.size() > taken.size() && (arguments.back().isIndex() || arguments.back().isSignlessInteger(64)))
     arguments = arguments.drop_back();
@@ -293,9 +293,9 @@ static LogicalResult checkSignature(FunctionOpInterface kernel, Attribute value)
   for (auto [i, expected, actual] : llvm::enumerate(taken, arguments)) {
     if (!isa<MemRefType>(expected))
       return kernel.emitOpError() << "'dynamo.signature' must name memrefs, got " << expected;
-    // Bare pointers say nothing that could differ. Where bf16 has no hardware
-    // its memory becomes i16 on the way to LLVM: the same bits. Of a window
-    // with a `?` a kernel takes the address, and finds the rest by its sizes.
+    // Bare pointers do not have types that could differ. If the hardware does not support bf16, its memory becomes i16
+    // on the way to LLVM: the same bits. For a window with a `?`, a kernel takes the address, and computes the rest
+    // from its sizes.
     if (isa<ShapedType>(actual) && actual != expected && !isSameMemory(actual, expected) &&
         !isAddressOf(cast<MemRefType>(expected), actual))
       return kernel.emitOpError() << "argument " << i << " is " << actual << ", in 'dynamo.signature' it is " << expected;
@@ -417,7 +417,7 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
 // Attributes of the graph's arguments and results
 //===----------------------------------------------------------------------===//
 
-/// One stride per dimension. A memref's own layout says the same.
+/// Checks that there is one stride per dimension, consistent with a memref's own layout.
 static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute value) {
   if (auto symbolic = dyn_cast<SizesAttr>(value)) {
     auto shaped = dyn_cast<ShapedType>(type);
@@ -426,12 +426,12 @@ static LogicalResult checkStrides(Operation *op, Twine who, Type type, Attribute
     int64_t offset;
     SmallVector<int64_t> own;
     auto memref = dyn_cast<MemRefType>(type);
-    // What the type has a number for is that number.
+    // Where the type has a number, the attribute must have the same number.
     if (memref && succeeded(memref.getStridesAndOffset(own, offset)))
       for (auto [theirs, said] : llvm::zip_equal(own, sizesOf(value)))
         if (!ShapedType::isDynamic(theirs) && !areEqual(op, theirs, said))
           return op->emitOpError() << who << " are not those of " << type << ", got " << value;
-    // Memory may be gone through backwards, tensors are not.
+    // Memory may be traversed backwards, tensors may not.
     return memref ? success() : verifyNotNegative(op, who, sizesOf(value));
   }
   if (failed(checkCounts(op, who, value)))
@@ -468,7 +468,7 @@ static LogicalResult checkOffset(Operation *op, Twine who, Type type, Attribute 
   return success();
 }
 
-/// The sizes of an argument in memory.
+/// Checks the sizes of an argument in memory.
 static LogicalResult checkSizes(Operation *op, Twine who, Type type, Attribute value) {
   auto memref = dyn_cast<MemRefType>(type);
   auto said = dyn_cast<SizesAttr>(value);

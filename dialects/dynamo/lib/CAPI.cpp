@@ -81,7 +81,8 @@ int64_t dynamoOperandAttrGetIndex(MlirAttribute attr) {
   return -1;
 }
 
-/// Calls `visit` with a null attribute of the class that has the mnemonic, if it is one whose only parameter is a text.
+/// Calls `visit` with a null attribute of the class with the mnemonic, if that is a class whose only parameter is a
+/// text.
 template <typename Result, typename Visit>
 static Result visitTexts(StringRef mnemonic, Result none, Visit visit) {
   if (mnemonic == DeviceAttr::getMnemonic())
@@ -157,7 +158,7 @@ bool dynamoBaseAttrGetFields(MlirAttribute attr, int64_t *kind, int64_t *index) 
   return true;
 }
 
-/// Calls `visit` with a null attribute of each enumeration's class, until one answers.
+/// Calls `visit` with a null attribute of each enumeration's class, until one returns a result.
 template <typename Result, typename Visit>
 static Result visitEnums(StringRef mnemonic, Result none, Visit visit) {
   if (mnemonic == PredicateAttr::getMnemonic())
@@ -256,8 +257,8 @@ MlirOperation dynamoFindExpression(MlirOperation root, MlirStringRef *text) {
     return WalkResult::interrupt();
   });
   auto says = [&](auto part) { return walker.walk(part).wasInterrupted(); };
-  // When a kernel's loops are parallel is a matter of its arguments, whatever it
-  // is lowered to.
+  // The condition under which a kernel's loops are parallel refers to its arguments, regardless of what it is lowered
+  // to.
   auto attributeSays = [&](NamedAttribute attribute) {
     return attribute.getName() != "dynamo.parallel" && says(attribute.getValue());
   };

@@ -41,7 +41,8 @@ void DynamoDialect::initialize() {
 // !dynamo.tensor<2x3xf32, [3, 1], 0>
 //===----------------------------------------------------------------------===//
 
-/// `[128, s0, ?]`: numbers with `?` for what is not known and for expressions; `symbolic` has these, or is null.
+/// Parses `[128, s0, ?]`: numbers, with `?` for unknown ones and for expressions; `symbolic` contains the expressions,
+/// or is null.
 static ParseResult parseStrides(AsmParser &parser, SmallVectorImpl<int64_t> &numbers, SizesAttr &symbolic) {
   SmallVector<Attribute> sizes;
   SMLoc loc = parser.getCurrentLocation();
@@ -88,7 +89,7 @@ Type MutableTensorType::parse(AsmParser &parser) {
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess())
     return {};
-  // Brackets are the form with expressions; numbers stand as in every tensor.
+  // Brackets introduce the form with expressions; numbers are written as in every tensor.
   if (succeeded(parser.parseOptionalLSquare())) {
     SmallVector<Attribute> list;
     if (parser.parseCommaSeparatedList([&] { return parseSize(parser, list.emplace_back()); }) || parser.parseRSquare() ||
@@ -126,7 +127,7 @@ void MutableTensorType::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-/// Where sizes are expressions, what counts as `?` is one, and what is a number is the same.
+/// Checks that symbolic sizes match the numbers: an expression is `?` in them, and a number is the same.
 static LogicalResult verifySymbolic(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> numbers, SizesAttr symbolic) {
   if (!symbolic || llvm::equal(numbers, llvm::map_range(symbolic.getSizes(), [](Attribute size) { return Size::of(size).getNumber(); })))
     return success();

@@ -3,7 +3,7 @@
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Only exact identities, NaN and signed zero included.
+// Only exact identities, including for NaN and signed zero.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,13 +37,13 @@ OpFoldResult SelectOp::fold(FoldAdaptor) {
   return getOnTrue() == getOnFalse() ? OpFoldResult(getOnTrue()) : OpFoldResult();
 }
 
-/// A change that leaves all elements in their places, and their type, is its operand.
+/// An operation that keeps all elements in their places, and their type, folds to its operand.
 template <typename Op> static OpFoldResult foldSameType(Op op) {
   return op.getOperand().getType() == op.getType() ? OpFoldResult(op.getOperand()) : OpFoldResult();
 }
 
-/// A change of form that changes nothing is its operand. Two `?` need not be equal; with sizes that are expressions, equal types
-/// have equal sizes.
+/// A shape operation that does not change anything folds to its operand. Two `?` need not be equal; if sizes are
+/// expressions, equal types have equal sizes.
 template <typename Op> static OpFoldResult foldSameSizes(Op op) {
   RankedTensorType type = op.getType();
   return type.hasStaticShape() || isa_and_nonnull<SizesAttr>(type.getEncoding()) ? foldSameType(op) : OpFoldResult();
@@ -81,6 +81,6 @@ OpFoldResult PermuteOp::fold(FoldAdaptor) {
   return {};
 }
 
-/// The slice that leaves out nothing. Equal types alone do not say so only
-/// when a dimension is empty, and then there is nothing to tell apart.
+/// A slice that keeps everything. Equal types imply that, except if a dimension is empty, and then the values cannot
+/// differ.
 OpFoldResult SliceOp::fold(FoldAdaptor) { return foldSameSizes(*this); }

@@ -1,11 +1,11 @@
-//===- LlvmSwitches.cpp - What LLVM lets one decide per process only ------===//
+//===- LlvmSwitches.cpp - Per-process settings of LLVM --------------------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Some decisions of LLVM's code generator are command-line options and nothing
-// else. They are set here by name, since parsing a command line would end the
-// process where an option is not what it was.
+// Some settings of LLVM's code generator exist only as command-line options.
+// They are set here by name, since parsing a command line would exit the
+// process if an option has changed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,11 +1,11 @@
-//===- Nesting.cpp - Is a text nested too deep to be parsed? --------------===//
+//===- Nesting.cpp - Detects text nested too deeply to parse --------------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// MLIR's parser calls itself for every bracket and overruns the stack where
-// there are some thousands inside each other. That is a crash, not an error, so
-// it is looked for first. Our modules nest some ten deep.
+// MLIR's parser recurses for every bracket and overflows the stack if thousands
+// of them are nested. That is a crash, not an error, so it is checked
+// beforehand. Our modules are nested about ten levels deep.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,7 @@ intptr_t dynamoFindDeepNesting(MlirStringRef ref) {
         return line;
       break;
     case '>':
-      // The end of an arrow closes nothing.
+      // The end of an arrow is not a closing bracket.
       if (at != 0 && text[at - 1] == '-')
         break;
       [[fallthrough]];

@@ -16,7 +16,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
 
-/// Reads, works, writes, as `mlir::MlirOptMain` does, but for text that its parser would not survive.
+/// Reads, processes and writes like `mlir::MlirOptMain`, but rejects text that its parser would not survive.
 static llvm::LogicalResult run(llvm::StringRef input, llvm::StringRef output, mlir::DialectRegistry &registry,
                                const mlir::MlirOptMainConfig &config) {
   auto refuse = [](const llvm::Twine &message) {
@@ -39,7 +39,7 @@ static llvm::LogicalResult run(llvm::StringRef input, llvm::StringRef output, ml
   return llvm::success();
 }
 
-/// Whether the command line has an option of upstream's.
+/// Returns true if the command line has an upstream option.
 static bool isGiven(llvm::StringRef option) {
   const auto &known = llvm::cl::getRegisteredOptions();
   auto found = known.find(option);

@@ -1,11 +1,11 @@
-//===- PassTimes.cpp - How long each pass of a pipeline takes -------------===//
+//===- PassTimes.cpp - The time that each pass of a pipeline takes --------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// MLIR's own timing prints to stderr when a process ends; a compilation's
-// report wants numbers. This instrumentation hands each pass's name and seconds
-// to a callback, on pass managers of contexts without threads.
+// MLIR's own timing prints to stderr at process exit; a compilation's report
+// needs numbers. This instrumentation passes each pass's name and seconds to a
+// callback, for pass managers of contexts without threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ public:
   void runAfterPassFailed(Pass *pass, Operation *) final { finish(pass); }
 
 private:
-  /// A pass that only runs others on nested operations has no argument: those others are what is counted.
+  /// A pass that only runs others on nested operations has no argument: only those others are counted.
   void finish(Pass *pass) {
     std::chrono::duration<double> seconds = Clock::now() - started.back();
     started.pop_back();

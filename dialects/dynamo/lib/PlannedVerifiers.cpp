@@ -3,9 +3,10 @@
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What `dynamo.aten` and the ops after outlining and planning may look like.
-// The runtime executes the planned ones by their types alone: a launch passes
-// bare addresses, so its operands must be exactly what the kernel was made for.
+// Verifiers of `dynamo.aten` and of the ops after outlining and planning. The
+// runtime executes the planned ones by their types alone: a launch passes bare
+// addresses, so its operands must be exactly those that the kernel was compiled
+// for.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@ using namespace dynamlir::dynamo;
 // Calls of ATen operators
 //===----------------------------------------------------------------------===//
 
-/// Every `#dynamo.operand<i>` in `attr`, at any depth, is in range; counts them.
+/// Checks that every `#dynamo.operand<i>` in `attr`, at any depth, is in range; records the used ones.
 static LogicalResult checkOperandRefs(Operation *op, Attribute attr, int64_t count, llvm::SmallBitVector &used) {
   if (auto operand = dyn_cast<OperandAttr>(attr)) {
     if (operand.getIndex() < 0 || operand.getIndex() >= count)
@@ -35,8 +36,8 @@ static LogicalResult checkOperandRefs(Operation *op, Attribute attr, int64_t cou
   return success();
 }
 
-/// What `dynamo.aten` and `dynamo.extern` share: the schema's form, and `args`
-/// that name each of `count` operands.
+/// The checks shared by `dynamo.aten` and `dynamo.extern`: the schema's form, and that `args` refer to each of `count`
+/// operands.
 static LogicalResult checkCall(Operation *op, StringRef schema, Attribute args, int64_t count) {
   SmallVector<StringRef> parts;
   schema.split(parts, '.');
@@ -50,7 +51,7 @@ static LogicalResult checkCall(Operation *op, StringRef schema, Attribute args, 
   return success();
 }
 
-/// Strides of each tensor, as eager saw them: one per dimension, none negative.
+/// Checks the strides of each tensor in eager: one per dimension, none negative.
 static LogicalResult checkLayouts(Operation *op, StringRef name, ArrayAttr layouts, TypeRange types) {
   if (!layouts)
     return success();
@@ -65,7 +66,7 @@ static LogicalResult checkLayouts(Operation *op, StringRef name, ArrayAttr layou
   return success();
 }
 
-/// The code that may take a call's place uses values from around, and gives what the call gives.
+/// Checks code that may replace a call: it uses values from outside, and returns the types that the call returns.
 static LogicalResult checkCode(AtenOp op, Region &code) {
   Block &block = code.front();
   if (block.getNumArguments() != 0)
@@ -107,7 +108,7 @@ LogicalResult AtenOp::verify() {
   return success();
 }
 
-/// Whether each of a memref's numbers, where it has some, is the size that is said.
+/// Checks that each static number of a memref equals the separately given size.
 static LogicalResult verifySaid(Operation *op, StringRef name, ArrayRef<int64_t> numbers, Attribute said, Type type) {
   if (!isa<SizesAttr, DenseI64ArrayAttr>(said))
     return op->emitOpError() << "expected sizes in '" << name << "', got " << said;
@@ -172,17 +173,15 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
-/// The type that a torch element type has in a kernel's memory: bool is a
-/// byte, and kernels know no unsigned types.
+/// The type that a torch element type has in a kernel's memory: bool is a byte, and kernels do not have unsigned types.
 static Type memoryType(Type element) {
   if (element.isInteger(1) || element.isUnsignedInteger(8))
     return IntegerType::get(element.getContext(), 8);
   return element;
 }
 
-/// Whether a kernel made for `taken` finds in `given` what it expects: the
-/// same elements at the same distances from element 0. With `open` sizes, which
-/// the kernel is told, `?` fits `?`.
+/// Returns true if a kernel compiled for `taken` accepts `given`: the same elements at the same distances from element
+/// 0. With `open` sizes, which are passed to the kernel, `?` fits `?`.
 static bool isTakenFor(MemRefType given, MemRefType taken, bool open) {
   if ((!open && !given.hasStaticShape()) || given.getShape() != taken.getShape() ||
       memoryType(given.getElementType()) != taken.getElementType() ||
@@ -202,8 +201,8 @@ static bool isTakenFor(MemRefType given, MemRefType taken, bool open) {
   return true;
 }
 
-/// The memrefs that a kernel takes: what `dynamo.signature` says, or, before
-/// there is one, its own argument types.
+/// The memrefs that a kernel takes: those in `dynamo.signature`, or, as long as it is missing, the kernel's own
+/// argument types.
 static SmallVector<Type> takenMemRefs(FunctionOpInterface kernel) {
   auto signature = kernel->getAttrOfType<TypeAttr>("dynamo.signature");
   auto type = signature ? dyn_cast<FunctionType>(signature.getValue()) : FunctionType();
@@ -225,10 +224,10 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   };
   bool memrefs = llvm::any_of(getInputs().getTypes(), llvm::IsaPred<MemRefType>);
   SmallVector<Type> taken = llvm::to_vector(kernel.getArgumentTypes());
-  // Without an operand only the kernel knows which form this is.
+  // Without operands, only the kernel determines which form this is.
   bool planned = memrefs || (getInputs().empty() && getNumResults() == 0);
   if (planned) {
-    // After them the kernel takes sizes: `index`, or what becomes of it on the way to LLVM.
+    // They are followed by sizes: `index`, or the type it becomes on the way to LLVM.
     taken = takenMemRefs(kernel);
     ArrayRef<Type> arguments = kernel.getArgumentTypes();
     size_t memory = taken.size() - llvm::count_if(taken, [](Type type) { return type.isIndex(); });
@@ -256,7 +255,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return differs("expected the result types of its kernel");
   if (getSizes() && failed(verifyNotNegative(*this, "'sizes'", sizesOf(*getSizes()))))
     return failure();
-  // Until it is planned, a kernel's symbols are those of its launches.
+  // Before planning, a kernel's symbols are those of its launches.
   auto own = kernel->getAttrOfType<ArrayAttr>("dynamo.symbols");
   auto function = (*this)->getParentOfType<FunctionOpInterface>();
   auto ours = function ? function->getAttrOfType<ArrayAttr>("dynamo.symbols") : ArrayAttr();
@@ -289,8 +288,8 @@ static bool addProduct(int64_t &sum, int64_t a, int64_t b) {
   return !llvm::MulOverflow(a, b, product) && !llvm::AddOverflow(sum, product, sum);
 }
 
-/// What a memref reaches; `overflow` where no number says it, nothing where it
-/// reaches nothing or does not say.
+/// The elements that a memref reaches. `overflow` is set if a number overflows; nothing if it reaches no elements or
+/// the type does not determine them.
 static std::optional<Reach> reachOf(MemRefType type, bool &overflow) {
   int64_t offset;
   SmallVector<int64_t> strides;
@@ -319,8 +318,8 @@ LogicalResult WorkspaceOp::verify() {
   return known ? success() : verifyNotNegative(*this, "the number of bytes", Size::of(*getBytes()));
 }
 
-/// Where a type says `?`, `sizes` and `strides` say an expression, and where it says a number, that number. They may be left
-/// out: sizes where nothing says what they are, strides where the layout does.
+/// Checks that `sizes` and `strides` have an expression where the type has `?`, and the same number where it has a
+/// number. They may be omitted: sizes if nothing determines them, strides if the layout does.
 static LogicalResult verifyOpen(Operation *op, MemRefType type, std::optional<Attribute> sizes, std::optional<Attribute> strides) {
   int64_t offset;
   SmallVector<int64_t> layout;
@@ -351,7 +350,7 @@ static LogicalResult verifyOpen(Operation *op, MemRefType type, std::optional<At
   return success();
 }
 
-/// Sizes and strides of a buffer; `?` among them where nothing says them.
+/// Sizes and strides of a buffer, with `?` where nothing determines them.
 static std::pair<SizeList, SizeList> openWindow(MemRefType type, std::optional<Attribute> sizes, std::optional<Attribute> strides) {
   int64_t offset;
   SmallVector<int64_t> layout;
@@ -365,7 +364,7 @@ static std::pair<SizeList, SizeList> openWindow(MemRefType type, std::optional<A
   return {shape, rowMajor};
 }
 
-/// The byte after the last that a buffer of expressions reaches; nothing where no number says it.
+/// The byte after the last that a buffer with symbolic sizes reaches; nothing if it cannot be represented.
 static std::optional<Size> endOf(BufferOp op, Size start, int64_t width) {
   auto [sizes, strides] = openWindow(cast<MemRefType>(op.getResult().getType()), op.getSizes(), op.getStrides());
   std::optional<Size> elements = Size(1);
@@ -378,11 +377,11 @@ static std::optional<Size> endOf(BufferOp op, Size start, int64_t width) {
   return bytes ? add(start, *bytes) : std::nullopt;
 }
 
-/// What `BufferOp::verify` holds against the workspace where a size is an expression.
+/// Checks like `BufferOp::verify` that a buffer fits the workspace, if a size is an expression.
 static LogicalResult verifyOpenBuffer(BufferOp op, int64_t width) {
   Size start = Size::of(op.getByteOffset());
   auto [sizes, strides] = openWindow(cast<MemRefType>(op.getResult().getType()), op.getSizes(), op.getStrides());
-  // So that nothing lies before the start.
+  // Ensures that nothing lies before the start.
   if (failed(verifyNotNegative(op, "'strides'", strides)))
     return failure();
   std::optional<Size> end = endOf(op, start, width);
@@ -392,7 +391,7 @@ static LogicalResult verifyOpenBuffer(BufferOp op, int64_t width) {
   Size room = cast<MemRefType>(op.getWorkspace().getType()).getDimSize(0);
   if (workspace && workspace.getBytes())
     room = Size::of(*workspace.getBytes());
-  // Where nothing may be shown, nothing may be reached.
+  // A window that may be empty need not reach anything.
   bool some = llvm::all_of(sizes, [&](Size size) { return decide(op, 0, Relation::less, size) == true; });
   if (some && decide(op, room, Relation::less, *end) == true)
     return op.emitOpError() << "reaches byte " << end->str() << " of a workspace of " << room.str();

@@ -1,4 +1,4 @@
-//===- Plugin.cpp - What stock mlir-opt looks up in the plugin ------------===//
+//===- Plugin.cpp - Symbols that stock mlir-opt looks up in a plugin ------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -22,11 +22,10 @@ extern "C" void dynamlirRegisterPasses();
 //===----------------------------------------------------------------------===//
 // --dynamo-… as flags
 //
-// mlir-opt makes a flag of each pass before it loads a plugin: what a plugin
-// registers can be named in --pass-pipeline only. The list of flags is an
-// option that every pass's flag belongs to, and its parser takes more entries
-// at any time; only its type is private to MLIR's PassRegistry.cpp. The three
-// types below have the same layout, which holds for one major version.
+// mlir-opt creates a flag for each pass before it loads a plugin: passes that a plugin registers can be named only in
+// --pass-pipeline. The list of flags is an option that every pass's flag belongs to, and its parser accepts more
+// entries at any time; only its type is private to MLIR's PassRegistry.cpp. The three types below have the same layout,
+// which is valid for one major version.
 //===----------------------------------------------------------------------===//
 
 static_assert(LLVM_VERSION_MAJOR == 22, "compare PassArgData and PassNameParser with MLIR's PassRegistry.cpp");
@@ -61,7 +60,7 @@ void addFlag(StringRef name) {
   if (!pass)
     pass = PassPipelineInfo::lookup(name);
   auto flags = options.find("canonicalize");
-  // A host without flags for passes, or with this one already.
+  // The host does not have flags for passes, or already has this one.
   if (!pass || flags == options.end() || flags->second->hasArgStr() || options.contains(name))
     return;
   auto *list = static_cast<llvm::cl::list<PassFlag, bool, PassFlagParser> *>(flags->second);

@@ -3,10 +3,9 @@
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// MLIR registers passes under a name from C++ only. This pass does nothing but
-// hand the module to a callback, with the options that were declared for it,
-// so that pipelines, `mlir-opt` and plugins see a pass written in Rust like any
-// other.
+// MLIR registers passes under a name only from C++. This pass just hands the
+// module to a callback, with the options that were declared for it, so that
+// pipelines, `mlir-opt` and plugins see a pass written in Rust like any other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +34,7 @@
 using namespace mlir;
 
 namespace {
-/// A declared option or statistic, with strings of its own.
+/// A declared option or statistic, which owns its strings.
 struct Declared {
   std::string name, description;
   DynamoOptionKind kind;
@@ -46,11 +45,11 @@ struct Callback {
   std::vector<Declared> options, statistics;
   DynamoPassCallback run;
   void *userData;
-  /// What all runs in this process have counted.
+  /// The counts of all runs in this process.
   std::vector<std::atomic<uint64_t>> counted;
 };
 
-/// Options that are declared at run time, of a pass or of a pipeline.
+/// Options of a pass or of a pipeline, declared at run time.
 template <typename Parent>
 class DeclaredOptions {
 public:
@@ -99,7 +98,7 @@ private:
 class RustPass : public PassWrapper<RustPass, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RustPass)
-  // Accessible to the options that are made at run time.
+  // Accessible to the options that are created at run time.
   template <typename T>
   using Option = Pass::Option<T>;
 
@@ -152,7 +151,7 @@ class PipelineOptions : public mlir::detail::PassOptions {
 public:
   explicit PipelineOptions(ArrayRef<Declared> declared) : options(*this, declared), declared(declared) {}
 
-  /// The passes with the options that were given in the place of `$name`.
+  /// The passes with the given options inserted for `$name`.
   std::string insertInto(StringRef passes) const {
     std::string text = passes.str();
     for (auto [option, value] : llvm::zip(declared, options.values())) {

@@ -1,10 +1,10 @@
-//===- SizeSymbols.cpp - Declarations of symbols, and who may name them ---===//
+//===- SizeSymbols.cpp - Declarations of symbols, and their uses ----------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A function declares the symbols that occur in it as `dynamo.symbols`. All that
-// is here looks at expressions only, and is not called where there are none.
+// A function declares the symbols that occur in it as `dynamo.symbols`. The
+// code here handles only expressions, and is not called if there are none.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace dynamlir::dynamo;
 
 static constexpr int64_t noLimit = std::numeric_limits<int64_t>::max();
 
-/// The number of a symbol that is written as it is printed: `s01` would be a second name of `s1`.
+/// The number of a symbol, which must be in its printed form: `s01` would be a second name for `s1`.
 static std::optional<int64_t> symbolNumber(StringRef name) {
   uint32_t number;
   if (!name.starts_with("s") || name.drop_front().getAsInteger(10, number) || name != ("s" + Twine(number)).str())
@@ -98,7 +98,7 @@ LogicalResult SizeSymbolAttr::verify(function_ref<InFlightDiagnostic()> emitErro
     return emitError() << "s" << number << " comes from a dimension: expected its argument, too";
   if (divisor < 1)
     return emitError() << "expected a divisor of at least 1, got " << divisor;
-  // The multiple that is next to the lower end; written so that nothing overflows.
+  // Checks that the first multiple from `min` on is at most `max`; written so that it does not overflow.
   if (min < 0 || min > max || (min % divisor != 0 && divisor - min % divisor > max - min))
     return emitError() << "s" << number << " has no value: there is no multiple of " << divisor << " from " << min << " to " << max;
   if (hint >= 0 && (hint < min || hint > max || hint % divisor != 0))
@@ -107,7 +107,7 @@ LogicalResult SizeSymbolAttr::verify(function_ref<InFlightDiagnostic()> emitErro
 }
 
 //===----------------------------------------------------------------------===//
-// Who may name symbols
+// Uses of symbols
 //===----------------------------------------------------------------------===//
 
 static FunctionOpInterface functionAround(Operation *op) {
@@ -115,7 +115,7 @@ static FunctionOpInterface functionAround(Operation *op) {
   return function ? function : op->getParentOfType<FunctionOpInterface>();
 }
 
-/// Whether the function around declares the symbol.
+/// Returns true if the enclosing function declares the symbol.
 static bool isDeclared(Operation *op, int64_t number) {
   FunctionOpInterface function = functionAround(op);
   auto symbols = function ? function->getAttrOfType<ArrayAttr>("dynamo.symbols") : ArrayAttr();
@@ -137,7 +137,7 @@ LogicalResult dynamlir::dynamo::verifyDeclared(Operation *op) {
     return WalkResult::advance();
   });
   auto isFine = [&](auto part) { return !walker.walk(part).wasInterrupted(); };
-  // Types first: their symbols are what the operation is about.
+  // Types first: their symbols matter most for the operation.
   bool fine = llvm::all_of(op->getOperandTypes(), isFine) && llvm::all_of(op->getResultTypes(), isFine) &&
               isFine(Attribute(op->getAttrDictionary()));
   if (fine)
@@ -164,7 +164,7 @@ LogicalResult dynamlir::dynamo::verifySizes(Operation *op) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor)
       continue;
-    // Numbers and `?` are compared by the trait, whether or not there are expressions elsewhere.
+    // The trait compares numbers and `?`, regardless of expressions elsewhere.
     if (first && (first.getEncoding() || tensor.getEncoding()) && !haveOneShape(op, first, tensor))
       return op->emitOpError() << "expected operands and results of one shape, got " << first << " and " << tensor;
     first = tensor;
@@ -176,7 +176,7 @@ LogicalResult dynamlir::dynamo::verifySizes(Operation *op) {
 // dynamo.symbols
 //===----------------------------------------------------------------------===//
 
-/// The value of the symbol is found where it says.
+/// Checks that the symbol's value can be found at its declared place.
 static LogicalResult verifyPlace(FunctionOpInterface function, SizeSymbolAttr symbol) {
   auto wrong = [&] { return function.emitOpError() << "'dynamo.symbols' finds s" << symbol.getNumber(); };
   int64_t argument = symbol.getArgument(), dim = symbol.getDim();
@@ -194,7 +194,7 @@ static LogicalResult verifyPlace(FunctionOpInterface function, SizeSymbolAttr sy
   int64_t rank = tensor ? tensor.getSizes().size() : shaped && shaped.hasRank() ? shaped.getRank() : 0;
   if (dim >= rank)
     return wrong() << " in dimension " << dim << " of argument " << argument << ", which has " << rank << " of them";
-  // Memory says no more than that the size is open.
+  // A memref type states only that the size is dynamic.
   if (isa<MemRefType>(type) && shaped.isDynamicDim(dim))
     return success();
   Size found = shaped ? Size(shaped.getDimSize(dim)) : Size(tensor.getSizes()[dim]);
@@ -226,7 +226,7 @@ LogicalResult dynamlir::dynamo::verifySymbols(FunctionOpInterface function, Attr
 }
 
 LogicalResult dynamlir::dynamo::verifyNamedSymbols(FunctionOpInterface function) {
-  // Operations of this dialect see to themselves.
+  // Operations of this dialect check themselves.
   bool failedSomewhere = false;
   function->walk([&](Operation *op) {
     if (!isa_and_nonnull<DynamoDialect>(op->getDialect()))

@@ -19,12 +19,12 @@ using namespace dynamlir::dynamo;
 // Callbacks
 //===----------------------------------------------------------------------===//
 
-/// Set once, before there are contexts, and only read afterwards.
+/// Set once, before contexts exist, and only read afterwards.
 static DynamoSizeCallbacks callbacks = {nullptr, nullptr};
 
 void dynamoSetSizeCallbacks(const DynamoSizeCallbacks *given) { callbacks = *given; }
 
-/// C strings without the C API's library, which this one does not link.
+/// Converts to C strings without the C API's library, which this library does not link.
 static MlirStringRef wrapText(StringRef text) { return {text.data(), text.size()}; }
 static StringRef unwrapText(MlirStringRef text) { return {text.data, text.length}; }
 
@@ -78,7 +78,7 @@ std::optional<bool> dynamlir::dynamo::decide(Operation *op, Size a, Relation rel
   if (!function)
     function = op->getParentOfType<FunctionOpInterface>();
   auto declared = function ? function->getAttrOfType<ArrayAttr>("dynamo.symbols") : ArrayAttr();
-  // What is wrong with the declarations is for their own verifier to say.
+  // Errors in the declarations are reported by their own verifier.
   for (Attribute attribute : declared ? declared.getValue() : ArrayRef<Attribute>())
     if (auto symbol = dyn_cast<SizeSymbolAttr>(attribute))
       symbols.push_back({symbol.getNumber(), symbol.getArgument(), symbol.getDim(), symbol.getMin(), symbol.getMax(),
@@ -127,7 +127,7 @@ std::string dynamlir::dynamo::sizesToString(ArrayRef<Size> sizes) {
 SizeList dynamlir::dynamo::sizesOf(ArrayRef<int64_t> numbers) { return SizeList(numbers.begin(), numbers.end()); }
 
 SizeList dynamlir::dynamo::sizesOf(RankedTensorType type) {
-  // An encoding that is wrong for the type was an error where the type was made.
+  // An encoding that does not fit the type was reported when the type was created.
   auto encoding = dyn_cast_or_null<SizesAttr>(type.getEncoding());
   return encoding ? sizesOf(encoding) : sizesOf(type.getShape());
 }
@@ -146,12 +146,12 @@ size_t dynamlir::dynamo::countSizes(Attribute array) {
   return numbers ? numbers.size() : cast<SizesAttr>(array).getSizes().size();
 }
 
-/// `(a) op (b)` of expressions, nothing where that is too large.
+/// `(a) op (b)` of expressions; nothing if the result is too large.
 static std::optional<Size> compute(Size a, StringRef op, Size b) {
   if (a.isUnknown() || b.isUnknown())
     return Size(ShapedType::kDynamic);
   MLIRContext *context = (a.getExpression() ? a : b).getExpression().getContext();
-  // What goes wrong is for the caller to say: a diagnostic that is dropped is never seen.
+  // The caller reports errors: this diagnostic is dropped and never seen.
   auto emit = [&](size_t) {
     InFlightDiagnostic dropped = emitError(UnknownLoc::get(context));
     dropped.abandon();
@@ -177,7 +177,7 @@ std::optional<Size> dynamlir::dynamo::multiply(Size a, Size b) {
 }
 
 std::optional<Size> dynamlir::dynamo::multiply(ArrayRef<Size> sizes) {
-  // Nothing, however large the rest is.
+  // The product is zero, however large the other sizes are.
   if (llvm::is_contained(sizes, Size(0)))
     return Size(0);
   std::optional<Size> product = Size(1);
@@ -222,7 +222,7 @@ LogicalResult dynamlir::dynamo::verifyNotNegative(Operation *op, Twine what, Arr
 // Text
 //===----------------------------------------------------------------------===//
 
-/// Takes what a size may be made of from the parser, up to what ends it.
+/// Skips the characters of a size in the parser, up to its end.
 static ParseResult skipSize(AsmParser &parser) {
   for (unsigned depth = 0;;) {
     StringRef word;
@@ -245,7 +245,7 @@ static ParseResult skipSize(AsmParser &parser) {
   }
 }
 
-/// The text is what lies in the buffer, so that a fault in it has its place.
+/// The text is taken from the parser's buffer, so that an error in it has a position.
 ParseResult dynamlir::dynamo::parseSize(AsmParser &parser, Attribute &size) {
   SMLoc start = parser.getCurrentLocation();
   // Nearly all sizes are one number.

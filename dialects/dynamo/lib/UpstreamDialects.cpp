@@ -1,15 +1,15 @@
-//===- UpstreamDialects.cpp - What of MLIR's dialects we use --------------===//
+//===- UpstreamDialects.cpp - The MLIR dialects that we use ---------------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A context of ours knows these dialects, with the interfaces that our
-// pipelines ask of them, the transform ops of our schedules and the
-// translations to LLVM IR. MLIR has a function that registers all there are,
-// and a static link of that is twice as large: what is not named here is not in
-// the wheel. `dynamlir-opt` keeps everything (OptMain.cpp).
+// Our contexts know these dialects, with the interfaces that our pipelines
+// require of them, the transform ops of our schedules and the translations to
+// LLVM IR. MLIR has a function that registers everything, and a static link of
+// that is twice as large: dialects not named here are not in the wheel.
+// `dynamlir-opt` keeps everything (OptMain.cpp).
 //
-// Tests run with this list, so what is missing from it fails there.
+// Tests run with this list, so a missing entry makes them fail.
 //
 //===----------------------------------------------------------------------===//
 
@@ -86,7 +86,7 @@
 
 using namespace mlir;
 
-/// What bufferization, tiling and folding ask of operations.
+/// The interfaces that bufferization, tiling and folding require of operations.
 static void registerInterfaces(DialectRegistry &registry) {
   arith::registerBufferViewFlowOpInterfaceExternalModels(registry);
   arith::registerBufferizableOpInterfaceExternalModels(registry);
@@ -114,7 +114,7 @@ static void registerInterfaces(DialectRegistry &registry) {
   vector::registerValueBoundsOpInterfaceExternalModels(registry);
 }
 
-/// What `convert-gpu-to-nvvm` asks of the dialects inside a GPU kernel.
+/// The interfaces that `convert-gpu-to-nvvm` requires of the dialects inside a GPU kernel.
 static void registerConversions(DialectRegistry &registry) {
   arith::registerConvertArithToLLVMInterface(registry);
   cf::registerConvertControlFlowToLLVMInterface(registry);

@@ -1,11 +1,11 @@
-//===- UpstreamPasses.cpp - What of MLIR's passes we use ------------------===//
+//===- UpstreamPasses.cpp - The MLIR passes that we use -------------------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The passes that our pipelines name (crates/codegen/src/pipelines.rs), and
-// those that a GPU pipeline is made of. As with the dialects, what is not
-// registered here is not linked into the wheel.
+// those of the GPU pipelines. As with the dialects, passes not registered here
+// are not linked into the wheel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ static void registerGpuPasses() {
 }
 
 void dynamoRegisterUpstreamPasses() {
-  // Cleaning up.
+  // Cleanup.
   registerCanonicalizerPass();
   registerCSEPass();
   registerLoopInvariantCodeMotionPass();

@@ -1,4 +1,4 @@
-//===- Verifiers.cpp - What each primitive may look like ------------------===//
+//===- Verifiers.cpp - Verifiers of the primitives ------------------------===//
 //
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -32,11 +32,11 @@ static LogicalResult expectShape(Operation *op, ArrayRef<Size> expected, Value r
   return op->emitOpError() << "expected a result of shape " << sizesToString(expected) << ", got " << result.getType();
 }
 
-/// a + b, `?` if one of them is, or if it is not a size at all.
+/// a + b; `?` if one of them is, or if the sum is not a size.
 static Size addSizes(Size a, Size b) { return add(a, b).value_or(ShapedType::kDynamic); }
 
-/// offset + Σ (size - 1) · stride: the last element of a window that shows
-/// at least one; nothing when that number is too large to write down.
+/// offset + Σ (size - 1) · stride: the last element of a window that shows at least one; nothing if that number is too
+/// large to represent.
 static std::optional<Size> lastElement(ArrayRef<Size> sizes, ArrayRef<Size> strides, Size offset) {
   std::optional<Size> last = offset;
   for (auto [size, stride] : llvm::zip_equal(sizes, strides)) {
@@ -49,7 +49,8 @@ static std::optional<Size> lastElement(ArrayRef<Size> sizes, ArrayRef<Size> stri
   return last;
 }
 
-/// Whether a relation holds whatever the symbols are: a bound is an error where it is broken for all of them.
+/// Returns true if a relation holds for all values of the symbols: a bound is an error only if it is violated for all
+/// of them.
 static bool surely(Operation *op, Size a, Relation relation, Size b) { return decide(op, a, relation, b) == true; }
 
 static LogicalResult expectCount(Operation *op, StringRef what, size_t count, int64_t rank) {
@@ -58,7 +59,7 @@ static LogicalResult expectCount(Operation *op, StringRef what, size_t count, in
   return op->emitOpError() << "expected one entry of '" << what << "' per dimension (" << rank << "), got " << count;
 }
 
-/// The dims are distinct and in range; `dropped` marks them.
+/// Checks that the dims are distinct and in range; `dropped` marks them.
 static LogicalResult distinctDims(Operation *op, ArrayRef<int64_t> dims, int64_t rank, llvm::SmallBitVector &dropped) {
   dropped.resize(rank);
   for (int64_t dim : dims) {
@@ -119,7 +120,7 @@ LogicalResult ReshapeOp::verify() {
   auto from = tensorOf(getOperand()), to = tensorOf(getResult());
   if (failed(sameElementType(*this, getOperand(), getResult())))
     return failure();
-  // Of a `?` nothing is known.
+  // Nothing is known about a `?`.
   std::optional<Size> given = multiply(sizesOf(from)), made = multiply(sizesOf(to));
   if (!given || !made)
     return emitOpError() << "has a number of elements that does not fit 64 bits";
@@ -156,7 +157,7 @@ LogicalResult SliceOp::verify() {
       return emitOpError() << "expected steps of at least 1, got " << step;
     if (surely(*this, starts[i], Relation::less, 0))
       return emitOpError() << "expected starts that are not negative, got " << starts[i].str();
-    // Whether anything is taken may depend on symbols: then it is not known whether that goes too far.
+    // If symbols decide whether anything is taken at all, the bounds cannot be checked.
     if (taken[i].isUnknown() || given[i].isUnknown() || !surely(*this, 0, Relation::less, taken[i]))
       continue;
     std::optional<Size> last = lastElement(taken[i], Size(step), starts[i]);
@@ -215,7 +216,7 @@ LogicalResult PadOp::verify() {
   return expectShape(*this, shape, getResult());
 }
 
-/// Every element of the window lies in the row-major elements of `buffer`.
+/// Checks that every element of the window lies in the row-major elements of `buffer`.
 static LogicalResult windowFits(Operation *op, RankedTensorType window, Attribute strideArray, Size offset, RankedTensorType buffer) {
   SizeList strides = sizesOf(strideArray), sizes = sizesOf(window);
   if (failed(expectCount(op, "strides", strides.size(), window.getRank())))
@@ -264,7 +265,7 @@ LogicalResult MatmulOp::verify() {
   return expectShape(*this, expected, getResult());
 }
 
-// Adds to `expected` how many windows of these sizes lie along height and width of the images.
+// Adds to `expected` the number of windows of these sizes along height and width of the images.
 static LogicalResult expectWindows(Operation *op, RankedTensorType input, ArrayRef<int64_t> window, ArrayRef<int64_t> strides,
                                    ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, SizeList &expected) {
   for (ArrayRef<int64_t> list : {window, strides, padding, dilation})
@@ -272,7 +273,7 @@ static LogicalResult expectWindows(Operation *op, RankedTensorType input, ArrayR
       return op->emitOpError() << "expected two sizes, strides, paddings and dilations of windows";
   for (int64_t i = 0; i < 2; ++i) {
     int64_t size = input.getDimSize(i + 2);
-    // Numbers this large say nothing about images; below, nothing overflows.
+    // Larger numbers do not occur for images; below the limit, nothing overflows.
     constexpr int64_t limit = int64_t(1) << 28;
     auto outside = [&](int64_t number, int64_t least) { return number < least || number > limit; };
     if (outside(strides[i], 1) || outside(padding[i], 0) || outside(dilation[i], 1) || outside(size, 0) || outside(window[i], 1))
@@ -367,7 +368,7 @@ static SizeList withoutDims(RankedTensorType type, const llvm::SmallBitVector &d
   return shape;
 }
 
-/// `and`, `or` and `xor` combine bits.
+/// Checks that `and`, `or` and `xor`, which combine bits, have a suitable type.
 static LogicalResult kindSuits(Operation *op, ReduceKind kind, RankedTensorType type) {
   bool bitwise = kind == ReduceKind::bit_and || kind == ReduceKind::bit_or || kind == ReduceKind::bit_xor;
   if (bitwise && !isa<IntegerType>(type.getElementType()))
@@ -431,7 +432,7 @@ LogicalResult ScatterOp::verify() {
   }
   if (!getKind())
     return success();
-  // In memory a bool is a byte and no integer has a sign.
+  // In memory a bool is a byte, and integers are signless.
   auto element = base.getElementType();
   bool ordered = *getKind() == ReduceKind::max || *getKind() == ReduceKind::min;
   if (element.isInteger(1) || (element.isUnsignedInteger() && ordered))

@@ -1,8 +1,8 @@
 """Torch's composite functions that take another path on fakes than on tensors: run as eager runs them.
 
-Some of torch's own functions look whether an operand is a subclass of tensors, which fakes are, and then compute in
-another way: without the checks of contents that eager makes, with another layout, or in other memory. Both front doors
-call torch's functions through `run`. A function is known by its identity.
+Some of torch's functions check whether an operand is a tensor subclass, as fakes are, and then compute differently:
+without eager's checks of contents, with another layout, or in other memory. Both front doors call torch's functions
+through `run`. Functions are recognized by identity.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .. import histories, modes, scalars, warned
+from .. import fake_histories, fake_warnings, modes, scalars
 from ..device import device_of
 from ..fakes import is_stranger
 from ..reasons import Fallback
 from ..recorder import OpRecorder
-from . import varying
+from . import symbolic_composites
 
 Run = Callable[[OpRecorder, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call one of torch's functions on fakes."""
+    """Calls one of torch's functions on fakes."""
     recorder.builtin = builtin_name(target)
     special = _BY_NAME.get(recorder.builtin or "") or _SPECIAL.get(id(target))
     if recorder.memo.varies:
@@ -35,22 +35,22 @@ def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...],
     if special is not None:
         return special(recorder, target, args, kwargs)
     if recorder.builtin is None:
-        with warned.heard():
+        with fake_warnings.heard():
             return target(*args, **kwargs)
     return target(*args, **kwargs)
 
 
 def is_run_otherwise(name: str) -> bool:
-    """Whether a method of this name is to be called through `run`."""
+    """Returns true if a method of this name has to be called through `run`."""
     return name in _BY_NAME
 
 
 def _of_any_size(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return varying.call(target, args, kwargs)
+    return symbolic_composites.call(target, args, kwargs)
 
 
 def builtin_name(target: Any) -> str | None:
-    """The name of a builtin function; None where Python code may call several."""
+    """Returns the name of a builtin function; None for Python code, which may call several."""
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(target)
     known = isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType))
@@ -60,12 +60,11 @@ def builtin_name(target: Any) -> str | None:
 def _one_hot(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Fakes are compared with all classes; eager writes by index into zeros, after a look at the smallest and the
-    largest."""
+    """Torch compares fakes with all classes; eager checks the extreme values, then writes by index into zeros."""
     classes = dict(zip(("self", "num_classes"), args)) | {"self" if k == "input" else k: v for k, v in kwargs.items()}
     index, count = classes.get("self"), classes.get("num_classes", -1)
     if isinstance(count, torch.SymInt):
-        count = int(count)  # what is compared with all classes has forgotten that there are no others
+        count = int(count)  # the comparison with all classes would not check for others
     if index is not None and is_stranger(index):
         index = recorder.adopt(index)
     if (
@@ -87,7 +86,7 @@ def _one_hot(
 def _max_pool1d(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Without a gradient eager squeezes an image without batch in place; its result is row-major and not a view."""
+    """Without a gradient eager squeezes an unbatched image in place; its result is row-major and not a view."""
     result = target(*args, **kwargs)
     if isinstance(result, torch.Tensor) and not result.requires_grad:
         result = result.contiguous()
@@ -107,7 +106,7 @@ def _matrix_rank(
 
 
 class _ValuesAlone(TorchDispatchMode):
-    """Factorizations without the vectors, where no gradient is taken of them."""
+    """Skips the vectors of factorizations that are not differentiated."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = _WITH_VECTORS.get(function)
@@ -117,8 +116,7 @@ class _ValuesAlone(TorchDispatchMode):
 
 
 def _values(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Of fakes torch also computes the vectors, by another algorithm, which takes longer and succeeds for other
-    matrices."""
+    """For fakes torch also computes the vectors, by a slower algorithm, which succeeds for other matrices."""
     with _ValuesAlone():
         return target(*args, **kwargs)
 
@@ -126,7 +124,7 @@ def _values(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, .
 def _quantile(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Eager looks whether shares in a tensor are between 0 and 1, and raises where one is not."""
+    """Eager checks that quantiles in a tensor are between 0 and 1, and raises otherwise."""
     function = target.args[0] if isinstance(target, functools.partial) else target
     is_bound = isinstance(getattr(function, "__self__", None), torch.Tensor)
     share = kwargs["q"] if "q" in kwargs else next(iter(args if is_bound else args[1:]), None)
@@ -139,7 +137,7 @@ def _quantile(
 def _attention(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Of a scale that is known at the call only, torch's function wants the value: so the queries are scaled."""
+    """Torch's function needs the value of a scale that is known only at run time: so the queries are scaled instead."""
     scale = kwargs.get("scale")
     if not scalars.has_any([scale]):
         return target(*args, **kwargs)
@@ -151,19 +149,19 @@ def _attention(
 def _detach_in_place(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Torch only forgets the history, which is not dispatched."""
+    """Torch only drops the history, which is not dispatched."""
     given = (*args, *kwargs.values(), getattr(target, "__self__", None))
     fakes = [one for one in given if isinstance(one, FakeTensor) and one.requires_grad]
     result = target(*args, **kwargs)
     for fake in fakes:
-        histories.cut(recorder, fake)
+        fake_histories.cut(recorder, fake)
     return result
 
 
 def _shape_as_tensor(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """Fakes have no memory for it."""
+    """Fakes have no memory for the result."""
     (of,) = (*args, *kwargs.values())
     if not isinstance(of, torch.Tensor) or not of.dim():
         return target(*args, **kwargs)
@@ -171,8 +169,8 @@ def _shape_as_tensor(
 
 
 def _reading(*places: int) -> Run:
-    """Functions that read lengths in C++ from the tensors at these places: fakes have no memory. Torch raises an error
-    there, but where the number of lengths varies it reads from a null pointer."""
+    """Handles functions that read lengths in C++ from the tensors at these argument positions. Fakes have no memory:
+    torch raises an error, but with a dynamic number of lengths it reads from a null pointer."""
 
     def run(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for value in (*(args[at] for at in places if at < len(args)), *kwargs.values()):
@@ -188,7 +186,7 @@ def _set_version(tensor: torch.Tensor, version: int) -> None:
 
 
 _WITH_VECTORS = {torch.ops.aten._linalg_eigh.default: "compute_v", torch.ops.aten._linalg_svd.default: "compute_uv"}
-"""The argument, the third of each, that says whether vectors are computed."""
+"""The argument, the third of each, that selects whether vectors are computed."""
 
 _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch._C._nn.one_hot, _one_hot),
@@ -205,7 +203,7 @@ _FUNCTIONS: list[tuple[Any, Run]] = [
     (torch.linalg.cond, _values),
     (torch._shape_as_tensor, _shape_as_tensor),
 ]
-# By name, which methods of tensors have as well.
+# By name, because methods of tensors share these names.
 _NAMED: list[tuple[str, Run]] = [
     ("lstm", _reading(1)),
     ("gru", _reading(1)),

@@ -1,9 +1,9 @@
-"""Numbers and element types that eager's kernels refuse, which fakes let pass.
+"""Numbers and element types that eager's kernels refuse but fakes accept.
 
-``x.fill_(1e30)`` of ints raises, as does ``torch.add(x, y, alpha=200)`` of ``int8``: a kernel converts what its schema
-calls a ``Scalar`` to the type of its result, and that fails where the type has no such number. Code that was generated
-would write whatever the conversion gives. And where fakes find a common type for floats of several types, many kernels
-take one type alone. So such calls are plain Python's, which raises.
+``x.fill_(1e30)`` on ints raises, as does ``torch.add(x, y, alpha=200)`` on ``int8``: a kernel converts a ``Scalar``
+argument to the type of its result, which fails if the type cannot hold the number. Generated code would write the
+converted value unchecked. And where fakes promote floats of several types, many kernels accept only one type. So such
+calls run as plain Python, which raises.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import schema
 
 
 def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
-    """Raise `Fallback` where eager may refuse a number among the arguments. ``result`` is what fakes gave."""
+    """Raises `Fallback` if eager may refuse a number among the arguments. ``result`` is the result on fakes."""
     facts = schema.info(func).facts
     if facts.refuses_bools and isinstance(result, torch.Tensor) and result.dtype == torch.bool:
         raise Fallback("raised", f"{func} of bools")
@@ -53,19 +53,19 @@ def _check_types(func: OpOverload, full: Sequence[Any]) -> None:
 
 @functools.cache
 def _scalars(func: OpOverload) -> tuple[int, ...]:
-    """Which arguments are numbers that kernels convert."""
+    """Returns the positions of the arguments that are numbers converted by kernels."""
     arguments = schema.info(func).arguments
     return tuple(at for at, argument in enumerate(arguments) if argument.type in ("number", "Optional[number]"))
 
 
 def _check(func: OpOverload, name: str, number: Any, dtype: torch.dtype) -> None:
     if name == "alpha":
-        # Of sums: a bool for bools only, no fraction for ints.
+        # For sums: a bool only for bools, no fraction for ints.
         is_fraction = isinstance(number, (float, torch.SymFloat))
         if (type(number) is bool and dtype != torch.bool) or (is_fraction and _is_integral(dtype)):
             raise Fallback("raised", f"{func}: alpha={number} for {dtype}")
     if dtype == torch.bool or dtype.is_complex:
-        return  # everything is true or false
+        return  # every number converts
     if isinstance(number, torch.SymInt) and dtype not in _HOLD_ALL_INTS:
         number = int(number)
     elif isinstance(number, torch.SymFloat) and dtype not in (torch.float32, torch.float64):
@@ -85,9 +85,9 @@ def _is_integral(dtype: torch.dtype) -> bool:
 
 
 def fits(number: int | float, dtype: torch.dtype, strictly: bool = False) -> bool:
-    """Whether c10's checked conversion takes a number, rounding it or not.
+    """Returns true if c10's checked conversion accepts a number, with or without rounding.
 
-    Floats have infinities and NaN. Ints below zero wrap around in an unsigned type, unless ``strictly``.
+    Floats have infinities and NaN. Negative ints wrap around in an unsigned type, unless ``strictly``.
     """
     if dtype.is_floating_point:
         limit = torch.finfo(dtype).max

@@ -1,7 +1,7 @@
-"""Functional variants for operators of users' that write their arguments: `torch.library` defines none.
+"""Functional variants for user-defined operators that write their arguments: `torch.library` does not define any.
 
 Such a variant copies what the operator would write, calls the operator on the copies, and returns them after the
-results. It is an operator like any other, so that graphs, dumps and the runtime need to know nothing of this.
+results. It is an ordinary operator, so graphs, dumps and the runtime do not need to know about this.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 from torch._ops import OpOverload
 
 NAMESPACE = "dynamlir_functional"
-# Whose operators have the variants that torch gives them.
+# The namespaces of operators with variants provided by torch.
 TORCHS = frozenset({"aten", "prim", "prims", "quantized", "_c10d_functional", "c10d", "profiler", "inductor"})
 
 
 @functools.cache
 def variant(op: OpOverload) -> OpOverload | None:
-    """The functional variant of a user's operator, defined when first asked for. None for torch's own, and where it
-    writes anything but tensors, which may be in lists, or returns anything else."""
+    """Returns the functional variant of a user's operator, defined on first use. None for torch's own operators, and
+    for one that writes anything other than tensors or lists of tensors, or returns anything else."""
     schema = op._schema
     written = [at for at, argument in enumerate(schema.arguments) if argument.is_write]
     if op.namespace in TORCHS or not written:
@@ -34,10 +34,10 @@ def variant(op: OpOverload) -> OpOverload | None:
         return None
     name = _free("_".join([op.namespace, schema.name.split("::")[-1], op._overloadname]))
     text = str(schema)
-    # Such as `Tensor(a0!) x, int[] sizes=[1], *, float by=1.0`.
+    # For example `Tensor(a0!) x, int[] sizes=[1], *, float by=1.0`.
     arguments = re.sub(r"\(\w+!\)", "", text[text.index("(") + 1 : text.rindex(") ->")])
     results = ", ".join(["Tensor"] * (len(schema.returns) + len(written)))
-    # How many are written is known at a call where one is a list, or may be None: then all are in one list.
+    # If one argument is a list, or may be None, the number of written tensors depends on the call: all are in one list.
     listed = any(str(schema.arguments[at].type) != "Tensor" for at in written)
     library = _library()
     library.define(f"{name}({arguments}) -> {'Tensor[]' if listed else f'({results})' if ',' in results else results}")
@@ -49,8 +49,8 @@ _taken: collections.Counter[str] = collections.Counter()
 
 
 def _free(name: str) -> str:
-    """A name that no variant has yet. An operator that is defined again gets another variant: what was compiled before
-    goes on calling the old one."""
+    """Returns a name not used by any variant yet. An operator that is redefined gets another variant; code compiled
+    before continues to call the old one."""
     _taken[name] += 1
     return name if _taken[name] == 1 else _free(f"{name}_{_taken[name]}")
 
@@ -75,7 +75,7 @@ def _implementation(op: OpOverload, written: list[int], listed: bool) -> Callabl
         for at in written:
             holder: Any = named if at >= len(given) else given
             place = arguments[at].name if at >= len(given) else at
-            # One that is not given is None.
+            # An argument that is not given is None.
             if (at < len(given) or place in named) and holder[place] is not None:
                 holder[place] = _copied(holder[place])
                 copies += [holder[place]] if isinstance(holder[place], torch.Tensor) else holder[place]

@@ -1,9 +1,9 @@
 """The long tail: torch's own decomposition of one operation, recorded at its shapes and attached to it.
 
-An operation that the native decomposition pass neither lowers nor keeps may still be written in operations that it
-does know. Torch says how, in its decomposition table and in its composite kernels; both are run on fakes under the
-same recorder. A decomposition counts only when every operation it ends in is known natively: otherwise the operation
-stays one extern call, which is what eager runs.
+An operation that the native decomposition pass neither lowers nor keeps may still be expressible in operations that it
+knows. Torch has such expressions in its decomposition table and in its composite kernels; both are run on fakes under
+the same recorder. A decomposition counts only if all its operations are known natively: otherwise the operation stays
+one extern call, which is what eager runs.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import interruptions, logs
+from .. import interruptions, logs, native
 from ..fakes import Faker
 from ..recorder import OpRecorder
 from ..recording import DTYPES, NO_RESULT, OpRecord, OutputRecord, Recording, Ref, TensorMeta, map_refs
 from . import custom, schema, table
-from .replaying import Operands, freeze, split_arguments
+from .rerun_on_fakes import Operands, freeze, split_arguments
 
 _MAX_DEPTH = 8
 
 
 class _NotThisWay(Exception):
-    """A decomposition that does not stand for its operation."""
+    """A decomposition that is not equivalent to its operation."""
 
 
 Known = frozenset[str] | set[str]
 
 
 class Decomposer:
-    """Finds, records and remembers decompositions. ``known`` holds the schemas the compiler lowers or keeps."""
+    """Finds, records and caches decompositions. ``known`` holds the schemas that the compiler lowers or keeps."""
 
     def __init__(self, rust_ops: Known, keep_ops: Known) -> None:
         self.known = frozenset(rust_ops) | frozenset(keep_ops)
@@ -49,7 +49,7 @@ class Decomposer:
         self._active = threading.local()
 
     def attach(self, recording: Recording, mode: FakeTensorMode) -> None:
-        """Give every operation that needs one its decomposition, where there is one."""
+        """Attaches a decomposition to every operation that needs one, where one exists."""
         with _disable_current_modes():
             self._attach(recording, mode)
 
@@ -61,13 +61,13 @@ class Decomposer:
                 self._attach(op.vjp, mode)
 
     def wants(self, op: OpRecord) -> bool:
-        """Whether the compiler itself can do nothing with this operation but call it."""
+        """Returns true if the compiler itself can only emit this operation as a call."""
         name = op.functional or op.schema
         known = name in self.known or op.is_view or op.random or op.raw is None
         return not known and not table.facts(name).uninitialised
 
     def covered(self, recording: Recording) -> bool:
-        """Whether every operation is known natively or decomposed into such."""
+        """Returns true if every operation is known natively or decomposed into such operations."""
         return all(not self.wants(op) or op.decomposition is not None for op in recording.ops)
 
     def _find(self, op: OpRecord, of: Recording, mode: FakeTensorMode) -> Recording | None:
@@ -78,7 +78,7 @@ class Decomposer:
         if not candidates(overload):
             return None
         key = (name, freeze(raw, metas, []), tuple(op.results) if not op.functional else None, str(device or "cpu"))
-        # A user may give an operator another kernel, and the name to another operator.
+        # A user may replace an operator's kernel, or reuse its name for another operator.
         remembers = overload.namespace in custom.TORCHS
         with self._lock:
             if remembers and key in self._cache:
@@ -118,7 +118,7 @@ class Decomposer:
                 log.info("%s: not decomposed: %s: %s", overload, type(error).__name__, error)
                 continue
             if any(meta.dtype.startswith("complex") for meta in recording.metas.values()):
-                # Of complex numbers nothing is generated: there is nothing to gain.
+                # No code is generated for complex numbers, so decomposing would gain nothing.
                 log.info("%s: not decomposed: complex numbers", overload)
                 return None
             if self.covered(recording):
@@ -130,12 +130,12 @@ class Decomposer:
 
 
 _MOST_ELEMENTS = 1 << 22
-"""Operands above are not tried: an operation that might be refused stays what it is."""
+"""The limit on operand elements for a trial run. Above it, an operation that might be refused is not decomposed."""
 
 
 def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[int, TensorMeta]) -> bool:
-    """Whether eager may have no kernel for these element types. Decompositions take more of them than kernels do, so
-    that the kernel itself is asked; kernels of single and double floats are all there."""
+    """Returns true if eager may not have a kernel for these element types. Decompositions accept more types than
+    kernels, so the kernel itself is tried. Kernels for single and double floats always exist."""
     operands = [metas[value] for value in op.operands]
     if all(meta.dtype in ("f32", "f64") for meta in operands):
         return False
@@ -154,18 +154,18 @@ def _is_refused(op: OpRecord, overload: OpOverload, raw: list[Any], metas: dict[
             overload(*positional, **keywords)
         except NotImplementedError:
             return True
-        except Exception:  # zeros are not an operand for it
+        except Exception:  # it does not accept zeros
             return False
     return False
 
 
 @functools.cache
 def candidates(overload: OpOverload) -> tuple[Callable[..., Any], ...]:
-    """Ways to express ``overload`` in other operations, best first."""
-    from torch._decomp import decomposition_table
+    """Returns ways to express ``overload`` by other operations, best first."""
+    from torch._decomp import decomposition_table  # takes a tenth of a second
 
     if overload.namespace != "aten":
-        return ()  # a custom operator is called as it is
+        return ()  # a custom operator is called directly
     found: list[Callable[..., Any]] = []
     if overload in decomposition_table:
         found.append(decomposition_table[overload])
@@ -183,7 +183,7 @@ def record_one(
     of: Recording,
     mode: FakeTensorMode,
 ) -> Recording:
-    """Record ``run`` on fakes that look like the operation's operands. The inputs are its operands in order."""
+    """Records ``run`` on fakes that look like the operation's operands. The inputs are its operands in order."""
     recording = Recording(str(overload).replace(".", "_"))
     faker = Faker(mode)
     recorder = OpRecorder(recording, faker)
@@ -211,7 +211,14 @@ def record_one(
 
 def _check(op: OpRecord, results: list[TensorMeta]) -> None:
     if op.functional:
-        return  # results are the fresh ones and new values; the pass that uses them checks
+        return  # the results are fresh ones and new values; the pass that uses them checks
     wanted = [(meta.dtype, meta.sizes) for meta in op.results]
     if [(meta.dtype, meta.sizes) for meta in results] != wanted:
         raise _NotThisWay(f"the decomposition gives {results}, not {wanted}")
+
+
+@native.derived
+def decomposer() -> Decomposer:
+    """Returns the process's decompositions, for the operations this native module knows."""
+    extension = native.module()
+    return Decomposer(extension.rust_ops(), extension.keep_ops())

@@ -1,9 +1,9 @@
-"""Derivatives that the compiler has no rule for: torch's own formula, recorded at an operation's shapes and attached.
+"""Derivatives for which the compiler has no rule: torch's own formula, recorded at an operation's shapes and attached.
 
-The operation is run on fakes that require gradients, and torch's engine differentiates it; what both dispatch is
-recorded. The operation itself, which the graph has, is dropped from that: its results become arguments beside its
-operands and the tangents of its results. So a formula that nobody has written down here, or that a user registered for
-an operator, is right at once, and is text like everything else (``vjp = @f``).
+The operation is run on fakes that require gradients, and torch's engine differentiates it; all operations dispatched by
+both are recorded. The operation itself is dropped from the recording, because the graph has it. Its results become
+arguments, along with its operands and the tangents of its results. So any formula, including one that a user registered
+for an operator, is correct without being written down here, and appears as text (``vjp = @f``).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import interruptions, logs, modes
+from .. import interruptions, logs, modes, native
 from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback
 from ..recorder import OpRecorder
 from ..recording import NO_RESULT, InputRecord, OpRecord, OutputRecord, Recording, TensorMeta
 from . import custom, formulas, schema
-from .replaying import Operands, fake_like, freeze, split_arguments
+from .rerun_on_fakes import Operands, fake_like, freeze, split_arguments
 
 _BY_A_BIT = {
     torch.ops.aten._conj.default: torch.ops.aten._conj_physical.default,
@@ -32,19 +32,19 @@ _BY_A_BIT = {
 
 
 class _FormulaRecorder(OpRecorder):
-    """Computes what torch conjugates or negates by a bit: nobody sees the tensors of a formula, or writes to them."""
+    """Computes conjugates and negations that torch marks by a bit: a formula's tensors are neither seen nor written."""
 
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return super()._dispatch(_BY_A_BIT.get(func, func), args, kwargs)
 
 
 class _NoFormula(Exception):
-    """An operation that torch does not differentiate, or not as a function of what is known of it."""
+    """An operation that torch does not differentiate, or not as a function of its known values."""
 
 
 class Differentiator:
-    """Finds, records and remembers derivatives. ``rules`` holds the schemas that the compiler has rules for, ``others``
-    those of which a recording serves better, with torch's decomposition of the backward operator."""
+    """Finds, records and caches derivatives. ``rules`` holds the schemas for which the compiler has rules, ``others``
+    those for which a recording is better, with torch's decomposition of the backward operator."""
 
     def __init__(self, rules: set[str] | frozenset[str], others: set[str] | frozenset[str] = frozenset()) -> None:
         self.rules = frozenset(rules)
@@ -53,8 +53,8 @@ class Differentiator:
         self._lock = threading.Lock()
 
     def attach(self, recording: Recording, mode: FakeTensorMode, order: int = 1, all_of_them: bool = False) -> None:
-        """Give every operation that needs one its derivative, where there is one; ``all_of_them`` also where the
-        compiler has a rule, which need not hold for all arguments.
+        """Attaches a derivative to every operation that needs one, where one exists. With ``all_of_them`` also where
+        the compiler has a rule, which may not be valid for all arguments.
 
         With ``order`` 2 or more, the operations of derivatives get theirs, too, and so on.
         """
@@ -71,11 +71,11 @@ class Differentiator:
                     self.attach(op.vjp, mode, order - 1, all_of_them)
 
     def wants(self, op: OpRecord, of: Recording, all_of_them: bool = False, varies: bool = False) -> bool:
-        """Whether the compiler may have to differentiate this operation of a recording and knows no rule for it, or
-        where sizes are numbers, none that serves as well as a recording. Its rules are for real numbers."""
+        """Returns true if the compiler may have to differentiate this operation and has no rule for it or, with static
+        sizes, none as good as a recording. Its rules are for real numbers."""
         if not op.needs_grad or op.raw is None or op.schema == "aten.detach.default":
             return False
-        # What draws numbers into an operand has a formula that takes them from there, and not from the new value.
+        # The formula of an operation that draws numbers into an operand reads them there, not from the new value.
         rules = self.all_rules if varies else self.rules
         known = (op.functional or op.schema) in rules and not _has_complex(op, of)
         return (all_of_them or not known) and not (op.random and op.functional)
@@ -83,7 +83,7 @@ class Differentiator:
     def _vary(
         self, op: OpRecord, recording: Recording, mode: FakeTensorMode, order: int, some: frozenset[int] | None
     ) -> Recording | None:
-        """The derivative where sizes vary. It is not remembered: its sizes are this recording's."""
+        """Returns the derivative for dynamic sizes. It is not cached, because its sizes belong to this recording."""
         assert op.raw is not None and recording.varying is not None
         sizes, _ = recording.varying
         known = len(sizes.guards)
@@ -94,7 +94,7 @@ class Differentiator:
             logs.logger("decomposition").info("%s: no derivative: %s: %s", op.schema, type(error).__name__, error)
             found = None
         if len(sizes.guards) != known or sizes.failed is not None:
-            # Nobody asks for that in later calls.
+            # No guard would check this in later calls.
             raise Fallback("dynamic-shape", f"the derivative of {op.schema} depends on sizes", op.location)
         return found
 
@@ -105,7 +105,7 @@ class Differentiator:
         overload, raw = op.raw
         device = str(recording.device or "cpu")
         key = (str(overload), freeze(raw, recording.metas, []), op.needs_grad, tuple(op.results), device, order, some)
-        # A user may give an operator another formula, and the name to another operator.
+        # A user may replace an operator's formula, or reuse its name for another operator.
         remembers = overload.namespace in custom.TORCHS
         with self._lock:
             if remembers and key in self._cache:
@@ -129,7 +129,7 @@ def _has_complex(op: OpRecord, of: Recording) -> bool:
 
 
 def _used(recording: Recording) -> set[int]:
-    """The values that something is made of, or that are returned, and what they are views of."""
+    """Returns the values that are used or returned, and their bases."""
     roots = recording.roots()
     read = {operand for op in recording.ops for operand in op.operands}
     found = read | {output.id for output in recording.outputs}
@@ -137,13 +137,13 @@ def _used(recording: Recording) -> set[int]:
 
 
 def _some(op: OpRecord, used: set[int]) -> frozenset[int] | None:
-    """The places of those results of an operation that are used; None where all of them are.
+    """Returns the indices of those results of an operation that are used; None if all are.
 
-    No gradient can reach the others. Eager's formula leaves out what is not there, and zeros in its place would not do:
-    zero times infinity is no number.
+    No gradient can reach the others. Eager's formula leaves out absent results. Zeros in their place would be wrong:
+    zero times infinity is NaN.
     """
     some = frozenset(at for at, value in enumerate(op.result_ids) if value in used)
-    # One that writes is read by what it has written.
+    # The values that a writing operation leaves are read through its operands.
     return None if op.mutates or not some or len(some) == len(op.result_ids) else some
 
 
@@ -156,10 +156,11 @@ def record_vjp(
     again: bool = False,
     some: frozenset[int] | None = None,
 ) -> Recording:
-    """The derivative of one operation, which may be differentiated ``again``; of ``some`` results, by their places.
+    """Records the derivative of one operation, which may be differentiated ``again``; only for ``some`` results, by
+    index.
 
-    The inputs of the recording are the operation's operands, its results, and the tangents of those results that
-    have one; the outputs are gradients of the operands that need one. `OutputRecord.gradient` says of which.
+    The inputs of the recording are the operation's operands, its results, and the tangents of those results that have
+    one; the outputs are gradients of the operands that need one. `OutputRecord.gradient` gives the operand.
     """
     recording = Recording(f"vjp of {overload}", device=of.device)
     faker = Faker(mode)
@@ -210,8 +211,8 @@ def record_vjp(
 
 
 def _keeps(nodes: list[Any]) -> bool:
-    """Returns true if a node of these, or one that they lead to, keeps a tensor. What a user's function
-    keeps is told by its backward alone."""
+    """Returns true if one of these nodes, or a node they lead to, saves a tensor. For a user's function only its
+    backward shows what it saves."""
     seen = set()
     while nodes:
         node = nodes.pop()
@@ -226,16 +227,22 @@ def _keeps(nodes: list[Any]) -> bool:
 
 
 def _input(recorder: OpRecorder, result: torch.Tensor | None, at: int) -> InputRecord:
-    """A result of the operation as an argument of its derivative."""
+    """Returns a result of the operation as an argument of its derivative."""
     if result is None:
         return InputRecord(-1 - at, f"result{at}", NO_RESULT, -1)
     return InputRecord(recorder.id_of(result), f"result{at}", TensorMeta.of(result), -1)
 
 
 def _tangent(recorder: OpRecorder, faker: Faker, result: torch.Tensor, at: int) -> torch.Tensor:
-    """The tangent of a result: a new input that looks like it."""
+    """Returns the tangent of a result: a new input with the same metadata."""
     with modes.set_aside():
         fake = fake_like(faker, TensorMeta.of(result)._replace(offset=0), ("tangent", at), recorder.recording.device)
     recorder.add_input(fake, f"tangent{at}")
     recorder.recording.inputs[-1].tangent = at
     return fake
+
+
+@native.derived
+def differentiator() -> Differentiator:
+    """Returns the process's derivatives, for the operations for which this native module has no rules."""
+    return Differentiator(native.module().rust_rules(), native.module().rust_rules(better_recorded=True))

@@ -1,8 +1,8 @@
-"""Formulas of torch's that look at values, written without looking.
+"""Branch-free versions of torch formulas that inspect values.
 
-Of what torch cannot look at, such as fakes, its formulas take the branch that is right for all finite numbers. Eager
-takes another one for most of them, and where numbers are none the two differ. Here both are computed, and the values
-choose.
+For tensors whose values torch cannot inspect, such as fakes, its formulas take the branch that is right for all finite
+numbers. Eager usually takes another branch, and for non-finite values the two differ. Here both are computed, and the
+values select.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 Formula = Callable[[Tensor, Tensor, Sequence[Any]], Tensor]
-"""The gradient of an operation's first argument, from its only result, the tangent of that, and its arguments."""
+"""The gradient of an operation's first argument, from its only result, the result's tangent, and its arguments."""
 
 
 def find(overload: OpOverload) -> Formula | None:
-    """The formula for an operator, where torch's looks at values."""
+    """Returns the formula for an operator if torch's inspects values."""
     return _FORMULAS.get(overload)
 
 
@@ -49,12 +49,12 @@ def _along(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -> Tensor:
 
 
 def _apart(x: Tensor, no_zero: Tensor) -> tuple[Tensor, Tensor]:
-    """The numbers for either branch, and ones for the other: what is not chosen is finite, and so are its gradients."""
+    """Returns the numbers for each branch, or ones for the unselected one, which keep it and its gradients finite."""
     return torch.where(no_zero, x, 1.0), torch.where(no_zero, 1.0, x)
 
 
 def _without_each(x: Tensor, dim: int) -> Tensor:
-    """For each element the product of the others along a dimension."""
+    """Returns for each element the product of the others along a dimension."""
     if not x.numel():
         return x
     one = torch.ones_like(x.narrow(dim, 0, 1))
@@ -64,12 +64,12 @@ def _without_each(x: Tensor, dim: int) -> Tensor:
 
 
 _SOME, _LONGEST = 2, 16
-"""The least number of elements that have a product of several, and the greatest for which a formula is written out that
-takes each of them away in turn: of more, torch's operators compute second gradients."""
+"""The minimum length of a product of several elements, and the maximum for the formula that leaves out each element in
+turn: for longer ones, torch's operators compute second gradients."""
 
 
 def _of_each_before(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -> Tensor:
-    """Of products of all elements up to each: what reaches an element comes from its own product and those after it."""
+    """The gradient of cumulative products: an element's gradient comes from its own product and all later ones."""
     x, dim, *_ = arguments
     x = x.to(tangent.dtype)
     if not x.numel() or not x.dim() or x.shape[dim] < _SOME:
@@ -77,7 +77,7 @@ def _of_each_before(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -
     is_zero = x == 0
     if not torch.is_grad_enabled():
         # Products from the first zero on are zero. The gradient of that zero itself comes from those before a second
-        # one; like torch's, it is multiplied with what lies before the zero after its terms are added.
+        # one; as in torch, the product of the elements before the zero is multiplied in after the terms are summed.
         zeros = is_zero.cumsum(dim)
         before, at_first = zeros == 0, is_zero & (zeros == 1)
         quotients = _from_the_end(torch.where(before, tangent * result, 0.0), dim) / torch.where(before, x, 1.0)
@@ -94,12 +94,12 @@ def _of_each_before(result: Tensor, tangent: Tensor, arguments: Sequence[Any]) -
 
 
 def _from_the_end(x: Tensor, dim: int) -> Tensor:
-    """For each element the sum of those from it on."""
+    """Returns for each element the sum of it and all later ones."""
     return x.flip(dim).cumsum(dim).flip(dim)
 
 
 def _without_one(x: Tensor, tangent: Tensor, dim: int) -> Tensor:
-    """For each element the sum, over all products that have it, of what they are without it times their tangent."""
+    """Returns for each element the sum, over products containing it, of the product without it times its tangent."""
     size = x.shape[dim]
     found = []
     for at in range(size):

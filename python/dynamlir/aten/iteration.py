@@ -1,7 +1,7 @@
-"""How eager's pointwise kernels lay out a result, where sizes vary: torch's ``TensorIterator``, written again.
+"""The result layout of eager's pointwise kernels for dynamic sizes: a reimplementation of torch's ``TensorIterator``.
 
-Of sizes that are numbers the kernel itself is asked. Where they vary, what it compares is compared here, so that the
-answers are guarded, and the strides of the result are expressions.
+For static sizes the kernel itself is queried. For dynamic sizes its comparisons are done here, so that the answers are
+guarded, and the strides of the result are expressions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Sizes = Sequence[Any]
 
 
 def now(tree: Any) -> Any:
-    """The same with numbers for sizes that vary: what they are at this call, which is not guarded."""
+    """Returns the same tree with dynamic sizes replaced by their values at this call, without guards."""
     if isinstance(tree, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         node: Any = tree.node
         return node.now()
@@ -27,14 +27,14 @@ def now(tree: Any) -> Any:
 
 
 def settle(tensors: Sequence[torch.Tensor]) -> None:
-    """Take the sizes and strides of tensors for what they are at this call, from now on."""
+    """Specialises the sizes and strides of tensors to their values at this call."""
     for tensor in tensors:
         for number in (*tensor.shape, *tensor.stride()):
             int(number)
 
 
 def strides(operands: Sequence[torch.Tensor], shape: Sizes, beside_number: bool = False) -> tuple[Any, ...]:
-    """Those of a new result of this shape. A number beside a tensor is an operand without dimensions."""
+    """Returns the strides of a new result of this shape. A number beside a tensor is an operand without dimensions."""
     if not beside_number and all(tuple(operand.shape) == tuple(shape) for operand in operands):
         known = _at_once(operands, shape)
         if known is not None:
@@ -42,7 +42,7 @@ def strides(operands: Sequence[torch.Tensor], shape: Sizes, beside_number: bool 
     seen = [_broadcast(operand, shape) for operand in operands]
     order = _order(seen, shape)
     made: list[Any] = [0] * len(shape)
-    # Row-major results are made as such, with strides as of dimensions of at least one element.
+    # Row-major results are created as such; their strides count each dimension as at least one element.
     row_major = order == list(reversed(range(len(shape))))
     step: Any = 1
     for d in order:
@@ -52,7 +52,7 @@ def strides(operands: Sequence[torch.Tensor], shape: Sizes, beside_number: bool 
 
 
 def _at_once(operands: Sequence[torch.Tensor], shape: Sizes) -> tuple[Any, ...] | None:
-    """Where all operands lie alike, the kernel does not look for an order."""
+    """If all operands have the same layout, the kernel does not look for an order."""
     if all(operand.is_contiguous() for operand in operands):
         return _laid_out(shape, list(reversed(range(len(shape)))))
     if len(shape) == 4 and all(operand.is_contiguous(memory_format=torch.channels_last) for operand in operands):
@@ -72,14 +72,14 @@ def _laid_out(shape: Sizes, order: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _broadcast(operand: torch.Tensor, shape: Sizes) -> list[Any]:
-    """An operand's strides in the dimensions of the result: 0 where it is expanded."""
+    """Returns an operand's strides in the dimensions of the result: 0 where it is expanded."""
     missing = len(shape) - operand.dim()
     own = zip(operand.shape, operand.stride(), shape[missing:])
     return [0] * missing + [0 if size == 1 and whole != 1 else stride for size, stride, whole in own]
 
 
 def _order(seen: Sequence[Sequence[Any]], shape: Sizes) -> list[int]:
-    """The dimensions from the innermost on: an insertion sort, since comparisons may be undecided."""
+    """Returns the dimensions, innermost first. This is an insertion sort, because comparisons may be undecided."""
     order = list(reversed(range(len(shape))))
     for start in range(1, len(order)):
         at = start
@@ -94,7 +94,7 @@ def _order(seen: Sequence[Sequence[Any]], shape: Sizes) -> list[int]:
 
 
 def _compare(seen: Sequence[Sequence[Any]], shape: Sizes, left: int, right: int) -> int:
-    """Whether a dimension comes after another (1) or before (-1), by the first operand that says it."""
+    """Returns 1 if a dimension comes after another, -1 if before; the first operand that decides wins."""
     for steps in seen:
         if steps[left] == 0 or steps[right] == 0:
             continue

@@ -1,9 +1,9 @@
-"""Strides as eager's kernels give them, where the results of operations on fakes have others.
+"""Strides as eager's kernels give them, where fakes give others.
 
-Fakes take shortcuts written in Python. Of some operations they have the layout wrong; the table says what eager's
-kernels do. Otherwise they are right wherever strides say where an element lies. But the stride of a dimension of one
-element says nothing, nor do those of a tensor without elements: eager's loops leave there what they happen to compute,
-and a program sees it (``stride()`` tells). In these cases the kernel itself is asked.
+Fakes take shortcuts written in Python. They have the layout of some operations wrong; the table has what eager's
+kernels do. Otherwise their strides are right where they determine an element's position. But the stride of a
+one-element dimension is arbitrary, and so are all strides of a tensor without elements. Eager's loops leave there
+what they happen to compute, and a program sees it through ``stride()``. In these cases the kernel itself is queried.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from ..device import device_of
 from . import iteration, schema
 from .table import Layout
 
-# Kinds for which the operands' strides say everything about the results', or the kernel does.
+# Kinds for which the operands' strides, or the kernel, fully determine the results' strides.
 _FOLLOWING = (Layout.LIKE_OPERAND, Layout.BY_ALL_OPERANDS, Layout.LIKE_SUM, Layout.ROLLED)
 
 _MOST_BYTES = 1 << 26
-"""Operands above are not tried, for they cost time: what the fakes say stands."""
+"""The limit on operand bytes for trying the kernel, which costs time. Above it the fakes' answer is kept."""
 
 _MOST_BYTES_OF_OTHERS = 1 << 22
-"""The same of what does not compute element by element, which costs more."""
+"""The limit for operations that are not pointwise, which cost more."""
 
 
 def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
-    """``out``, which ``func`` gave on fakes, with the strides that its kernel gives."""
+    """Returns ``out``, the result of ``func`` on fakes, with the strides that its kernel gives."""
     layout = schema.info(func).facts.layout
     if layout is Layout.VIEW:
         viewed, sizes = positional
         asked = (tuple(viewed.shape), viewed.stride(), tuple(sizes))
         if any(isinstance(number, torch.SymInt) for numbers in asked for number in numbers):
-            # Not every torch has a kernel that takes sizes that vary; all have what it computes.
+            # Not every torch has a kernel that takes dynamic sizes; all have the function that it calls.
             strides = tuple(_compute_stride(*asked[:2], out.shape) or out.stride())
         else:
             strides = _view_strides(func, *asked)
         return out if strides == out.stride() else out.as_strided(out.shape, strides, out.storage_offset())
-    # Other devices have kernels of their own, whose layouts fakes follow.
+    # Other devices have their own kernels, whose layouts fakes follow.
     if func.namespace != "aten" or any(device_of(result).type != "cpu" for result in _tensors(out)):
         return out
     if schema.info(func).facts.statistics:
@@ -67,8 +67,8 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
     strided = layout is Layout.BY_ALL_OPERANDS and not all(operand.is_contiguous() for operand in operands)
     most = _MOST_BYTES
     if not follows:
-        # Fakes know the layout but for what strides leave open.
-        # Of sizes that vary it would have to be asked which of them are one.
+        # Fakes know the layout except for strides that are arbitrary. For dynamic sizes, deciding this would need
+        # guards on which of them are one.
         if varies or not any(map(_is_open, operands)) or _is_view(func):
             return out
         most = _MOST_BYTES_OF_OTHERS
@@ -82,7 +82,7 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
         return out
     try:
         real = _run(func, positional, keywords, "cpu")
-    except Exception:  # zeros are not an operand for it; the fakes have accepted the call
+    except Exception:  # it does not accept zeros; the fakes have accepted the call
         return out
     leaves, spec = pytree.tree_flatten(out)
     pairs = zip(leaves, pytree.tree_leaves(real))
@@ -92,9 +92,9 @@ def as_eager(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, 
 def _of_any_size(
     func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any, follows: bool
 ) -> Any:
-    """``out``, of which sizes vary, with the strides that its kernel gives: expressions where `iteration`, of what
-    ``follows`` it, or the fakes agree with the kernel about this call, else what they are for the sizes of this call
-    only."""
+    """Returns ``out`` with dynamic sizes and the strides that its kernel gives. They are expressions if, for this call,
+    the kernel agrees with `iteration` (if it ``follows`` that) or with the fakes; else they are specialised to the
+    sizes of this call."""
     operands = _tensors((positional, tuple(keywords.values())))
     try:
         real = _run(func, positional, keywords, "cpu")
@@ -106,7 +106,7 @@ def _of_any_size(
     def restrided(result: Any, real: Any) -> Any:
         if not isinstance(real, torch.Tensor):
             return result
-        # Such as a copy that is to be row-major is no such loop; of that, fakes know it.
+        # A copy that has to be row-major, for example, is not such a loop; fakes know its layout.
         made = iteration.strides(operands, result.shape, beside_number) if follows else result.stride()
         if iteration.now(made) == real.stride():
             return _restride(result, made)
@@ -120,7 +120,7 @@ def _of_any_size(
 
 
 def _with_statistics(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: Any) -> Any:
-    """Results of a norm, with statistics in the types that its kernel has them in. Running ones keep theirs."""
+    """Returns the results of a norm, with statistics in the types of its kernel, but running ones in their own."""
     operand, *parameters = _tensors((positional, tuple(keywords.values())))
     if operand.dtype.itemsize >= 4:
         return out
@@ -136,7 +136,7 @@ def _with_statistics(func: OpOverload, positional: tuple[Any, ...], keywords: di
 
 
 def _shows_operand(func: OpOverload, positional: tuple[Any, ...], out: Any) -> bool:
-    """Whether fakes return an operand's memory although the schema speaks of new memory."""
+    """Returns true if fakes return an operand's memory although the schema declares new memory."""
     if not isinstance(out, torch.Tensor) or func._schema.returns[0].alias_info is not None:
         return False
     storage = out.untyped_storage()._cdata
@@ -144,7 +144,7 @@ def _shows_operand(func: OpOverload, positional: tuple[Any, ...], out: Any) -> b
 
 
 def _in_own_memory(func: OpOverload, positional: tuple[Any, ...], keywords: dict[str, Any], out: torch.Tensor) -> Any:
-    """``out`` as the kernel has it: some fakes compute with views, and make no copy where nothing moves."""
+    """Returns ``out`` as the kernel has it: some fakes compute with views, and do not copy where no element moves."""
     operands = _tensors(positional)
     if iteration.now(sum(tensor.numel() * tensor.element_size() for tensor in operands)) <= _MOST_BYTES:
         twins: list[torch.Tensor] = []
@@ -160,7 +160,7 @@ def _in_own_memory(func: OpOverload, positional: tuple[Any, ...], keywords: dict
 def _view_strides(
     func: OpOverload, shape: tuple[int, ...], strides: tuple[int, ...], sizes: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Those of a view of these sizes; a model asks for few of them many times."""
+    """Returns the strides of a view of these sizes; a model needs few of them many times."""
     with _disable_current_modes():
         viewed = torch.empty_strided(shape, strides, device="meta")
         return func(viewed, sizes).stride()
@@ -169,7 +169,7 @@ def _view_strides(
 def _known_strides(
     func: OpOverload, layout: Layout | None, positional: tuple[Any, ...], out: Any
 ) -> tuple[int, ...] | None:
-    """The strides of the (first) result by its kind of layout; None where that says nothing."""
+    """Returns the strides of the (first) result by its kind of layout; None if the kind does not determine them."""
     first = out[0] if isinstance(out, (tuple, list)) and out else out
     if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
         return None
@@ -199,7 +199,7 @@ def _known_strides(
 
 
 def _lies(x: torch.Tensor) -> torch.memory_format:
-    """How ``x`` is laid out, if it is dense in one of torch's formats, else what its strides suggest."""
+    """Returns the memory format in which ``x`` is dense, else the one its strides suggest."""
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
     if last is None or x.is_contiguous():
         return torch.contiguous_format
@@ -207,7 +207,7 @@ def _lies(x: torch.Tensor) -> torch.memory_format:
 
 
 def _like_first(x: torch.Tensor, made: torch.Tensor) -> tuple[int, ...] | None:
-    """The strides of ``x`` where ``made`` has them as well, but for dimensions of one element."""
+    """Returns the strides of ``x`` if ``made`` has the same ones, except in one-element dimensions."""
     is_one = [type(size) is int and size == 1 for size in made.shape]
     if x.dim() != made.dim() or not any(is_one):
         return None
@@ -216,16 +216,16 @@ def _like_first(x: torch.Tensor, made: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def _rolled(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> torch.Tensor:
-    """Eager's kernel puts two parts together, one dimension after the other."""
+    """Eager's kernel concatenates two parts, one dimension after the other."""
     for shift, dim in zip(shifts, dims):
         start = -shift % x.shape[dim]
-        part = torch.ops.aten.slice.Tensor  # `narrow` knows no sizes that vary
+        part = torch.ops.aten.slice.Tensor  # `narrow` does not support dynamic sizes
         x = torch.cat([part(x, dim, start, x.shape[dim]), part(x, dim, 0, start)], dim)
     return x
 
 
 def _rolled_of_any_size(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
-    """Parts of what is laid out row by row make such a tensor."""
+    """Concatenating parts of a row-major tensor gives a row-major tensor."""
     if x.is_contiguous() and 1 not in x.shape:
         return _strides(x.shape, torch.contiguous_format)
     iteration.settle([x])
@@ -234,8 +234,9 @@ def _rolled_of_any_size(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[i
 
 
 def _meets_number(func: OpOverload, positional: Sequence[Any], out: Any) -> bool:
-    """Whether a permuted tensor with a dimension of one element meets a number that the kernel makes a tensor: the loop
-    over two operands leaves that dimension another stride than the one over a single operand, which fakes show."""
+    """Returns true if a permuted tensor with a one-element dimension is combined with a number that the kernel converts
+    to a tensor. The loop over two operands leaves another stride for that dimension than the loop over one, which fakes
+    show."""
     if not schema.info(func).pointwise or len(positional) < 2 or not isinstance(out, torch.Tensor):
         return False
     x, number = positional[:2]
@@ -246,7 +247,7 @@ def _meets_number(func: OpOverload, positional: Sequence[Any], out: Any) -> bool
 
 
 def _repeats(tensor: torch.Tensor) -> bool:
-    """Whether elements of an expanded dimension are one element in memory."""
+    """Returns true if elements of an expanded dimension share one element of memory."""
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride()))
 
 
@@ -260,7 +261,7 @@ def _meta(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
-    """``out`` with these strides in its first result; log_sigmoid's buffer, of the same shape, is laid out alike."""
+    """Returns ``out`` with these strides in its first result and, for log_sigmoid, in the buffer of the same shape."""
     if isinstance(out, torch.Tensor):
         return _restride(out, strides)
 
@@ -271,26 +272,26 @@ def _first_restrided(out: Any, strides: tuple[int, ...]) -> Any:
 
 
 def _any_open(operands: Sequence[Any], out: Any) -> bool:
-    """Whether strides of operands or of the results do not say where an element lies."""
+    """Returns true if operands or results have arbitrary strides."""
     return any(map(_is_open, _tensors(operands))) or not all(result.numel() for result in _tensors(out))
 
 
 def _beside_number(func: OpOverload, positional: Sequence[Any]) -> bool:
-    """Whether the kernel makes a tensor of a number."""
+    """Returns true if the kernel converts a number to a tensor."""
     types = [str(argument.type) for argument in func._schema.arguments]
     return any(kind == "Tensor" and isinstance(value, (int, float)) for kind, value in zip(types, positional))
 
 
 def _meets_one(func: OpOverload, operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
-    """Whether the result of two operands has a dimension of one element, and one of them is not laid out row by row."""
+    """Returns true if the result of two operands has a one-element dimension, and one of them is not row-major."""
     ones = any(type(size) is int and size == 1 for size in result.shape)
     is_binary = len(operands) == 2 and func._overloadname in ("Tensor", "Tensor_Tensor")
     return ones and is_binary and not all(operand.is_contiguous() for operand in operands)
 
 
 def _looped(operands: Sequence[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
-    """``result``, whose dimensions of one element have the strides that a loop over both operands leaves there: fakes,
-    and kernels without memory, take shortcuts."""
+    """Returns ``result`` with the strides that a loop over both operands leaves in one-element dimensions. Fakes, and
+    kernels without memory, take shortcuts."""
     made = iteration.strides(operands, result.shape)
     told = [at for at, size in enumerate(result.shape) if not (type(size) is int and size == 1)]
     seen, theirs = iteration.now((made, result.stride()))
@@ -302,7 +303,7 @@ def _is_view(func: OpOverload) -> bool:
 
 
 def _is_open(tensor: torch.Tensor) -> bool:
-    """Whether a dimension of one element has another stride than it has in a tensor laid out row by row."""
+    """Returns true if a one-element dimension has another stride than in a row-major tensor."""
     row_major = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
         if size == 1 and stride != row_major:
@@ -312,7 +313,7 @@ def _is_open(tensor: torch.Tensor) -> bool:
 
 
 _OPAQUE = {"dropout_state", "reserve", "reserveSpace", "reservedSpace", "weight_buf", "workspace"}
-"""How schemas call memory that one kernel of the library leaves to another."""
+"""The names that schemas use for opaque memory that one library kernel leaves to another."""
 
 
 def _run(
@@ -322,8 +323,8 @@ def _run(
     device: str,
     twins: list[torch.Tensor] | None = None,
 ) -> Any:
-    """What ``func`` gives on zeros laid out like its operands; these are added to ``twins``. Raises what it raises, and
-    `RuntimeError` for a kernel that trusts what is handed to it, as far as memory that is not there."""
+    """Returns the result of ``func`` on zeros laid out like its operands, which are added to ``twins``. Raises its
+    exceptions, and `RuntimeError` for a kernel that trusts its arguments even about memory that does not exist."""
     if any(argument.name in _OPAQUE for argument in func._schema.arguments):
         raise RuntimeError(f"{func} takes what another kernel has left, of a size that fakes do not know")
 
@@ -353,7 +354,7 @@ def _restride(result: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
-    """The tensors of an operator's arguments or results: those and lists of them are all there is."""
+    """Returns the tensors of an operator's arguments or results; they occur only directly or in lists."""
     if isinstance(tree, torch.Tensor):
         return [tree]
     return [tensor for part in tree for tensor in _tensors(part)] if isinstance(tree, (tuple, list)) else []

@@ -1,7 +1,7 @@
-"""What the recorder must know about operator schemas: full argument lists, real mutation, functional variants.
+"""The facts about operator schemas that the recorder needs: full argument lists, real mutation, functional variants.
 
-Schemas are not the whole truth: what they do not say is in `table`. A functional variant follows a naming habit that
-only looking at the registered operators can confirm. Everything here is cached per overload.
+Schemas are incomplete: what they do not state is in `table`. A functional variant follows a naming convention that has
+to be checked against the registered operators. Everything here is cached per overload.
 
 The functional variant of a mutating operator returns, in this order: the results that were fresh, then the new value of
 each mutated operand in argument order.
@@ -39,20 +39,20 @@ class Operator(NamedTuple):
     arguments: tuple[Argument, ...]
     has_written: bool
     random: bool
-    """Whether it may draw random numbers."""
+    """True if it may draw random numbers."""
     pointwise: bool
-    """Whether it computes element by element."""
+    """True if it computes element by element."""
     inplace_view: bool
-    """Whether it changes the metadata of a tensor object."""
+    """True if it changes the metadata of a tensor object."""
     reads_contents: bool
-    """Whether its result, or the size of that, is decided by contents that fakes do not have."""
+    """True if its result, or the result's size, depends on contents that fakes do not have."""
     facts: table.Facts
-    """What the schema does not say."""
+    """Facts that the schema does not state."""
 
 
 @functools.cache
 def info(op: OpOverload) -> Operator:
-    """What is known of ``op``, read once from its schema, its tags and the table."""
+    """Returns the facts about ``op``, read once from its schema, its tags and the table."""
     name = str(op)
     facts = table.facts(name)
     arguments = tuple(
@@ -80,14 +80,14 @@ def info(op: OpOverload) -> Operator:
 
 
 def may_draw(op: OpOverload, full: Sequence[Any]) -> bool:
-    """Whether a call with these arguments may draw random numbers."""
+    """Returns true if a call with these arguments may draw random numbers."""
     known = info(op)
     never = any(argument.name == "dropout_p" and value == 0 for argument, value in zip(known.arguments, full))
     return known.random and not never
 
 
 def draws(schema: str) -> bool:
-    """Whether an operator, by the name of its overload, may draw random numbers; False where there is none."""
+    """Returns true if an operator, by the name of its overload, may draw random numbers; False if it does not exist."""
     found: Any = torch.ops
     for part in schema.split("."):
         found = getattr(found, part, None)
@@ -95,7 +95,7 @@ def draws(schema: str) -> bool:
 
 
 def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """All arguments in schema order, defaults filled in, and what the defaults mean where a variant has others."""
+    """Returns all arguments in schema order, with defaults, made explicit where the variant has different ones."""
     full: list[Any] = []
     for position, argument in enumerate(info(op).arguments):
         if position < len(args) and not argument.keyword_only:
@@ -110,7 +110,7 @@ def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def call(op: OpOverload, full: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inverse of `full_arguments`: positional and keyword arguments to call ``op`` with."""
+    """The inverse of `full_arguments`: returns positional and keyword arguments for calling ``op``."""
     arguments = info(op).arguments
     positional = tuple(value for value, argument in zip(full, arguments) if not argument.keyword_only)
     keywords = {argument.name: value for value, argument in zip(full, arguments) if argument.keyword_only}
@@ -118,7 +118,7 @@ def call(op: OpOverload, full: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str
 
 
 def written_arguments(op: OpOverload, full: Sequence[Any]) -> list[int]:
-    """Positions of the arguments this very call writes."""
+    """Returns the positions of the arguments that this particular call writes."""
     known = info(op)
     if not known.has_written:
         return []
@@ -133,12 +133,12 @@ def written_arguments(op: OpOverload, full: Sequence[Any]) -> list[int]:
 
 
 def counts_by_itself(op: OpOverload) -> bool:
-    """Whether the kernel bumps the version of what it writes, as ``_foreach`` ones do; else the dispatcher does it."""
+    """Returns true if the kernel bumps the version of what it writes, as for ``_foreach``, not the dispatcher."""
     return op._schema.name.startswith("aten::_foreach_")
 
 
 def find(name: str) -> OpOverload | None:
-    """The overload called ``namespace.op.overload``, or None."""
+    """Returns the overload called ``namespace.op.overload``, or None."""
     namespace, _, rest = name.partition(".")
     op, _, overload = rest.rpartition(".")
     packet = getattr(getattr(torch.ops, namespace), op, None)
@@ -148,7 +148,7 @@ def find(name: str) -> OpOverload | None:
 
 @functools.cache
 def functional_variant(op: OpOverload) -> OpOverload | None:
-    """The overload that returns new values where ``op`` writes into operands; None when there is none that fits."""
+    """Returns the overload that returns new values where ``op`` writes into operands; None if none fits."""
     known = info(op)
     if known.facts.functional:
         return find(f"aten.{known.facts.functional}")
@@ -168,7 +168,7 @@ def functional_variant(op: OpOverload) -> OpOverload | None:
 
 
 def as_called(name: str, functional: OpOverload) -> OpOverload | None:
-    """The overload of this name, which writes, if it takes the arguments of its functional variant."""
+    """Returns the mutating overload of this name, if it takes the arguments of its functional variant."""
     op = find(name)
     if op is None or [each.name for each in info(op).arguments] != [each.name for each in info(functional).arguments]:
         return None
@@ -176,13 +176,13 @@ def as_called(name: str, functional: OpOverload) -> OpOverload | None:
 
 
 def inplace_view(op: OpOverload) -> OpOverload | None:
-    """The view operator of the same arguments where ``op`` changes a tensor object; None where there is none."""
+    """Returns the view operator with the same arguments if ``op`` changes a tensor object; None if there is none."""
     view = functional_variant(op)
     return view if view is not None and view._schema.returns[0].alias_info is not None else None
 
 
 def is_out_argument(argument: Argument) -> bool:
-    """Whether the argument is an ``out=`` tensor, whose old contents do not matter."""
+    """Returns true if the argument is an ``out=`` tensor, whose old contents do not matter."""
     return argument.written and argument.keyword_only
 
 
@@ -202,13 +202,13 @@ def _plain(type_text: str) -> str:
 
 
 def functional_arguments(op: OpOverload, functional: OpOverload, full: Sequence[Any]) -> list[Any]:
-    """The arguments of the functional variant for a call of ``op``: the same, less the ``out=`` tensors."""
+    """Returns the arguments of the functional variant for a call of ``op``: the same, less the ``out=`` tensors."""
     names = {argument.name: value for argument, value in zip(info(op).arguments, full)}
     return [names.get(argument.name, argument.default) for argument in info(functional).arguments]
 
 
 def require_functional(op: OpOverload) -> OpOverload:
-    """`functional_variant`, or `Fallback` when there is none."""
+    """Returns the `functional_variant`; raises `Fallback` if it does not exist."""
     found = functional_variant(op)
     if found is None:
         raise Fallback("no-functional-variant", str(op))
@@ -216,14 +216,15 @@ def require_functional(op: OpOverload) -> OpOverload:
 
 
 def without_writes(op: OpOverload) -> OpOverload:
-    """What a call is one of that writes nothing: all that a user's operator may write are empty lists, or None."""
+    """Returns the operator for a call that writes nothing, because all that a user's operator may write is an empty
+    list or None."""
     return require_functional(op) if info(op).has_written and op.namespace not in custom.TORCHS else op
 
 
 def by_aten(prim: OpOverload) -> Callable[..., Any]:
-    """torch's own implementation of an operator of ``prims``, which calls those of ATen.
+    """Returns torch's own implementation of an operator of ``prims``, which calls those of ATen.
 
-    Raises a `Fallback` where there is none.
+    Raises a `Fallback` if it does not exist.
     """
     implementation = getattr(prim, "impl_aten", None)
     if implementation is None:

@@ -1,8 +1,9 @@
-"""What torch's operators do that neither their schemas nor their tags say: a row per operator, a column per fact.
+"""Facts about torch's operators that neither their schemas nor their tags state: a row per operator, a column per fact.
 
-The rows name operators of ``aten``, by overload (``cumsum_.default``) or with all overloads (``zeros``). What a column
-means, and why anybody has to know, stands with the column; why an operator has it, with its row where that differs.
-Nobody looks operators up by name elsewhere: they ask `schema.info` for an operator's facts, or `facts` by schema.
+The rows name operators of ``aten``, by overload (``cumsum_.default``) or with all overloads (``zeros``). The meaning of
+a column, and why it matters, is documented at the column; the reason that an operator has it, at its row where that
+differs. Other code does not look up operators by name: it calls `schema.info` for an operator's facts, or `facts` by
+schema.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Layout(enum.Enum):
-    """How eager's kernel lays out its result, where fakes have it wrong or leave it open; see `layouts`."""
+    """The layout of an eager kernel's result, where fakes have it wrong or leave it open; see `layouts`."""
 
     VIEW = "a view, whose strides the kernel computes without memory"
     LIKE_OPERAND = "like an operand, as pointwise operations do"
@@ -33,7 +34,7 @@ class Layout(enum.Enum):
 
 
 class Draws(enum.Enum):
-    """How an operator draws random numbers into a tensor that is not row-major, where its variant does otherwise."""
+    """The way an operator draws random numbers into a tensor that is not row-major, where its variant differs."""
 
     IN_MEMORY_ORDER = "in the order of memory; the variant goes row by row"
     BY_DENSITY = "in one order for what the kernel can go through at once, in another for a tensor with gaps"
@@ -49,43 +50,43 @@ class Facts(NamedTuple):
     writes_when: str | None = None
     """The argument that has to be true for anything to be written."""
     functional: str | None = None
-    """The variant that returns what this one writes, where it is not found by its name."""
+    """The variant that returns what this one writes, if it is not found by name."""
     keeps_dtype: bool = False
     """Computes in its operand's element type, where the variant would choose another."""
     absolute_offset: bool = False
     """Counts from the storage's start, so that the offset of an input matters."""
     draws: Draws | None = None
     pointwise: bool = False
-    """Element by element, though not tagged so: it may read exactly where it writes."""
+    """Pointwise, though not tagged so: it may read exactly where it writes."""
 
     # -- how a call is recorded
 
     refused: str | None = None
-    """The reason for which a graph with it runs as plain eager."""
+    """The reason that a graph with it runs as plain eager."""
     is_question: bool = False
-    """Asks about metadata and returns no tensor: answered while recording, nothing left to run."""
+    """Queries metadata and returns no tensor: answered while recording, with nothing left to run."""
     instead: str | None = None
-    """The operator of ATen, with the same arguments, whose default overload is recorded in its place: zeros without
-    memory are nothing to compiled code."""
+    """The operator of ATen, with the same arguments, whose default overload is recorded instead. Compiled code has no
+    notion of zeros without memory."""
     lifts_constant: bool = False
-    """Makes a fresh tensor of a constant: what ``torch.tensor(…)`` inside of a graph comes to."""
+    """Creates a fresh tensor from a constant: the result of ``torch.tensor(…)`` inside a graph."""
     unsafe_view: bool = False
-    """A view of a temporary that composites make and never expose: its result is a tensor of its own, not a view."""
+    """A view of a temporary that composites create and never expose: its result is independent, not a view."""
     counting_factory: bool = False
-    """Fills its memory by an operation that counts versions, which shows where a composite calls it. The Python
+    """Fills its memory by an operation that bumps the version, which is visible where a composite calls it. The Python
     function of the same name hides it."""
     factory: bool = False
-    """Makes a tensor of no other, and depends on nothing but its arguments: may be remembered."""
+    """Creates a tensor from its arguments alone, with no tensor among them: may be cached."""
     number: bool = False
-    """Without operands its result is a number on the CPU that was not read from a tensor: torch lets it stand beside
+    """Without operands its result is a number on the CPU that was not read from a tensor. Torch allows it beside
     tensors on a GPU, and in generated code it is a constant."""
     keeps_number: bool = False
-    """Its result is such a number where its operand is: that is one itself, or has told by now that it is none."""
+    """Its result is such a number if its operand is: the operand is a number itself, or would have turned out not to be
+    one by now."""
     results: int | None = None
-    """How many of its results count: after them come numbers, and tensors of types without kernels, which only
-    training asks for."""
+    """The number of results that count. Later ones are numbers, and tensors without kernels, only for training."""
     uninitialised: bool = False
-    """Memory with nothing in it yet, which eager fills under deterministic algorithms, and no decomposition gives."""
+    """Returns uninitialised memory, which eager fills under deterministic algorithms and no decomposition provides."""
     nondeterministic: bool = False
     """Raises, or warns, under deterministic algorithms."""
 
@@ -93,32 +94,32 @@ class Facts(NamedTuple):
 
     layout: Layout | None = None
     statistics: bool = False
-    """Its second and third result, by which it normalizes, are single floats on the CPU where a parameter is and the
-    operand is of a smaller type, as under autocast. Fakes have them in the operand's type."""
+    """Its second and third result, by which it normalizes, are single floats on the CPU if a parameter is and the
+    operand has a smaller type, as under autocast. Fakes have them in the operand's type."""
     sums: str | None = None
-    """The argument that says along which dimensions its first operand is summed, or the dimension, or the argument that
-    has the lines which are summed for each of its rows; see `rows`."""
+    """The argument with the dimensions along which its first operand is summed, or the dimension itself, or the
+    argument with the lines that are summed for each of its rows; see `row_lengths`."""
     casts_back: bool = False
-    """Raises where the common type of its operands cannot be cast to that of the first, which it writes."""
+    """Raises if the common type of its operands cannot be cast to that of the first, which it writes."""
     one_type: bool = False
-    """Its kernels take floats of one type: where there are several, eager raises or computes in that of the first."""
+    """Its kernels take floats of one type: with several, eager raises or computes in the type of the first."""
     parameters_of_one_type: bool = False
-    """Its kernels on the CPU take parameters of the type of the operand, or of single floats for a smaller one."""
+    """Its kernels on the CPU take parameters of the operand's type, or single floats for a smaller one."""
     bounds: bool = False
-    """Its numbers need not fit a type of ints: one beyond it bounds nothing."""
+    """Its numbers need not fit an int type: one beyond the range does not bound anything."""
     refuses_bools: bool = False
-    """Has no kernel for bools."""
+    """Does not have a kernel for bools."""
     floats_or_bytes: bool = False
-    """Has kernels for floats and `torch.uint8` alone."""
+    """Has kernels only for floats and `torch.uint8`."""
     strictly_unsigned: bool = False
-    """Takes no number below zero for a type without a sign, where others wrap it around."""
+    """Rejects negative numbers for unsigned types, where others wrap them around."""
     in_its_result: bool = False
-    """Its composite kernel computes in the memory of its result by a function of the device, which asks nobody whether
-    there is any: on fakes it ends the process."""
+    """Its composite kernel computes in the memory of its result by a device function that does not check that the
+    memory exists: on fakes it crashes the process."""
 
 
 class Row(NamedTuple):
-    """Some operators, and facts that all of them have."""
+    """Some operators, and facts that they all share."""
 
     operators: str
     facts: Facts
@@ -186,16 +187,16 @@ ROWS: tuple[Row, ...] = (
     Row("cumsum_.default cumprod_.default", Facts(keeps_dtype=True)),
     Row("copy_.default fill_.Tensor masked_fill_.Scalar masked_fill_.Tensor", Facts(pointwise=True)),
     Row("as_strided.default as_strided_.default as_strided_scatter.default", Facts(absolute_offset=True)),
-    # Its offset counts from where the memory begins, which a value does not know.
+    # Its offset counts from the start of the memory, which a value does not know.
     Row("as_strided_copy", Facts(refused="aliasing")),
-    # Storage or shape change in ways that no value semantics can express.
+    # Storage or shape change in ways that value semantics cannot express.
     Row(
         "set_ resize_ resize_as_ _resize_output_ set_data requires_grad_ sparse_resize_",
         Facts(refused="metadata-mutation"),
     ),
-    # Both tensors share memory until one of them is written, and can be asked about that.
+    # Both tensors share memory until one of them is written, and a program can query that.
     Row("_lazy_clone", Facts(refused="aliasing")),
-    # Its result lies in as much memory as the second tensor does, at that one's place there.
+    # Its result has as much memory as the second tensor, and the same offset in it.
     Row("_new_zeros_with_same_feature_meta", Facts(refused="aliasing")),
     Row("_neg_view", Facts(refused="lazy-bit")),
     Row("_functional_assert_async _assert_scalar sym_constrain_range", Facts(refused="runtime-assert")),
@@ -246,7 +247,7 @@ ROWS: tuple[Row, ...] = (
         "_native_batch_norm_legit_no_training.default",
         Facts(layout=Layout.AS_IT_LIES),
     ),
-    # Torch 2.11 has fakes of the two-dimensional pads that know one layout.
+    # Torch 2.11's fakes of the two-dimensional pads support only one layout.
     Row(
         "native_group_norm.default channel_shuffle.default upsample_nearest2d.default upsample_nearest3d.default "
         "_upsample_nearest_exact2d.default _upsample_nearest_exact3d.default upsample_bilinear2d.default "
@@ -271,20 +272,20 @@ ROWS: tuple[Row, ...] = (
 )
 
 COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem"})
-"""The namespaces of operators by which processes exchange tensors. What they return is still being written until
-``wait_tensor`` is called on that very memory, which a plan would have copied or used for something else by then."""
+"""The namespaces of operators by which processes exchange tensors. Their results are still being written until
+``wait_tensor`` is called on that very memory, which a plan would have copied or reused by then."""
 
 _NOTHING = Facts()
 _COLLECTIVE = Facts(refused="collective")
 
 
 def _said(facts: Facts) -> dict[str, Any]:
-    """The columns that do not have their default."""
+    """Returns the columns with a non-default value."""
     return {column: value for column, value in facts._asdict().items() if value != Facts._field_defaults[column]}
 
 
 def _with(known: Facts, more: Facts, name: str) -> Facts:
-    """The facts of both; one fact is said once."""
+    """Merges two sets of facts; each fact may be given only once."""
     said = _said(more)
     if twice := said.keys() & _said(known).keys():
         raise ValueError(f"{name}: said twice: {', '.join(sorted(twice))}")
@@ -304,7 +305,7 @@ _BY_NAME = _by_name()
 
 @functools.cache
 def facts(schema: str) -> Facts:
-    """The facts of an operator by its schema, ``aten.cumsum_.default``. Those of others are not known."""
+    """Returns the facts of an operator by its schema, ``aten.cumsum_.default``. Other namespaces have none."""
     namespace, _, name = schema.partition(".")
     if namespace in COLLECTIVES:
         return _COLLECTIVE

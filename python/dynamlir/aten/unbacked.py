@@ -1,7 +1,7 @@
-"""Operators whose results have sizes that only running tells, and what they look like on fakes.
+"""Operators whose results have unbacked sizes, and their results on fakes.
 
-Such a size is a symbol of its own (``crates/capture/src/sizes/unbacked.rs``). The operator is recorded like any other,
-and noted as a `Birth`: the graph is cut after it, and the host calls it between two parts (`dynamlir.segments`).
+Each such size is its own symbol (``crates/symint/src/unbacked.rs``). The operator is recorded like any other, and
+noted as a `Birth`: the graph is cut after it, and the host calls it between two segments (`dynamlir.cut_recording`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 
 from .. import modes
 from ..device import device_of
+from ..expressions import LARGEST_SIZE
 from ..fakes import made_fake
 from ..reasons import Fallback
 from ..recording import OpRecord, Ref
@@ -32,46 +33,45 @@ _INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 @dataclasses.dataclass
 class Birth:
-    """An operation that the host calls, and the symbol that is known then, by its number."""
+    """An operation that the host calls, and the number of the symbol that it determines."""
 
     op: OpRecord
     symbol: int
     dim: int | None
-    """Of the first result; None where the operation gives the number itself."""
+    """The dimension of the first result; None if the operation gives the number itself."""
 
 
 class Sources:
-    """Where the symbols of one recording come from."""
+    """The sources of the unbacked symbols of one recording."""
 
     def __init__(self, sizes: Any, makes_sizes: bool, reads_numbers: bool, births: list[Birth]) -> None:
         self.sizes = sizes
         self.makes_sizes = makes_sizes
-        """Whether results may have sizes that only running tells."""
+        """True if results may have unbacked sizes."""
         self.reads_numbers = reads_numbers
-        """Whether numbers may be read from tensors of ints."""
+        """True if numbers may be read from tensors of ints."""
         self.births = births
 
     def size(self) -> Any:
-        """A new size."""
+        """Returns a new size."""
         return self.sizes.unbacked()
 
     def number(self) -> Any:
-        """A new number, which may be negative. Larger ones are left to eager."""
-        return self.sizes.unbacked(-_LARGEST, _LARGEST)
+        """Returns a new number, which may be negative. Larger ones are left to eager."""
+        return self.sizes.unbacked(-LARGEST_SIZE, LARGEST_SIZE)
 
     def born(self, op: OpRecord, size: Any, dim: int | None) -> None:
-        """Note which operation makes a symbol."""
+        """Records the operation that creates a symbol."""
         if isinstance(size, torch.SymInt):
             symbols: Any = size.node
             self.births.append(Birth(op, symbols.symbols[0], dim))
 
 
-_LARGEST = 1 << 48
 _MOST_LISTED = 16
 
 
 def call(recorder: OpRecorder, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What such an operator gives on fakes; `NotImplemented` for any other call."""
+    """Returns the result of such an operator on fakes; `NotImplemented` for any other call."""
     sources = recorder.sources
     if sources is None:
         return NotImplemented
@@ -87,9 +87,9 @@ def call(recorder: OpRecorder, func: OpOverload, args: Sequence[Any], kwargs: di
 
 
 def begin(recorder: OpRecorder) -> None:
-    """Say that sizes vary from here on."""
+    """Records that sizes are dynamic from here on."""
     recorder.memo.varies = True
-    recorder.faker.mode.cache_enabled = False  # its keys are made of torch's own symbols
+    recorder.faker.mode.cache_enabled = False  # its keys only support torch's own symbols
 
 
 def _read(recorder: OpRecorder, sources: Sources, tensor: torch.Tensor) -> Any:
@@ -106,7 +106,7 @@ def _read(recorder: OpRecorder, sources: Sources, tensor: torch.Tensor) -> Any:
 
 
 def _assert(holds: Any, message: str) -> Any:
-    """What Dynamo makes of ``torch._check``: true from now on, and checked when that is known."""
+    """Handles Dynamo's form of ``torch._check``: assumed from now on, and checked when the values are known."""
     if not isinstance(holds, torch.SymBool):
         return None if holds is True else NotImplemented
     node: Any = holds.node
@@ -116,12 +116,12 @@ def _assert(holds: Any, message: str) -> Any:
 
 
 def may_read(sources: Sources | None, tensor: torch.Tensor) -> bool:
-    """Whether the int that a tensor holds may be read, to be known when the graph runs."""
+    """Returns true if the int in a tensor may be read, to become known when the graph runs."""
     return _has_ints(sources, tensor) and all(type(size) is int and size == 1 for size in tensor.shape)
 
 
 def may_list(sources: Sources | None, tensor: torch.Tensor) -> list[int] | None:
-    """The sizes of a tensor whose ints may be read, if they are not too many; None where they may not."""
+    """Returns the sizes of a tensor whose ints may be read, if they are not too many; None if they may not."""
     sizes = list(tensor.shape)
     if not _has_ints(sources, tensor) or any(type(size) is not int for size in sizes):
         return None
@@ -149,13 +149,13 @@ def _host_op(recorder: OpRecorder, func: OpOverload, raw: list[Any], operands: l
 
 
 def _made(recorder: OpRecorder, sizes: Sequence[Any], dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
-    """A new, row-major tensor."""
+    """Returns a new, row-major tensor."""
     with modes.set_aside():
         return made_fake(recorder.faker.mode, torch.empty(tuple(sizes), dtype=dtype, device="meta"), device_of(like))
 
 
 def _positions(recorder: OpRecorder, rows: Any, columns: int, like: torch.Tensor) -> torch.Tensor:
-    """A new matrix of positions, as this torch lays it out."""
+    """Returns a new matrix of positions, as this torch version lays it out."""
     if not _is_by_columns():
         return _made(recorder, (rows, columns), torch.int64, like)
     with modes.set_aside():
@@ -165,7 +165,7 @@ def _positions(recorder: OpRecorder, rows: Any, columns: int, like: torch.Tensor
 
 @functools.lru_cache(maxsize=1)
 def _is_by_columns() -> bool:
-    """Whether ``nonzero`` gives one column after the other."""
+    """Returns true if ``nonzero`` gives one column after the other."""
     with modes.set_aside():
         return torch.ones(3, 2, device="cpu").nonzero().stride()[0] == 1
 
@@ -189,7 +189,7 @@ def _masked_select(recorder: OpRecorder, sources: Sources, func: OpOverload, ful
     _check_device(func, tensor)
     if mask.dtype is not torch.bool:
         return NotImplemented
-    torch.broadcast_shapes(tensor.shape, mask.shape)  # raises where they do not fit
+    torch.broadcast_shapes(tensor.shape, mask.shape)  # raises if they do not fit
     size = sources.size()
     out = _made(recorder, (size,), tensor.dtype, tensor)
     sources.born(recorder.record_made(func, full, [out]), size, 0)
@@ -197,7 +197,7 @@ def _masked_select(recorder: OpRecorder, sources: Sources, func: OpOverload, ful
 
 
 def _unique(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any]) -> Any:
-    """``_unique2`` and ``unique_consecutive`` of all elements, or with ``unique_dim`` of those along a dimension."""
+    """Handles ``_unique2`` and ``unique_consecutive`` of all elements, or with ``unique_dim`` along a dimension."""
     tensor, with_inverse, with_counts = full[0], full[-2], full[-1]
     dim = full[1] if func is aten.unique_dim.default else None
     if func is aten.unique_consecutive.default:
@@ -214,7 +214,7 @@ def _unique(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list
 
 
 def _unique_along(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any], dim: int) -> Any:
-    """What is distinct comes first, and is moved to where it was. Inverse and counts are made whether asked or not."""
+    """Puts the distinct slices first, then moves the dimension back. Inverse and counts are always created."""
     tensor = full[0]
     _check_device(func, tensor)
     if tensor.dim() == 0:
@@ -237,7 +237,7 @@ def _unique_along(recorder: OpRecorder, sources: Sources, func: OpOverload, full
 def _bincount(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any]) -> Any:
     tensor, weights, least = full
     if weights is not None or type(least) is not int or tensor.dim() != 1:
-        return NotImplemented  # of nothing, weights are counted as ints
+        return NotImplemented  # for an empty input, weights are counted as ints
     _check_device(func, tensor)
     size = sources.size()
     out = _made(recorder, (size,), torch.int64, tensor)
@@ -257,7 +257,7 @@ def _repeat_interleave(recorder: OpRecorder, sources: Sources, func: OpOverload,
 
 
 def _index(recorder: OpRecorder, sources: Sources, func: OpOverload, full: list[Any]) -> Any:
-    """Eager makes positions of masks, and takes what is there."""
+    """Eager converts masks to positions, and takes the elements there."""
     tensor, indices = full
     if not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
         return NotImplemented

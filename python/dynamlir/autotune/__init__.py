@@ -1,8 +1,8 @@
-"""``mode="max-autotune"``: products and convolutions get the strategy that was measured to be fastest here.
+"""``mode="max-autotune"``: products and convolutions get the strategy that measured fastest on this machine.
 
-The native compiler lists the problems of a graph and the strategies that are worth a try, the library among them. What
-the record on disk does not know is measured, by programs of that one operation; the winners go into the compilation, as
-data, and into the record. A failure here costs speed at most: the cost model decides then, as without the mode.
+The native compiler lists the problems of a graph and the strategies worth trying, the library among them. Problems not
+in the record on disk are measured, by single-operation programs. The winners go into the compilation, as data, and into
+the record. A failure here costs only speed: the cost model then decides, as without the mode.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from . import measure, record
 from .problem import Problem
 
 _measuring = threading.Lock()
-"""Measurements of two threads would disturb each other, and be made twice."""
+"""Measurements of two threads would disturb each other, and be duplicated."""
 
 
 def choose(trace: Any, settings: Options) -> tuple[Product, ...]:
-    """The strategy of each product of a trace for which there is more than one."""
+    """Returns the strategy of each product of a trace that has more than one."""
     try:
         return _choose(trace, settings)
     except Exception as error:
@@ -42,7 +42,7 @@ def _choose(trace: Any, settings: Options) -> tuple[Product, ...]:
             for problem in problems:
                 if problem.text not in known and (entry := measure.measure(problem)) is not None:
                     measured[problem.text] = entry
-        finally:  # what took its time is kept, also where somebody interrupts
+        finally:  # keeps the measurements even after an interruption
             if measured:
                 kept.merge(measured)
     products = tuple(_product(problem, known, measured) for problem in problems)
@@ -61,10 +61,10 @@ def _product(problem: Problem, known: dict[str, record.Entry], measured: dict[st
 
 
 def choices(products: tuple[Product, ...]) -> dict[str, str]:
-    """What the native compiler is told: the cost model needs no telling."""
+    """Returns the choices for the native compiler; those of the cost model are left out."""
     return {product.problem: product.strategy for product in products if product.source != "model"}
 
 
 def forget() -> None:
-    """Forget what was measured and could not be written to the record; the record stays."""
+    """Discards measurements that could not be written to the record; the record stays."""
     record.forget()

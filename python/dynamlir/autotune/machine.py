@@ -1,4 +1,4 @@
-"""What a measurement depends on besides its problem: it holds where all of this is the same."""
+"""The conditions of a measurement besides its problem: it is valid where all of these are equal."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import platform
 import torch
 
 from .. import native
+from ..version import __version__
 
 
 def describe() -> dict[str, str | int | bool]:
-    """This machine, as it is now: threads and torch's settings may change between two compilations."""
-    from .. import __version__
-
+    """Describes this machine as it is now: threads and torch's settings may change between two compilations."""
     name, features = _processor()
     return {
         "processor": name,
@@ -21,7 +20,7 @@ def describe() -> dict[str, str | int | bool]:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "dynamlir": __version__,
-        # Both decide what the library does.
+        # Both affect the library's behaviour.
         "precision": torch.get_float32_matmul_precision(),
         "mkldnn": bool(torch.backends.mkldnn.enabled),
     }
@@ -29,7 +28,7 @@ def describe() -> dict[str, str | int | bool]:
 
 @functools.lru_cache(maxsize=1)
 def _processor() -> tuple[str, str]:
-    """Its name, as the system has it and as the compiler has it; its features."""
+    """Returns the processor's name, as the system and the compiler give it, and its features."""
     known, features = native.module().processor()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

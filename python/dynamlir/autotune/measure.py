@@ -1,7 +1,7 @@
 """Compiles a problem with each of its strategies, and races them.
 
-Strategies take turns, so that what else the machine does meets them alike; the winner is decided by medians of ratios
-within a round. Weights change from call to call, since in a model they come from memory, not from the cache.
+Strategies alternate, so that other load on the machine affects them equally; the winner is decided by medians of ratios
+within a round. Weights change from call to call, because in a model they come from memory, not from the cache.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from .problem import Layout, Problem, extent
 from .record import Entry
 
 SECONDS = 0.05
-"""Time for each strategy, about."""
+"""Approximate time for each strategy."""
 SAMPLE = 0.0005
-"""Shortest time that is worth taking."""
+"""Shortest time worth measuring."""
 ROUNDS = (9, 40)
 """Fewest and most rounds."""
 SIFTED, SLOW = 5, 1.5
-"""After this many rounds a strategy drops out that takes too much longer than the fastest one."""
+"""The round after which strategies are dropped that take longer than this multiple of the fastest one's time."""
 MARGIN = 0.97
-"""Another strategy than the expected one has to take at most this share of its time."""
+"""A strategy other than the expected one has to take at most this share of the expected one's time."""
 MOST_WORK = 1 << 33
-"""Multiplications past which measuring takes too long: the cost model decides."""
+"""The number of multiplications above which measuring takes too long: the cost model decides."""
 MOST_BYTES = 1 << 28
-"""The same of memory."""
+"""The same limit for memory."""
 ROTATED_BYTES, MOST_SETS = 1 << 25, 8
-"""Weights change until they are this large together, or this many."""
+"""The limits on the total size and the number of the sets of weights that calls alternate between."""
 
 Run = Callable[[], Any]
 
 
 def measure(problem: Problem) -> Entry | None:
-    """The fastest strategy; None where the cost model is to decide."""
+    """Returns the fastest strategy; None if the cost model is to decide."""
     log = logs.logger("autotune")
     if problem.work > MOST_WORK or problem.bytes() > MOST_BYTES:
         log.info("%s: too large to measure", problem.text)
         return None
     runs: dict[str, Run] = {}
     failure = "there is none"
-    # A user's modes must not see this, nor may it change the random state.
+    # A user's modes must not see this, and it must not change the random state.
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad(), torch.inference_mode(False):
         sets = _sets(problem)
         for strategy in problem.strategies:
@@ -69,7 +69,7 @@ def measure(problem: Problem) -> Entry | None:
 
 
 def _compiled(problem: Problem, strategy: str, sets: Sequence[Sequence[torch.Tensor]]) -> Run:
-    """A call of the problem with this strategy; what it computes on is new each time."""
+    """Returns a call of the problem with this strategy; each call uses another set of operands."""
     executable = native.module().compile_trace(problem.trace(), {"choices": {problem.text: strategy}})
     is_library = any(extern["schema"] == problem.schema for extern in executable.report()["externs"])
     if is_library != (strategy == "library"):
@@ -79,7 +79,7 @@ def _compiled(problem: Problem, strategy: str, sets: Sequence[Sequence[torch.Ten
 
 
 def _sets(problem: Problem) -> list[list[torch.Tensor]]:
-    """Operands for some calls, which differ in weights."""
+    """Returns operands for several calls, with different weights."""
     generator = torch.Generator().manual_seed(0)
     fixed = [_random(layout, generator) for layout in problem.operands]
     at = problem.weights()
@@ -95,7 +95,7 @@ def _random(layout: Layout, generator: torch.Generator) -> torch.Tensor:
 
 
 def race(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
-    """Seconds per call of each, and the median of its ratio to the first."""
+    """Returns the seconds per call of each, and the median of its ratio to the first."""
     repeats = []
     for run in runs:
         run()

@@ -16,22 +16,22 @@ Layout = tuple[list[int], list[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What the native compiler says of one: see ``crates/passes/src/matmul/choices.rs``."""
+    """A problem as described by the native compiler: see ``crates/passes/src/matmul/choices.rs``."""
 
     text: str
     schema: str
     operands: tuple[Layout, ...]
     numbers: tuple[list[int], ...]
-    """Of a convolution: strides, padding, dilation, groups."""
+    """For a convolution: strides, padding, dilation, groups."""
     followed: bool
     work: int
-    """Multiplications."""
+    """The number of multiplications."""
     strategies: tuple[str, ...]
-    """The one that the cost model expects to win comes first."""
+    """The strategies; the one that the cost model expects to win comes first."""
 
     @staticmethod
     def of(described: dict[str, Any]) -> Problem:
-        """From the native compiler's dictionary."""
+        """Creates a problem from the native compiler's dictionary."""
         return Problem(
             text=described["problem"],
             schema=described["schema"],
@@ -43,7 +43,7 @@ class Problem:
         )
 
     def weights(self) -> int:
-        """The operand that a model would read from far away: the columns of a product, the windows of a convolution."""
+        """The operand that a model would read from memory: the columns of a product, the windows of a convolution."""
         return 1 if self.numbers else len(self.operands) - 1
 
     def result(self) -> list[int]:
@@ -61,7 +61,7 @@ class Problem:
         return 4 * (sum(extent(layout) for layout in self.operands) + math.prod(self.result()))
 
     def trace(self) -> Any:
-        """The operation alone, with something point by point behind it if that is what it is about."""
+        """Records the operation alone, followed by a pointwise operation if the problem includes one."""
         builder = native.module().TraceBuilder("main")
         for at, (sizes, strides) in enumerate(self.operands):
             builder.input(at, f"x{at}", TensorMeta("f32", tuple(sizes), tuple(strides), 0), at)
@@ -79,7 +79,7 @@ class Problem:
         return builder
 
     def _arguments(self, tensors: list[Any]) -> list[Any]:
-        """All arguments of the schema, in order."""
+        """Returns all arguments of the schema, in order."""
         if self.numbers:
             strides, padding, dilation, (groups,) = self.numbers
             bias = tensors[2] if len(tensors) > 2 else None
@@ -89,10 +89,10 @@ class Problem:
 
 
 def extent(layout: Layout) -> int:
-    """Elements of memory from the first to behind the last."""
+    """Returns the number of elements of memory from the first to past the last."""
     return 1 + sum((size - 1) * stride for size, stride in zip(*layout))
 
 
 def row_major(sizes: Sequence[int]) -> list[int]:
-    """The strides of a contiguous tensor."""
+    """Returns the strides of a contiguous tensor."""
     return [math.prod(max(size, 1) for size in sizes[at + 1 :]) for at in range(len(sizes))]

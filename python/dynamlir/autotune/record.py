@@ -1,10 +1,9 @@
-"""The record: which strategy won, as one JSON file for each kind of machine in a cache folder.
+"""The record of winning strategies, as one JSON file for each kind of machine in a cache folder.
 
-A record may be wrong in any way – cut off, edited, somebody else's, unreadable – and the disk may be full, read-only or
-not there. It is read as data, held against what may stand in it, and dropped whole where it does not fit; of that, and
-of what cannot be written, there is one warning, and the process remembers what was measured. Two processes that write
-at the same time both get their measurements in: a writer reads again under a lock, and puts the new file in the old
-one's place in one step.
+A record may be invalid in any way – truncated, edited, written by another program, unreadable – and the disk may be
+full, read-only or absent. The record is read as data, validated, and dropped whole if it is invalid. That, and a failed
+write, gives one warning, and the process keeps its measurements in memory. When two processes write at the same time,
+both get their measurements in: a writer reads again under a lock, and replaces the old file atomically.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ PROBLEM = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The strategy that won, and the milliseconds of all that were tried."""
+    """The winning strategy, and the milliseconds of all that were tried."""
 
     strategy: str
     milliseconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Record:
-    """The record of one kind of machine, at ``path``; only in memory where that is None."""
+    """The record of one kind of machine, at ``path``; only in memory if that is None."""
 
     def __init__(self, path: Path | None, described: Mapping[str, Any]) -> None:
         self.path = path
@@ -55,7 +54,7 @@ class Record:
         self._unsaved = _unsaved.setdefault((str(path), _digest(described)), {})
 
     def read(self) -> dict[str, Entry]:
-        """What is known. A record that cannot be read counts as empty."""
+        """Returns the known entries. A record that cannot be read counts as empty."""
         known = dict(self._unsaved)
         try:
             if self.path is not None:
@@ -67,7 +66,7 @@ class Record:
         return known
 
     def merge(self, entries: Mapping[str, Entry]) -> None:
-        """Add to the file what was measured; keep it in memory where that cannot be done."""
+        """Adds measurements to the file; keeps them in memory if that fails."""
         if self.path is None:
             self._unsaved.update(entries)
             return
@@ -99,24 +98,24 @@ _unsaved: dict[tuple[str, str], dict[str, Entry]] = {}
 
 
 def forget() -> None:
-    """Forget what is only in memory."""
+    """Discards what is only in memory."""
     for entries in _unsaved.values():
         entries.clear()
 
 
 def of_this_machine(folder: str | None) -> Record:
-    """The record for measurements made now; in ``folder``, else where caches are."""
+    """Returns the record for measurements made now: in ``folder``, else in the default cache folder."""
     described = machine.describe()
     found = cache_folder(folder)
     return Record(None if found is None else found / f"products-{_digest(described)}.json", described)
 
 
 def cache_folder(given: str | None) -> Path | None:
-    """``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``; None without a home directory."""
+    """Returns ``DYNAMLIR_CACHE_DIR``, ``XDG_CACHE_HOME/dynamlir`` or ``~/.cache/dynamlir``; None without a home."""
     if given := given or os.environ.get("DYNAMLIR_CACHE_DIR"):
         return Path(given).absolute()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if cache.is_absolute():  # the standard has others ignored
+    if cache.is_absolute():  # the standard says to ignore others
         return cache / "dynamlir"
     try:
         return Path("~/.cache/dynamlir").expanduser()
@@ -130,7 +129,7 @@ def _digest(described: Mapping[str, Any]) -> str:
 
 
 def parse(text: str, described: Mapping[str, Any]) -> dict[str, Entry]:
-    """The entries of a record for the machine described; `ValueError` where anything in it is not as it should be."""
+    """Returns the entries of a record for the machine described; raises `ValueError` if anything in it is invalid."""
     whole = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     if not isinstance(whole, dict) or whole.keys() != {"schema", "machine", "products"}:
         raise ValueError("not a record")
@@ -178,7 +177,7 @@ def _no_number(text: str) -> Any:
 
 
 def _content(path: Path) -> str:
-    """A regular file's text; a pipe in its place would be waited for."""
+    """Returns a regular file's text; reading a pipe instead would block."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
@@ -189,7 +188,7 @@ def _content(path: Path) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """The file with a new content, whole or not at all."""
+    """Replaces a file's content atomically."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".new")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -205,8 +204,8 @@ def _replace(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """While no other process holds the lock; `OSError` where one does not let go of it."""
-    import fcntl
+    """Holds the lock against other processes; raises `OSError` if another one does not release it."""
+    import fcntl  # not on every system
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:

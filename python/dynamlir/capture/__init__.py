@@ -1,1 +1,1 @@
-"""dynamlir's own front door: what the native interpreter needs of torch, and what is done with a captured graph."""
+"""dynamlir's own front door: what the native interpreter needs from torch, and how captured graphs are compiled."""

@@ -1,4 +1,4 @@
-"""`dynamlir.compile`: functions, methods and modules whose calls go to captured, compiled graphs."""
+"""`dynamlir.compile`: functions, methods and modules whose calls run captured, compiled graphs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,30 @@ from typing import Any, overload
 
 import torch
 
-from .. import config, doors, logs, machinery, native, places, plain, progress, reasons, report
+from .. import (
+    config,
+    foreign_modes,
+    logs,
+    native,
+    nested_doors,
+    plain_warnings,
+    progress,
+    reasons,
+    report,
+    source_lines,
+)
 from ..options import resolve as resolve_options
-from ..plain import Unsupported
+from ..plain_warnings import Unsupported
 from ..reasons import Fallback
-from . import audit, backends, distributed, lightning, sharing, views
-from .typed import Compiled, Decorator, Module, P, R
+from . import audit, backends, compiled_modules, copies, distributed, lightning, sharing
+from .callable_types import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
-"""The user's ``mode`` and ``options``, checked."""
+"""The user's ``mode`` and ``options``, validated."""
 
 
 class Compiler:
-    """What the native callable asks when no entry of its cache fits. One for each compiled object."""
+    """Called by the native callable when no cache entry matches. There is one for each compiled object."""
 
     def __init__(
         self,
@@ -42,13 +53,13 @@ class Compiler:
         self.fullgraph = fullgraph
         self.asked = asked
         self.dynamic = dynamic
-        self.subject = plain.Subject(name, getattr(function, "__code__", None))
+        self.subject = plain_warnings.Subject(name, getattr(function, "__code__", None))
         self.backend = backends.resolve(backend)
         self.of_module = False
-        """Whether the function is the ``forward`` of a module, whose ``__call__`` is what is captured."""
+        """True if the function is the ``forward`` of a module, whose ``__call__`` is captured."""
         self.module: Callable[[], torch.nn.Module | None] = lambda: None
         self._lazy: int | None = None
-        """How many modules in it were to get their parameters from what they are called with, when it was looked at."""
+        """The number of inner modules that still awaited lazy parameters from their first call, when last counted."""
         self.steps: Callable[..., None] | None = None
         self.callable: Any = None
         self._under: dict[str | int, Compiler] = {}
@@ -57,10 +68,10 @@ class Compiler:
         _compilers.add(self)
 
     def may_compile(self, room: bool, own: int, everywhere: int, misses: list[str]) -> None:
-        """A call fits no entry: ``own`` are its own, ``everywhere`` those of the code object.
+        """Handles a call that matches no entry. ``own`` counts its own entries, ``everywhere`` the code object's.
 
-        ``misses`` says which guard of each entry failed. Where there is no room for one more entry the call runs as
-        plain Python, if this does not raise.
+        ``misses`` names the guard that failed for each entry. If there is no room for another entry, the call runs as
+        plain Python, unless this raises.
         """
         if own:
             logs.logger("recompiles").info("%s: %s", self.name, "; ".join(misses))
@@ -72,27 +83,29 @@ class Compiler:
             self._note("cache-limit", place + last, self.defined())
 
     def disturbed(self) -> bool:
-        """Whether a switch of torch's, or what else is active on this thread, makes the call plain Python.
+        """Returns true if one of torch's switches, or something active on this thread, makes the call run as plain
+        Python.
 
-        Raises where it must not run, but not for a switch of the user's, nor under somebody else's tracer.
+        Raises where the call must not run as plain Python, but never because of a switch set by the user or under a
+        foreign tracer.
         """
-        doors.keep_tracer_out()
-        if machinery.killed():
+        nested_doors.keep_tracer_out()
+        if foreign_modes.killed():
             return True
-        failure = machinery.active()
+        failure = foreign_modes.active()
         if failure is not None:
             event = reasons.note(failure.reason, failure.message, failure.location)
             if failure.reason == "tracing":
-                return True  # what is traced is compiled elsewhere, whole or not
+                return True  # a traced call is compiled elsewhere, whole or not
             if self.fullgraph:
                 raise Unsupported(str(event))
             self.tell(event)
         return failure is not None or self.is_initialized_by_call()
 
     def is_initialized_by_call(self) -> bool:
-        """Returns true if modules get their parameters from this call, which plain Python makes: the next is compiled.
+        """Returns true if this call initializes lazy modules. It runs as plain Python; the next call is compiled.
 
-        Where the call before has given none of them any, such a module is not called.
+        Returns false if the previous call initialized none of them: those modules are not called.
         """
         module = None if self._lazy == 0 else self.module()
         if module is None:
@@ -102,7 +115,7 @@ class Compiler:
         return self._lazy not in (0, before)
 
     def refused(self, misses: list[str]) -> RuntimeError:
-        """What a call raises that no entry fits under ``torch.compiler.set_stance("fail_on_recompile")``."""
+        """Returns the error for a miss under ``torch.compiler.set_stance("fail_on_recompile")``."""
         code = self.function.__code__
         message = (
             "Detected recompile when torch.compile stance is 'fail_on_recompile'. "
@@ -112,9 +125,9 @@ class Compiler:
         return RuntimeError("\n    ".join([message, *lines]))
 
     def under(self, backend: str | Callable[..., Any]) -> Compiler:
-        """The compiler for ``torch.compiler.set_stance(force_backend=backend)``.
+        """Returns the compiler for ``torch.compiler.set_stance(force_backend=backend)``.
 
-        Its ``callable`` is what the native part makes of it.
+        The native part sets its ``callable``.
         """
         key = backend if isinstance(backend, str) else id(backend)
         known = self._under.get(key)
@@ -126,16 +139,16 @@ class Compiler:
         return known
 
     def takes_numbers(self) -> tuple[bool, bool, bool | None]:
-        """Whether graphs may have numbers that are read from tensors, and those that are floats which change; whether
-        sizes vary: all of them, none, or those that are seen to (None)."""
+        """Returns whether graphs may take numbers read from tensors, whether they may take changing floats as inputs,
+        and which sizes are dynamic: all (True), none (False), or those that have been seen to change (None)."""
         own = self.backend is backends.BACKENDS["dynamlir"]
         return own, own and self.dynamic is not False, self.dynamic if own else False
 
     def takes_unbacked(self) -> tuple[bool, bool, bool]:
-        """Whether graphs may have sizes that only running tells, and ints that are read from tensors; and whether they
-        are not cut there."""
+        """Returns whether graphs may have unbacked sizes, whether they may have ints read from tensors, and whether the
+        graph stays uncut where these become known."""
         own = self.backend is backends.BACKENDS["dynamlir"]
-        if self.dynamic is False or not (own or backends.takes_untold(self.backend)):
+        if self.dynamic is False or not (own or backends.takes_unbacked(self.backend)):
             return False, False, False
         if self.dynamic:
             return True, True, not own
@@ -145,20 +158,20 @@ class Compiler:
         return bool(torchs.capture_dynamic_output_shape_ops), bool(torchs.capture_scalar_outputs), not own
 
     def takes_recurrent(self) -> bool:
-        """Returns true if graphs may have torch's recurrent layers: others' have them by torch's switch only."""
+        """Returns true if graphs may have torch's recurrent layers; for foreign backends by torch's ``allow_rnn``."""
         if backends.is_own(self.backend):
             return True
         torchs: Any = sys.modules.get("torch._dynamo.config")
         return bool(torchs is not None and torchs.allow_rnn)
 
     def reset(self) -> None:
-        """Forget what was compiled by backends that a stance forced."""
+        """Discards what was compiled with backends that a stance forced."""
         logs.logger("cache").info("%s: emptied", self.name)
         self._under.clear()
         self._fails_alone = False
 
     def compile(self, frame: Any) -> backends.Runner | tuple[reasons.Event, bool]:
-        """A callable for a captured frame; what `stopped` says when it is for plain Python."""
+        """Returns a callable for a captured frame, or the result of `stopped` if the frame runs as plain Python."""
         captured = backends.Captured.of(self.name, frame, self.function if self.of_module else None)
         captured.whole = self.fullgraph
         self.log(frame)
@@ -170,7 +183,7 @@ class Compiler:
             return self.stopped(failure.reason, failure.message, failure.location)
 
     def log(self, frame: Any) -> None:
-        """What was captured, for those who asked for it."""
+        """Logs the captured graph, if that log is enabled."""
         if (log := logs.logger("bytecode")).isEnabledFor(logging.DEBUG):
             if rest := frame.continuation(self._continuations + 1):
                 self._continuations += 1
@@ -181,10 +194,10 @@ class Compiler:
         if frame.session.sizes is not None and (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
             log.info("%s: sizes that vary: %s", self.name, ", ".join(frame.session.varying))
             for assumed, lines in frame.session.sizes.guards:
-                log.info("%s: assumes %s%s", self.name, assumed, places.described(tuple(lines)))
+                log.info("%s: assumes %s%s", self.name, assumed, source_lines.described(tuple(lines)))
         if (log := logs.logger("side_effects")).isEnabledFor(logging.INFO):
             for statement, traceback in frame.effects:
-                log.info("%s: %s%s", self.name, statement, places.described(tuple(traceback)))
+                log.info("%s: %s%s", self.name, statement, source_lines.described(tuple(traceback)))
         if (log := logs.logger("cache")).isEnabledFor(logging.INFO):
             log.info("%s: a new entry, with %d guards", self.name, len(frame.code_parts))
             log.debug("%s", "\n".join(frame.code_parts))
@@ -192,21 +205,21 @@ class Compiler:
             log.debug("%s:\n%s", self.name, "\n".join(frame.code_parts))
 
     def shows_bytecode(self) -> bool:
-        """Whether somebody wants to see the code of new entries."""
+        """Returns true if the bytecode of new entries is to be logged."""
         return logs.logger("bytecode").isEnabledFor(logging.DEBUG)
 
     def show(self, code: types.CodeType | Exception) -> None:
-        """The code of a new entry, or why it has none."""
+        """Logs the bytecode of a new entry, or the reason that it has none."""
         text = str(code) if isinstance(code, Exception) else native.module().decompile(code)
         logs.logger("bytecode").debug("%s: the entry as source:\n%s", self.name, text)
 
     def defined(self) -> reasons.Location:
-        """Where the function is defined, for what is about no line of it."""
+        """Returns the definition's location, for reports that concern no particular line of the function."""
         code = self.function.__code__
         return [(code.co_filename, code.co_firstlineno, code.co_name)]
 
     def failed(self, error: BaseException) -> None:
-        """A graph raised before anything of the user's was written: the call is repeated as plain Python."""
+        """Reports that a graph raised before it wrote any user-visible state: the call is repeated as plain Python."""
         reason = native.run_failure(error)
         message = error.message if isinstance(error, Fallback) else f"{type(error).__name__}: {error}"
         event = reasons.note(reason, message, self.defined())
@@ -215,35 +228,34 @@ class Compiler:
             self.tell(event)
 
     def repeated(self) -> None:
-        """After a graph had failed plain Python did not: there is something to tell, from the next failure on."""
+        """Called when plain Python succeeded where a graph had failed: from the next failure on, the user is warned."""
         self._fails_alone = True
 
     def stopped(
         self, reason: str, message: str, location: reasons.Location, forbidden: bool = False
     ) -> tuple[reasons.Event, bool]:
-        """A frame could not be captured whole: it is for plain Python, if it does not raise here.
+        """Called when a frame cannot be captured whole. The frame runs as plain Python, unless this raises.
 
-        With ``forbidden`` it raises as under ``fullgraph=True``. Returns what happened, and whether the user has been
-        told: not where plain Python is expected to run like this only once.
+        With ``forbidden`` it raises as under ``fullgraph=True``. Returns the event, and whether the user has been
+        warned. There is no warning where plain Python is expected to run like this only once.
         """
         if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
-            log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
+            log.debug("%s", "\n".join(f"  {source_lines.show(line)}" for line in location))
         event = self._note(reason, message, location, forbidden)
         return event, not event.entry.waits
 
     def pieces(self) -> tuple[bool, bool, int | None]:
-        """Whether frames are captured in pieces that cannot be whole, and how many instructions each has at most.
-
-        Between, whether that is so only for the regions of `torch.cond`, `torch.while_loop` and `functools.lru_cache`.
-        """
+        """Returns whether frames that cannot be captured whole are captured in pieces, whether that holds only for the
+        regions of `torch.cond`, `torch.while_loop` and `functools.lru_cache`, and the maximum number of instructions
+        per piece."""
         return config.graph_breaks, self.fullgraph, None if self.fullgraph else config.break_every
 
     def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
-        """A graph ends before its frame does: Python runs what comes there, and the next graph begins after it."""
+        """Called at a graph break: CPython runs what follows, and the next graph begins after it."""
         if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
             log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
-            log.debug("%s", "\n".join(f"  {places.show(line)}" for line in location))
+            log.debug("%s", "\n".join(f"  {source_lines.show(line)}" for line in location))
         if reasons.REASONS[reason].whole:
             report.bump("regions")
             return reasons.Event(reason, message, tuple(location or self.defined()))
@@ -253,25 +265,25 @@ class Compiler:
         return event
 
     def tell_break(self, event: reasons.Event) -> None:
-        """Python runs a part of the frame next, if this does not raise."""
-        # One graph break leads to others, of which there is nothing new to say.
+        """Warns about a graph break, or raises. Otherwise CPython runs the next part of the frame."""
+        # A graph break leads to further ones, about which there is nothing new to report.
         if not (event.entry.waits or event.entry.whole) and event.reason != "resumed":
-            plain.tell(self.subject, event, breaks=True)
+            plain_warnings.tell(self.subject, event, breaks=True)
 
     def forbidden(self, event: reasons.Event) -> None:
-        """What ends a graph, or runs as plain Python, does so where that is an error.
+        """Raises if a graph break or a plain run is an error here.
 
-        That Python goes on with what it has begun is none, as it follows from a break elsewhere; nor is an exception of
-        the program's, unless all has to be one graph.
+        It is not an error that CPython continues a frame after a break, since that follows from a break reported
+        elsewhere. An exception raised by the program is an error only if everything has to be one graph.
         """
         is_break = event.reason != "resumed" and not event.entry.raises
         if not event.entry.passes and (self.fullgraph or is_break):
             raise Unsupported(str(event))
 
     def called(self, function: types.FunctionType) -> tuple[types.FunctionType, Compiler] | None:
-        """A function that is called between graphs, and its compiler; None where it is not compiled.
+        """Returns a function called between graphs, with its compiler; None if it is not compiled.
 
-        The function that is kept has neither closure nor globals, which may be of one of many functions with this code.
+        The returned function has neither closure nor globals, because many functions may share this code.
         """
         code = function.__code__
         if code.co_flags & LATER or not is_compiled_when_called(code):
@@ -288,29 +300,29 @@ class Compiler:
         return kept, compiler
 
     def unforeseen(self, reason: str, message: str) -> None:
-        """A call runs as plain Python for a reason that no entry of the cache has, if this does not raise."""
+        """Called when a call runs as plain Python for a reason that no cache entry records. May raise instead."""
         if reason == "compiling":
-            # It passes by itself, and whether it happens is up to chance.
+            # This is temporary, and a matter of timing.
             reasons.note(reason, self.name)
         else:
             self._note(reason, message, [])
 
     def begin_audit(self) -> audit.Undisturbed | str:
-        """What an audit of a call leaves as it was, until its ``end``; why it is skipped where it is."""
+        """Begins an audit of a call. Returns the state to restore at its ``end``, or the reason to skip the audit."""
         return audit.begin()
 
     def audited(self, skipped: str | None) -> None:
-        """An audit has found no difference, or was skipped for this reason."""
+        """Records an audit that found no difference, or was skipped for this reason."""
         audit.note(skipped)
 
     def stale(self, what: str, kept: str, found: str, read: list[str], guards: list[str], at: reasons.Location) -> None:
-        """An audit has found an entry that would have given an old answer, and that is gone now."""
+        """Reports that an audit found, and removed, a stale entry, which would have given an old answer."""
         audit.tell(self.subject, self._difference(what, kept, found, read, guards, at))
 
     def unsteady(
         self, what: str, kept: str, found: str, read: list[str], guards: list[str], at: reasons.Location
     ) -> None:
-        """An audit has captured a call twice, and the two differ."""
+        """Reports that an audit captured a call twice and the two captures differ."""
         audit.note_unsteady(self._difference(what, kept, found, read, guards, at))
 
     def _difference(self, what: str, *rest: Any) -> audit.Difference:
@@ -318,11 +330,11 @@ class Compiler:
         return audit.Difference(self.name, what, kept, found, tuple(read), tuple(guards), tuple(at or self.defined()))
 
     def tell(self, event: reasons.Event) -> None:
-        """The call runs as plain Python next, if this does not raise."""
+        """Warns that the call runs as plain Python, or raises."""
         if self.fullgraph and event.entry.passes:
             raise Unsupported(str(event))
         if not self._is_meant(event):
-            plain.tell(self.subject, event)
+            plain_warnings.tell(self.subject, event)
 
     def _note(self, reason: str, message: str, location: reasons.Location, forbidden: bool = False) -> reasons.Event:
         event = reasons.note(reason, message, location or self.defined())
@@ -335,21 +347,21 @@ class Compiler:
         return event
 
     def _is_meant(self, event: reasons.Event) -> bool:
-        """Whether it was the user who said that this very function is to run as plain Python."""
+        """Returns true if the user asked for this very function to run as plain Python."""
         marks = ("_torchdynamo_disable", "_dynamo_forbidden")
         return event.reason == "disabled" and any(getattr(self.function, mark, False) for mark in marks)
 
 
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""What a function has whose call only makes an object."""
+"""The flags of functions whose call only creates an object."""
 
-_MODULES = os.path.join(places.TORCH, "nn", "modules", "")
+_MODULES = os.path.join(source_lines.TORCH, "nn", "modules", "")
 _DISPATCH = os.path.join(_MODULES, "module.py")
 _RECURRENT = os.path.join(_MODULES, "rnn.py")
 
 
 def _within(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """A module and all within it, each once. Unlike `modules()` it takes those that have no hash."""
+    """Yields a module and all modules within it, each once. Unlike `modules()`, accepts modules without a hash."""
     seen: set[int] = set()
     waiting = [module]
     while waiting:
@@ -361,33 +373,33 @@ def _within(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether Python itself calls what has such a name, mostly for small things."""
+    """Returns true for names of methods that Python itself calls, mostly for small operations."""
     return name.startswith("__") and name.endswith("__")
 
 
 def is_compiled_when_called(code: types.CodeType) -> bool:
-    """Whether code is compiled that is called between graphs: the user's is, and that of torch's modules."""
+    """Returns true if code is compiled when it is called between graphs: the user's, and that of torch's modules."""
     file = code.co_filename
-    return places.is_users(file) or (file.startswith(_MODULES) and file != _DISPATCH)
+    return source_lines.is_users(file) or (file.startswith(_MODULES) and file != _DISPATCH)
 
 
 _compilers: weakref.WeakSet[Compiler] = weakref.WeakSet()
 
 
 def reset_all() -> None:
-    """Forget the entries of all that was compiled."""
+    """Discards the entries of everything that was compiled."""
     native.forget_entries()
     for compiler in list(_compilers):
         compiler.reset()
 
 
 def reset(compiled: Any) -> None:
-    """Forget the entries of what `compile` returned for a function or module."""
-    if (made := views.made_of(compiled)) is not None:
+    """Discards the entries of what `compile` returned for a function or module."""
+    if (made := compiled_modules.made_of(compiled)) is not None:
         compiled = made.run
     if not isinstance(compiled, native.module().CompiledFunction):
         raise TypeError(f"dynamlir.reset takes what dynamlir.compile returned, not {compiled!r}")
-    # The function may have an attribute of that name.
+    # The function may have an attribute named ``reset``.
     native.module().CompiledFunction.__dict__["reset"].__get__(compiled, type(compiled))()
 
 
@@ -433,56 +445,62 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Compile a function, method or module; also a decorator, with or without arguments.
+    """Compiles a function, method or module; also a decorator, with or without arguments.
 
-    The first call captures the whole frame and compiles it; later calls check its guards and run the compiled graph.
-    Where Python has to run something – a ``print``, ``.item()``, a branch that data decides – the graph ends, Python
-    runs that, and another graph begins after it, also in the functions that are called there; the reason is in
-    `fallbacks()`. A frame for which that does not help runs as plain Python. ``fullgraph=True`` raises in both cases,
-    at the call that first comes there. What `torch.cond` and `torch.while_loop` decide is neither: there are several
-    graphs, with nothing of the program's between them.
-    Where nothing can be captured at all, on a CPython that is not known, the model itself is returned. What is compiled
-    once more with the same arguments has the entries that are there already, and loses them when either is reset,
-    unless ``backend`` is a callable or ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
+    The first call captures the whole frame and compiles it; later calls check its guards and run the compiled
+    graph. Where Python has to run something – a ``print``, ``.item()``, a data-dependent branch – the graph ends,
+    CPython runs that part, and another graph begins after it. The same applies to functions called from there.
+    `fallbacks()` gives the reasons. A frame for which graph breaks do not help runs as plain Python.
+    ``fullgraph=True`` raises in both cases, at the first call that gets there. A decision by `torch.cond` or
+    `torch.while_loop` is neither: it gives several graphs, with no code of the program between them.
 
-    A size is specialised until it has changed; from then on one capture is right for all sizes that take the same path
-    through the program, and beneath it a graph is made for each when it is met. After sixteen it is made when the size
-    is met again; until then plain Python runs. ``dynamic=True`` does so for all sizes at once, but 0 and 1;
-    ``dynamic=False`` never, nor with floats, which otherwise are inputs of the graph once they have changed, but for
-    those whose values Python needs. `torch._dynamo.mark_dynamic` and its relatives say it of one size; other backends
-    get numbers for sizes of inputs. With ``dynamic=True``, or where torch's ``capture_dynamic_output_shape_ops`` and
-    ``capture_scalar_outputs`` say so, sizes that only running tells (``nonzero``, a mask) and ints that are read from
-    tensors are captured too, also for ``eager`` and callables, which then have nodes for these and for what has to
-    hold of them; `torch._check` promises what is to be counted on of them. torch's modes are two behaviours under four
-    names: ``default`` and ``reduce-overhead`` compile alike, ``max-autotune`` and ``max-autotune-no-cudagraphs``
-    measure how products are computed fastest; there are no CUDA graphs in any. Torch's own switches –
-    `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``, ``assume_constant_result``, ``substitute_in_graph`` –
-    mean here what they mean to torch.compile. Of a ``DistributedDataParallel`` the module in it is compiled.
-    The first call of a module with lazy parameters, which initializes them, is plain Python's. Of a
-    ``LightningModule`` the steps are compiled as well, which are what Lightning's trainer calls.
+    If nothing can be captured at all, on an unsupported CPython, the model itself is returned. Compiling the same
+    object again with the same arguments shares the existing entries, and resetting either discards them. That is
+    not so if ``backend`` is a callable or if ``options`` ask for a compilation, as ``dump`` and ``no_cache`` do.
+
+    A size is specialised until it has changed. From then on one capture serves all sizes that take the same path
+    through the program, and a graph is compiled for each size when it is first seen. After sixteen sizes, a graph
+    is compiled only when a size is seen again; until then its calls run as plain Python. ``dynamic=True`` treats
+    all sizes except 0 and 1 this way from the start; ``dynamic=False`` never does. It also keeps floats constant,
+    which otherwise become graph inputs once they have changed, unless Python needs their values.
+    `torch._dynamo.mark_dynamic` and its relatives decide for one size. Other backends get numbers for input sizes.
+
+    With ``dynamic=True``, or with torch's ``capture_dynamic_output_shape_ops`` and ``capture_scalar_outputs``,
+    unbacked sizes (``nonzero``, a mask) and ints read from tensors are captured too. This includes ``eager`` and
+    callables, whose graphs then have nodes for these values and for the conditions on them; `torch._check` states
+    assumptions about them.
+
+    torch's modes are two behaviours under four names: ``default`` and ``reduce-overhead`` compile alike;
+    ``max-autotune`` and ``max-autotune-no-cudagraphs`` measure the fastest way to compute products. None of them
+    uses CUDA graphs. torch's own switches – `torch.compiler.set_stance`, ``disable``, ``allow_in_graph``,
+    ``assume_constant_result``, ``substitute_in_graph`` – mean what they mean to torch.compile.
+
+    For a ``DistributedDataParallel`` the module inside it is compiled. The first call of a module with lazy
+    parameters initializes them and runs as plain Python. For a ``LightningModule`` its steps are compiled as well,
+    because Lightning's trainer calls those.
     """
     if dynamic is not None and not isinstance(dynamic, bool):
         raise TypeError(f"dynamlir.compile takes True, False or None for dynamic, not {dynamic!r}")
     if not isinstance(fullgraph, bool):
         raise TypeError(f"dynamlir.compile takes True or False for fullgraph, not {fullgraph!r}")
-    backends.resolve(backend)  # raises what is wrong with it
+    backends.resolve(backend)  # raises for an invalid one
     if model is None:
         return functools.partial(
             compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options
         )
-    resolve_options(mode, options)  # raises what is wrong with them
-    doors.keep_tracer_out()
-    model = doors.innermost(model)
+    resolve_options(mode, options)  # raises for invalid ones
+    nested_doors.keep_tracer_out()
+    model = nested_doors.innermost(model)
     asked = (mode, None if options is None else dict(options))
-    if machinery.killed_by_environment():
+    if foreign_modes.killed_by_environment():
         return model
     made_with = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": asked[1]}
     if callable(model) and (refusal := _refusal()) is not None:
         event = reasons.note(refusal.reason, refusal.message)
         if fullgraph:
             raise Unsupported(str(event))
-        if os.environ.get("DYNAMLIR_CAPTURE") != "0":  # which is somebody's wish
-            plain.tell(plain.Subject(name_of(model), getattr(model, "__code__", None)), event)
+        if os.environ.get("DYNAMLIR_CAPTURE") != "0":  # which the user asks for
+            plain_warnings.tell(plain_warnings.Subject(name_of(model), getattr(model, "__code__", None)), event)
         return model
     if distributed.is_distributed(model):
         inner = compiled_again(model.module, made_with)
@@ -503,16 +521,16 @@ def compile(
         if (value := attribute_of(model, attribute)) is not _MISSING:
             setattr(compiled, attribute, value)
     compiled._dynamlir_asked = made_with
-    # How torch.compiler.disable, and torch.compile, find what a wrapper was made of.
+    # torch.compiler.disable and torch.compile find the original of a wrapper by this.
     compiled._torchdynamo_orig_callable = model
     compiled._torchdynamo_wrapper_id = id(compiled)
-    # What Dynamo goes on with where it meets one in a function that it captures.
+    # Dynamo inlines this when it encounters a wrapper in a function that it captures.
     compiled._torchdynamo_inline = model
     return compiled
 
 
 def _refusal() -> Fallback | None:
-    """Why nothing at all can be captured in this process: what is compiled stays what it is."""
+    """Returns the reason that nothing can be captured in this process; compiled objects then stay as they were."""
     try:
         why = native.module().refusal()
     except Fallback as failure:
@@ -524,7 +542,7 @@ _MISSING = object()
 
 
 def attribute_of(model: Any, name: str) -> Any:
-    """What an object has under a name, or `_MISSING`, even if its class raises when it is asked."""
+    """Returns an object's attribute, or `_MISSING`, even if its class raises on access."""
     try:
         return getattr(model, name, _MISSING)
     except Exception:
@@ -532,19 +550,19 @@ def attribute_of(model: Any, name: str) -> Any:
 
 
 def name_of(model: Any) -> str:
-    """What a callable is called in reports."""
+    """Returns the name of a callable for reports."""
     name = attribute_of(model, "__qualname__")
     return name if isinstance(name, str) else type(model).__qualname__
 
 
 def entry_point(callable_: Any) -> tuple[types.FunctionType | None, tuple[Any, ...]]:
-    """The Python function whose frame is captured for a callable, and the arguments it is bound to.
+    """Returns the Python function whose frame is captured for a callable, and the arguments bound to it.
 
-    None stands for a `sharing.caller`.
+    None instead of a function means a `sharing.caller`.
     """
-    callable_ = doors.innermost(callable_)
+    callable_ = nested_doors.innermost(callable_)
     if isinstance(callable_, torch.nn.Module):
-        callable_ = views.original(callable_)
+        callable_ = compiled_modules.original(callable_)
     if isinstance(callable_, types.FunctionType):
         return callable_, ()
     if isinstance(callable_, types.MethodType) and isinstance(callable_.__func__, types.FunctionType):
@@ -553,28 +571,31 @@ def entry_point(callable_: Any) -> tuple[types.FunctionType | None, tuple[Any, .
 
 
 def forward_of(module: torch.nn.Module) -> types.FunctionType:
-    """The function that says what a module does."""
+    """Returns the function that implements a module's call."""
     forward: Any = module.forward
     return getattr(forward, "__func__", forward)
 
 
 def _compile_module(module: torch.nn.Module, compiler: Compiler, made_with: dict[str, Any]) -> torch.nn.Module:
-    """The same module with another ``__call__``: it shares the attributes, parameters and hooks of ``module``."""
+    """Returns the same module with another ``__call__``, sharing the attributes, parameters and hooks of ``module``."""
     wish = (made_with[name] for name in ("backend", "options", "fullgraph", "dynamic", "mode"))
     caller, share = sharing.shared(module, None, *wish)
-    made = views.Made(module, (compiled_again, (module, made_with)))
-    view = views.view_of(made)
-    # Python calls it with the view first, which stands for the module that it is bound to.
-    first = (weakref.ref(view), views.otherwise(made, "__call__"))
+    made = compiled_modules.Made(module, (compiled_again, (module, made_with)))
+    view = compiled_modules.view_of(made)
+    # Python passes the view first; it represents the module that the call is bound to.
+    first = (weakref.ref(view), compiled_modules.otherwise(made, "__call__"))
     made.run = native.module().compiled_function(caller, [module], module, compiler, share, first)
-    views.replace(made, "__call__", made.run)
+    compiled_modules.replace(made, "__call__", made.run)
     compiler.module = weakref.ref(module)
     for name in lightning.steps(type(module)):
         step = lightning.Step(compile(getattr(module, name), **made_with), made.view, type(module), name)
-        views.replace(made, name, step)
+        compiled_modules.replace(made, name, step)
     return view
 
 
 def compiled_again(model: Any, made_with: dict[str, Any]) -> Any:
-    """What a copy of something compiled is, or what is read back from a pickle."""
+    """Recompiles a copied or unpickled object."""
     return compile(model, **made_with)
+
+
+native.on_load(lambda extension: copies.install(extension.CompiledFunction, compiled_again))

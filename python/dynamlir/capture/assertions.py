@@ -1,7 +1,7 @@
-"""Functions of torch that decide by a tensor whether to raise.
+"""Functions of torch that inspect a tensor to decide whether to raise.
 
-In a graph the decision is an assertion: a call that does not hold it is repeated as plain Python before anything of the
-user's is written, which raises in torch's own words.
+In a graph the decision is an assertion. A call that violates it is repeated as plain Python before the graph writes any
+user state, so that torch raises its own message.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import torch
 
 
 def all_true(valid: torch.Tensor, error_message: str) -> bool:
-    """What distributions check their arguments with, `torch.distributions.distribution._all_true_or_runtime_assert`."""
+    """Checks the arguments of distributions, as `torch.distributions.distribution._all_true_or_runtime_assert` does."""
     torch._assert_async(valid.all(), error_message)
     return True
 
 
 def is_size(i: Any, message: Callable[[], str] | None = None, *, max: Any = None) -> None:
-    """`torch._check_is_size`, which newer torches warn of."""
+    """Replaces `torch._check_is_size`, for which newer torch versions give a warning."""
     torch._check(i >= 0, message)
     if max is not None:
         torch._check(i <= max, message)

@@ -1,6 +1,6 @@
-"""Audits: what calls answered by the cache would be captured as now, compared with what they were captured as.
+"""Audits: calls answered from the cache are captured anew, and the result is compared with the cached entry.
 
-The native part captures and compares; here is what an audit leaves as it was, what it counts, and what it tells. See
+The native part captures and compares. This module keeps the program's state undisturbed, counts, and reports. See
 `dynamlir.config.audit`.
 """
 
@@ -16,20 +16,20 @@ from typing import Any
 
 import torch
 
-from .. import config, machinery, places, plain
-from ..places import Line
+from .. import config, foreign_modes, plain_warnings, source_lines
+from ..source_lines import Line
 
 _KEPT = 256
 
 
 class StaleEntryWarning(UserWarning):
-    """An audit has found an entry of the cache that would have given an old answer. The call is right nevertheless."""
+    """An audit found a cache entry that would have given an old answer. The call itself still gets the right one."""
 
 
 class StaleEntry(RuntimeError):
-    """An audit has found an entry of the cache that would have given an old answer; ``difference`` says how.
+    """An audit found a cache entry that would have given an old answer; ``difference`` has the details.
 
-    Raised where `dynamlir.config.on_audit` is ``"error"``. The entry is gone: the next call is right.
+    Raised if `dynamlir.config.on_audit` is ``"error"``. The entry has been removed, so the next call is right.
     """
 
     @property
@@ -40,29 +40,29 @@ class StaleEntry(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """In what an entry differed from a call that its guards let through."""
+    """The difference between an entry and a call that its guards accepted."""
 
     function: str
     what: str
-    """What differed: the program, what is done after the graph, the guards, or whether it can be captured."""
+    """The part that differs: the program, the epilogue, the guards, or whether it can be captured."""
     kept: str
-    """What the entry had there."""
+    """The entry's version of that part."""
     found: str
-    """What the call comes to."""
+    """The call's version of that part."""
     places: tuple[str, ...]
-    """What has changed between the two, as far as that is known: expressions that were read, with both values."""
+    """The expressions that were read and have changed in between, with both values, as far as known."""
     guards: tuple[str, ...]
-    """The guards of these, which let the change through."""
+    """The guards on these expressions, which accepted the change."""
     location: tuple[Line, ...]
     """The Python lines, innermost frame first."""
 
     @property
     def line(self) -> Line | None:
-        """The user's own line."""
-        return places.innermost(self.location)
+        """The line in the user's own code."""
+        return source_lines.innermost(self.location)
 
     def __str__(self) -> str:
-        where = places.described(self.location)
+        where = source_lines.described(self.location)
         text = f"an entry of {self.function} is stale: {self.what} would be different{where}, and no guard says so."
         text += f"\n  kept: {self.kept}\n  now:  {self.found}"
         if self.places:
@@ -74,16 +74,16 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Audits:
-    """What audits have found since the last `dynamlir.reset`."""
+    """The results of audits since the last `dynamlir.reset`."""
 
     same: int
-    """Calls that their entries answer rightly."""
+    """The number of calls that their entries answered correctly."""
     skipped: dict[str, int]
-    """Calls that could not be audited, by why."""
+    """The number of calls that could not be audited, by reason."""
     differences: list[Difference]
     """The latest differences, oldest first."""
     unsteady: list[Difference]
-    """Of the latest calls that were skipped since two captures in a row differ, in what these do."""
+    """The differences for the latest calls that were skipped because two consecutive captures differ."""
 
     def __str__(self) -> str:
         skipped = [f"  skipped {count}: {why}" for why, count in self.skipped.items()]
@@ -100,13 +100,13 @@ _said: set[tuple[object, str, Line | None]] = set()
 
 
 def audits() -> Audits:
-    """What audits have found since the last `dynamlir.reset`; see `dynamlir.config.audit`."""
+    """Returns the results of audits since the last `dynamlir.reset`; see `dynamlir.config.audit`."""
     with _lock:
         return Audits(_same, dict(_skipped), list(_differences), list(_unsteady))
 
 
 def reset() -> None:
-    """Forget what was found."""
+    """Discards all results."""
     global _same
     with _lock:
         _same = 0
@@ -117,7 +117,7 @@ def reset() -> None:
 
 
 def note(skipped: str | None) -> None:
-    """Count an audit that has found nothing, or was skipped for a reason."""
+    """Counts an audit that found nothing, or was skipped for a reason."""
     global _same
     with _lock:
         if skipped is None:
@@ -127,14 +127,14 @@ def note(skipped: str | None) -> None:
 
 
 def note_unsteady(difference: Difference) -> None:
-    """Count an audit of a call that is another program each time that it is captured."""
+    """Counts an audit of a call that gives a different program at each capture."""
     note("it is not the same program when it is captured twice")
     with _lock:
         _unsteady.append(difference)
 
 
-def tell(subject: plain.Subject, difference: Difference) -> None:
-    """Count a difference and tell the user: once for each function and place, or as an exception each time."""
+def tell(subject: plain_warnings.Subject, difference: Difference) -> None:
+    """Counts a difference and reports it: as a warning once per function and line, or as an exception every time."""
     with _lock:
         _differences.append(difference)
     if config.on_audit == "error":
@@ -150,17 +150,17 @@ def tell(subject: plain.Subject, difference: Difference) -> None:
 
 
 def begin() -> Undisturbed | str:
-    """What an audit of a call is to leave as it was; why it is skipped where it is."""
-    if machinery.killed():
+    """Returns the state that an audit of a call must leave unchanged, or the reason to skip the audit."""
+    if foreign_modes.killed():
         return "torch's switch says that nothing is captured"
-    failure = machinery.active()
+    failure = foreign_modes.active()
     if failure is not None:
         return f"{failure.reason} is active"
     return Undisturbed()
 
 
 class _Of(type):
-    """Classes that are said to be above all warnings of one thread."""
+    """Classes that claim to be a base of all warnings, on one thread."""
 
     thread: int | None
 
@@ -169,11 +169,11 @@ class _Of(type):
 
 
 class Undisturbed:
-    """What is the program's, and is as it was after an audit, whatever is captured meanwhile.
+    """The program's state that an audit restores, regardless of what is captured meanwhile.
 
-    Modes, grad mode, autocast and torch's generator are put back by the capture itself, as ever; here are the
-    generators of Python and NumPy, and warnings, which were given when the entry was made. These are not given again,
-    nor is it noted anywhere that they were, and those of other threads are as ever.
+    The capture itself restores modes, grad mode, autocast and torch's generator, as always. This class handles the
+    generators of Python and NumPy, and warnings. Those were given when the entry was created; the audit neither repeats
+    them nor records them as given. Warnings of other threads are unaffected.
     """
 
     def __init__(self) -> None:
@@ -183,12 +183,12 @@ class Undisturbed:
         self._torch = torch.get_rng_state()
         self._warnings: Any = _Of("WarningOfThread", (Warning,), {"thread": threading.get_ident()})
         self._filter = ("ignore", None, self._warnings, None, 0)
-        # Not by a function of `warnings`: after that all modules would give their warnings again.
+        # Not by a function of `warnings`: that would let all modules repeat their warnings.
         self._filters: list[Any] = warnings.filters  # type: ignore[assignment]
         self._filters.insert(0, self._filter)
 
     def end(self) -> None:
-        """Put all back. May be called again where it was interrupted."""
+        """Restores everything. May be called again after an interruption."""
         self._warnings.thread = None
         if self._filter in self._filters:
             self._filters.remove(self._filter)

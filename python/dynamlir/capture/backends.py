@@ -1,4 +1,4 @@
-"""What is done with a captured graph: our own compiler, printed Python, torch's tools, or anybody's callable.
+"""Backends for captured graphs: our own compiler, printed Python, torch's tools, or any callable.
 
 A backend gets a `Captured` and returns a callable that takes the graph's input tensors and returns its output tensors.
 """
@@ -19,13 +19,14 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import functions, graphs_of_torch, interruptions, logs, report, segmented, segments
+from .. import autograd_functions, cut_recording, graph_modules, interruptions, logs, report, run_segments
+from ..compilation import compile_recording
 from ..options import Options
 from ..reasons import Fallback
 from ..thread_state import ThreadState
-from . import fx, instances, naming, uncut
+from . import fx, graphs_by_size, naming, whole_graphs
+from .compile_context import as_in_torch_compile
 from .session import Session
-from .surroundings import as_in_torch_compile
 
 Runner = Callable[..., Sequence[Any]]
 """Takes the graph's inputs, returns its outputs as a list or tuple."""
@@ -33,7 +34,7 @@ Runner = Callable[..., Sequence[Any]]
 
 @dataclasses.dataclass
 class Captured:
-    """A graph as the native capture hands it over."""
+    """A graph as the native capture passes it to a backend."""
 
     name: str
     session: Session
@@ -44,18 +45,18 @@ class Captured:
     text: str
     """The torch-level graph."""
     forward: Any = None
-    """The module's, where one was called."""
+    """The module's ``forward``, if a module was called."""
     whole: bool = False
-    """Whether the call must not run as plain Python."""
+    """True if the call must not run as plain Python."""
 
     @staticmethod
     def of(name: str, frame: Any, forward: types.FunctionType | None = None) -> Captured:
-        """From a native ``CapturedFrame``."""
+        """Creates one from a native ``CapturedFrame``."""
         return Captured(name, frame.session, frame, frame.inputs, frame.text, forward)
 
     @functools.cached_property
     def module(self) -> torch.fx.GraphModule:
-        """The graph for torch's tools, with Dynamo's names and order of inputs."""
+        """Returns the graph for torch's tools, with Dynamo's names and order of inputs."""
         fakes = [self.session.faker.known(real) for real in self.inputs]
         lengths = self.session.lengths
         kinds = [int if id(real) in lengths else type(real) for real in self.inputs]
@@ -72,26 +73,26 @@ class Captured:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """What `module` calls the inputs."""
+        """The names of the inputs in `module`."""
         return naming.names(self.frame.sources, self.forward)
 
     @functools.cached_property
     def order(self) -> list[int]:
-        """Which of the inputs comes where in `module`."""
+        """The indices of the inputs, in the order of `module`."""
         return naming.order(self.nodes, self.names)
 
     @property
     def examples(self) -> list[torch.Tensor]:
-        """The inputs as `module` takes them."""
+        """The example inputs, in the order of `module`."""
         return [self.inputs[at] for at in self.order]
 
     def runner(self, compiled: Any) -> Any:
-        """What was made of `module`, taking the inputs as the capture has them."""
+        """Wraps a compiled `module` so that it takes the inputs in the order of the capture."""
         if not callable(compiled):
             return compiled
-        compiled = graphs_of_torch.quiet(compiled)
-        if uncut.has_checks(self.session):
-            compiled = uncut.careful(self.session, compiled)
+        compiled = graph_modules.quiet(compiled)
+        if whole_graphs.has_checks(self.session):
+            compiled = whole_graphs.careful(self.session, compiled)
         if self.order == sorted(self.order):
             return compiled
         arrange = operator.itemgetter(*self.order)
@@ -99,14 +100,12 @@ class Captured:
 
 
 def _native(captured: Captured, settings: Options) -> Runner:
-    from ..backend import compile_recording
-
     session = captured.session
     try:
         if session.segments is not None:
             return _segmented(captured, session.segments, settings)
         if session.sizes is not None:
-            return instances.sized(captured, settings)
+            return graphs_by_size.sized(captured, settings)
         variant, made = compile_recording(session.recording, session.mode, settings, captured.name)
         runner = variant.native()
     except Fallback:
@@ -119,14 +118,14 @@ def _native(captured: Captured, settings: Options) -> Runner:
     return runner
 
 
-def _segmented(captured: Captured, plan: segments.Plan, settings: Options) -> Runner:
-    """The graph in parts, between which sizes come to be known."""
+def _segmented(captured: Captured, plan: cut_recording.Plan, settings: Options) -> Runner:
+    """Compiles the graph in segments, between which unbacked sizes become known."""
     session = captured.session
     assert session.calls is not None
     sizes, layouts = session.calls.sizes, session.calls.layouts
-    whole = segmented.Whole(captured.name, session.recording, plan, sizes, session.bound, layouts, captured.whole)
+    whole = run_segments.Whole(captured.name, session.recording, plan, sizes, session.bound, layouts, captured.whole)
     constants = [fetch() for fetch in session.recording.captures]
-    return segmented.Segmented(whole, session.mode, settings, constants)
+    return run_segments.Segmented(whole, session.mode, settings, constants)
 
 
 def _python(captured: Captured, settings: Options) -> Runner:
@@ -147,10 +146,11 @@ def _eager(captured: Captured, settings: Options) -> Runner:
 
 
 def _aot_eager(captured: Captured, settings: Options) -> Runner:
+    # Other compilers are imported when a program asks for them.
     from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
     def run(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
-        return make_boxed_func(graphs_of_torch.forward_of(gm))
+        return make_boxed_func(graph_modules.forward_of(gm))
 
     with as_in_torch_compile():
         compiled = aot_module_simplified(captured.module, tuple(captured.examples), fw_compiler=run)
@@ -158,7 +158,7 @@ def _aot_eager(captured: Captured, settings: Options) -> Runner:
 
 
 def _inductor(captured: Captured, settings: Options) -> Runner:
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.compile_fx import compile_fx  # takes seconds
 
     with as_in_torch_compile():
         compiled = compile_fx(captured.module, captured.examples)
@@ -177,7 +177,7 @@ BACKENDS: dict[str, Callable[[Captured, Options], Runner]] = {
 
 
 def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], Runner]:
-    """The backend for a name or for a callable ``(GraphModule, example_inputs) -> callable``."""
+    """Returns the backend for a name or for a callable ``(GraphModule, example_inputs) -> callable``."""
     is_name = isinstance(backend, str)
     if isinstance(backend, str):
         known = BACKENDS.get(backend)
@@ -189,7 +189,7 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
     compiler = backend
 
     def custom(captured: Captured, settings: Options) -> Runner:
-        # It may run the graph; the program's random numbers are as if it had not.
+        # The backend may run the graph; the program's random state must not show that.
         torchs, pythons = torch.get_rng_state(), random.getstate()
         try:
             with as_in_torch_compile():
@@ -201,27 +201,28 @@ def resolve(backend: str | Callable[..., Any]) -> Callable[[Captured, Options], 
 
     custom.__name__ = getattr(compiler, "__name__", "?")
     if not is_name:
-        custom.__dict__["takes_untold"] = True
+        custom.__dict__["takes_unbacked"] = True
     return custom
 
 
 def is_own(backend: Callable[[Captured, Options], Runner]) -> bool:
-    """Returns true if torch has no backend of this name or kind, so that none of its habits is expected of it."""
+    """Returns true if torch does not have a backend of this name or kind, so that torch's conventions do not apply."""
     return backend in (_native, _python, _jit)
 
 
-def takes_untold(backend: Callable[[Captured, Options], Runner]) -> bool:
-    """Whether a backend of others is given graphs with sizes that only running tells.
+def takes_unbacked(backend: Callable[[Captured, Options], Runner]) -> bool:
+    """Returns true if a foreign backend is given graphs with unbacked sizes.
 
-    Those known by name trace the graph once more on fakes, or print it. A callable that does so raises then.
+    Backends known by name trace the graph again on fakes, or print it. A callable that traces it gets an exception.
     """
-    return backend is _eager or getattr(backend, "takes_untold", False)
+    return backend is _eager or getattr(backend, "takes_unbacked", False)
 
 
 def _registered(name: str) -> Callable[..., Any]:
-    """A backend that torch knows by name."""
+    """Returns a backend from torch's registry."""
+    # Dynamo takes a second to import; only names of others' backends need it.
     from torch._dynamo import list_backends, lookup_backend
-    from torch._dynamo.exc import InvalidBackend
+    from torch._dynamo.exc import InvalidBackend  # with the above
 
     try:
         return lookup_backend(name)
@@ -233,23 +234,23 @@ def _registered(name: str) -> Callable[..., Any]:
 
 
 def compile_captured(captured: Captured, backend: Callable[[Captured, Options], Runner], settings: Options) -> Runner:
-    """Run a backend; `Fallback` where the call is to be plain Python.
+    """Runs a backend. Raises `Fallback` if the call is to run as plain Python.
 
-    What another's backend raises comes as torch.compile's exception, or not at all if torch is told to suppress it.
+    An exception of a foreign backend is raised as torch.compile's exception, or suppressed if torch is set to do so.
     """
     logs.logger("graph").debug("%s", captured.text)
     if backend is _native:
         return backend(captured, settings)
-    if any(functions.is_function(op) for op in captured.session.recording.ops):
+    if any(autograd_functions.is_function(op) for op in captured.session.recording.ops):
         raise Fallback("autograd", "a torch.autograd.Function, for another's backend")
     if not is_own(backend) and backend is not _eager and any(map(_is_differentiable_gradient, captured.nodes)):
-        # Torch's own capture ends before it, so backends need not trace it, and AOTAutograd's backward fails.
+        # Torch's own capture breaks before it, so backends need not trace it, and AOTAutograd's backward fails.
         raise Fallback("autograd", "torch.autograd.grad with create_graph=True, for another's backend")
     try:
-        with uncut.put_back(Exception) if captured.session.births else contextlib.nullcontext():
+        with whole_graphs.put_back(Exception) if captured.session.births else contextlib.nullcontext():
             runner = _undisturbed(backend, captured, settings)
     except Exception as error:
-        uncut.raise_if_traced(captured.session, error)
+        whole_graphs.raise_if_traced(captured.session, error)
         if any(node.object is torch.autograd.grad for node in captured.nodes):
             raise Fallback(
                 "autograd", f"gradients within the graph: {type(error).__name__} of another's backend"
@@ -261,7 +262,7 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
 
 
 def _is_differentiable_gradient(node: fx.GraphNode) -> bool:
-    """Returns true for a call of the program's of `torch.autograd.grad` with ``create_graph=True``."""
+    """Returns true for a call of `torch.autograd.grad` with ``create_graph=True`` in the program."""
     from . import transforms  # which most programs do not need
 
     if node.object is not torch.autograd.grad or any(file == transforms.__file__ for file, _, _ in node.location):
@@ -271,7 +272,7 @@ def _is_differentiable_gradient(node: fx.GraphNode) -> bool:
 
 
 def _undisturbed(backend: Callable[[Captured, Options], Runner], captured: Captured, settings: Options) -> Runner:
-    """Run a backend, which may run the graph: the state of the thread is the call's, not what the graph leaves set."""
+    """Runs a backend, which may run the graph, under the thread state of the call, not the one the graph leaves."""
     state = ThreadState()
     try:
         return backend(captured, settings)
@@ -280,8 +281,8 @@ def _undisturbed(backend: Callable[[Captured, Options], Runner], captured: Captu
 
 
 def _failed(backend: Callable[..., Any], error: Exception) -> Exception:
-    """What comes of a backend's exception, as in torch.compile."""
-    from torch._dynamo import config, exc
+    """Converts a backend's exception as torch.compile does."""
+    from torch._dynamo import config, exc  # takes a second
 
     if config.suppress_errors:
         return Fallback("backend-error", f"{type(error).__name__}: {error}".split("\n")[0])

@@ -1,7 +1,7 @@
-"""`dynamlir.compile` of a ``DistributedDataParallel``: the module in it is what is compiled.
+"""`dynamlir.compile` of a ``DistributedDataParallel`` compiles the module inside it.
 
-What is around it – buffers that are sent, a reducer that is told of the call and waits for gradients – runs as it
-always does. A frame that has all of it would not be captured, since it calls into torch's C++.
+The code around it – broadcasting buffers, a reducer that is notified about the call and waits for gradients – runs
+unchanged. A frame containing all of it would not be captured, because it calls into torch's C++.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from . import views
+from . import compiled_modules
 
 
 def is_distributed(model: Any) -> bool:
-    """Whether it is one that sends its gradients while they are computed."""
+    """Returns true if the model synchronizes gradients while they are computed."""
     return isinstance(model, DistributedDataParallel)
 
 
 def view_of(model: Any, inner: Any, again: tuple[Any, ...]) -> torch.nn.Module:
-    """The same module, which calls ``inner`` in place of the one that it has; it shares all of its attributes."""
-    made = views.Made(model, again)
-    view = views.view_of(made)
-    otherwise = views.otherwise(made, "_run_ddp_forward")
-    of_inner = views.made_of(inner)
+    """Returns the same module, calling ``inner`` instead of its own. It shares all attributes of ``model``."""
+    made = compiled_modules.Made(model, again)
+    view = compiled_modules.view_of(made)
+    otherwise = compiled_modules.otherwise(made, "_run_ddp_forward")
+    of_inner = compiled_modules.made_of(inner)
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if made.view() is not self:
@@ -35,5 +35,5 @@ def view_of(model: Any, inner: Any, again: tuple[Any, ...]) -> torch.nn.Module:
             return inner(*args, **kwargs)
 
     made.run = of_inner and of_inner.run
-    views.replace(made, "_run_ddp_forward", run)
+    compiled_modules.replace(made, "_run_ddp_forward", run)
     return view

@@ -1,4 +1,4 @@
-"""`dynamlir.explain`: what becomes of one call. It is compiled only where somebody asks what came of that."""
+"""`dynamlir.explain`: reports the capture of one call. Compiles only if the compilation report is requested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 import torch.fx
 
-from .. import config, doors, native, places, progress, reasons, report
+from .. import config, native, nested_doors, progress, reasons, report, source_lines
+from ..compilation import compile_recording
 from ..options import resolve as resolve_options
 from . import pieces, sharing
 from .api import entry_point, forward_of
@@ -20,11 +21,11 @@ from .backends import Captured
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What one call was captured as: a graph, or several and why each of them ends where it does."""
+    """The capture of one call: one graph, or several with the reasons for their graph breaks."""
 
     graphs: tuple[torch.fx.GraphModule, ...]
     break_reasons: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...]
-    """(reason, traceback); the traceback's lines are (file, line, function), innermost first."""
+    """Pairs (reason, traceback); the traceback's lines are (file, line, function), innermost first."""
     guards: tuple[str, ...]
     """The guards as Python predicates."""
     ops: tuple[str, ...]
@@ -33,23 +34,23 @@ class Explanation:
     tables: tuple[str, ...] = ()
     """Each graph as a table: opcode, name, target, args, kwargs."""
     effects: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...] = ()
-    """What the call does to what existed before it, once its graph has run: (in words, traceback)."""
+    """The effects of the call on pre-existing objects, after its graph: pairs (description, traceback)."""
     _frames: tuple[Any, ...] = dataclasses.field(default=(), repr=False, compare=False)
     _compile: Callable[[], report.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
     def compiled(self) -> report.CompileReport | None:
-        """What the compiler makes of the graph, compiled when this is first asked for; None where there is no graph."""
+        """The compile report of the graph, compiled at first access; None where there is no graph."""
         return None if self._compile is None else self._compile()
 
     @functools.cached_property
     def continuations(self) -> tuple[str, ...]:
-        """For each graph what it is of, as Python functions; empty where that is the function from its beginning.
+        """The source of each graph as Python functions; empty for the function from its beginning.
 
-        After a graph break that is the rest of the frame, ``__resume_at_<offset>_<index>``, with what is on the stack
-        there and the variables that are still read as parameters; then the rest of those around it, which are given
-        what it has ``returned``. A loop goes on with an ``iterator``, and a ``with`` is one of what has been
-        ``entered``. Nothing runs these: frames of Python's own go on.
+        After a graph break this is the rest of the frame, ``__resume_at_<offset>_<index>``. Its parameters are the
+        values on the stack there and the variables still to be read. Then come the rests of the calling frames, which
+        receive what the inner one has ``returned``. A loop continues with an ``iterator``, and a ``with`` is over an
+        object already ``entered``. These functions are never run: CPython's own frames continue.
         """
         found: list[str] = []
         for frame in self._frames:
@@ -58,12 +59,12 @@ class Explanation:
 
     @property
     def compile_seconds(self) -> float:
-        """How long the compiler takes, without the capture."""
+        """The time taken by the compiler, without the capture."""
         return 0.0 if self.compiled is None else self.compiled.seconds
 
     @property
     def extern_ops(self) -> dict[str, int]:
-        """Operations of the graph that torch's library computes, and how often."""
+        """The operations of the graph that are extern calls, with their counts."""
         found: collections.Counter[str] = collections.Counter()
         for extern in () if self.compiled is None else self.compiled.externs:
             found[extern.schema] += extern.count
@@ -71,29 +72,29 @@ class Explanation:
 
     @property
     def runs_plain(self) -> bool:
-        """Whether plain Python runs all of the function's operations, since there is no graph of them."""
+        """True if all operations of the function run as plain Python, because no graph contains any."""
         return not self.graphs
 
     @property
     def eager_ops(self) -> int | None:
-        """How many operations run outside of graphs: none where the call was captured whole, else None.
+        """The number of operations outside graphs: 0 if the call was captured whole, else None.
 
-        Between graphs, nobody counts them.
+        Operations between graphs are not counted.
         """
         return None if self.break_reasons or not self.graphs else 0
 
     @property
     def graph_count(self) -> int:
-        """How many graphs there are."""
+        """The number of graphs."""
         return len(self.graphs)
 
     @property
     def graph_break_count(self) -> int:
-        """How often a graph was broken off."""
+        """The number of graph breaks."""
         return len(self.break_reasons)
 
     def print_tabular(self) -> None:
-        """Print each graph as a table, as torch's ``Graph.print_tabular`` does, with the names of `ops`."""
+        """Prints each graph as a table, as torch's ``Graph.print_tabular`` does, with the names of `ops`."""
         for table in self.tables:
             print(table)
 
@@ -106,19 +107,19 @@ class Explanation:
             lines.append(f"break: {reason}")
             lines += [f"  {file}:{line} in {function}" for file, line, function in traceback]
         for statement, traceback in self.effects:
-            lines.append(f"after the graph: {statement}{places.described(traceback)}")
+            lines.append(f"after the graph: {statement}{source_lines.described(traceback)}")
         if self.eager_ops is None:
             lines.append("operations outside of graphs: not known, since only a run of the call would tell")
         return "\n".join(lines)
 
 
 def _lines(frame: Any) -> list[str]:
-    """The operations of a graph."""
+    """Returns the operations of a graph as lines."""
     return [line.strip() for line in frame.text.splitlines()[1:-1] if not line.endswith("= placeholder")]
 
 
 def _in_pieces(found: pieces.Pieces, started: float) -> Explanation:
-    """What a call was captured as that has run in pieces."""
+    """Explains a call that has run in pieces."""
     return Explanation(
         tuple(captured.module for captured in found.captured),
         tuple((str(event), event.location) for event in found.breaks),
@@ -132,11 +133,11 @@ def _in_pieces(found: pieces.Pieces, started: float) -> Explanation:
 
 
 def explain(model: Any) -> Callable[..., Explanation]:
-    """``explain(fn)(*args)`` captures one call of a function or module and says what came of it.
+    """``explain(fn)(*args)`` captures one call of a function or module and explains the result.
 
     A call that cannot be captured whole is run, once, so that all its pieces are seen.
     """
-    model = doors.innermost(model)  # what is compiled already has entries, whose calls are not captured
+    model = nested_doors.innermost(model)  # calls of compiled objects are answered by entries, not captured
     entry, bound = entry_point(model)
     function = entry or sharing.caller()
 
@@ -157,8 +158,6 @@ def explain(model: Any) -> Callable[..., Explanation]:
         captured = Captured.of(function.__qualname__, frame, forward)
 
         def compile_it() -> report.CompileReport:
-            from ..backend import compile_recording
-
             recording, mode = captured.session.recording, captured.session.mode
             try:
                 with progress.Shown(progress.label(captured.name, function.__code__)):

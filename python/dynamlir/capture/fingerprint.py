@@ -1,8 +1,8 @@
-"""What was recorded, in words that are equal for two recordings of the same program.
+"""A textual fingerprint of a recording, equal for two recordings of the same program.
 
-Values are numbered by when they first appear, sizes that vary are their expressions, and constants count by what they
-hold. Neither the numbers that such sizes are now nor the lines of Python that asked for an operation are a part of the
-words; the lines stand beside them, for whoever tells of a difference.
+Values are numbered by first appearance, dynamic sizes are written as their expressions, and constants by their
+contents. The text contains neither the current values of such sizes nor the Python lines of an operation; the lines are
+kept alongside, for reporting differences.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from .session import Session
 
 Line = tuple[str, Location]
-"""A line of words, and the Python that it comes from, innermost frame first."""
+"""A line of text, and its Python location, innermost frame first."""
 
 
 def program(session: Session) -> list[Line]:
-    """The operations of a capture, with its inputs, constants and outputs."""
+    """Returns the operations of a capture, with its inputs, constants and outputs."""
     with modes.set_aside():
         return _Words().of(session.recording)
 
 
 class _Words:
-    """One recording, and those within it."""
+    """The text of one recording and the recordings nested in it."""
 
     def __init__(self) -> None:
         self._values: dict[int, int] = {}
         self._text = native.module().Sizes.text
         self._offsets: dict[int, Any] = {}
-        """Where in its memory each input begins, and what shares it: an entry is right wherever that is."""
+        """The storage offset of each input and of its aliases. An entry is valid for any such offset."""
 
     def of(self, recording: Recording) -> list[Line]:
-        # What is read for nothing is handed on at most, which is a part of what is done after the graph.
+        # An unused input is at most passed through, which belongs to the epilogue.
         used = {value for op in recording.ops for value in op.operands}
         used |= {output.id for output in recording.outputs}
         lines: list[Line] = [(self._input(record), []) for record in recording.inputs if record.id in used]
@@ -102,7 +102,7 @@ class _Words:
 
 
 def _contents(tensor: torch.Tensor) -> str:
-    """What a tensor is, and what it holds, which may be much."""
+    """Returns the metadata of a tensor, and a digest of its contents, which may be large."""
     found = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     held = ctypes.string_at(found.data_ptr(), found.numel())
     digest = hashlib.blake2b(held, digest_size=16).hexdigest()

@@ -1,7 +1,8 @@
-"""`torch.func.jvp`, and so `torch.func.jacfwd`: forward-mode differentiation, which operations carry out as they run.
+"""`torch.func.jvp`, and so `torch.func.jacfwd`: forward-mode differentiation, performed by operations as they run.
 
-The capture looks into `_jvp_with_argnums` in place of torch's function of that name. Which levels are open, torch keeps
-in global names; what reads or sets them is a node of the graph, by `_Torchs`, which guards do not look into.
+The capture traces into `_jvp_with_argnums` instead of torch's function of that name. Torch keeps the open levels in
+global variables. Code that reads or sets them becomes a node of the graph through `_Torchs`, which guards do not
+inspect.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
 def abandon(levels: int) -> None:
-    """End all levels but so many, once the transforms themselves have been ended."""
+    """Ends all levels above this many, once the transforms themselves have ended."""
     if levels < 1 <= eager_transforms.JVP_NESTING:
         forward_ad.exit_dual_level()
     eager_transforms.JVP_NESTING = levels
@@ -41,22 +42,22 @@ class _Torchs:
 
 
 def enter() -> int:
-    """Begin a level; the first one of functorch's is one of autograd's, too."""
+    """Begins a level; functorch's first level is also one of autograd's."""
     return _Torchs.enter()
 
 
 def leave() -> None:
-    """End it."""
+    """Ends the level."""
     _Torchs.leave()
 
 
 def make_dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
-    """A tensor that carries a tangent."""
+    """Returns a tensor that carries a tangent."""
     return _Torchs.make_dual(primal, tangent)
 
 
 def unpack_dual(dual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """A tensor and the tangent that it carries."""
+    """Returns a tensor and the tangent that it carries."""
     primal, tangent = _Torchs.unpack_dual(dual)
     return primal, tangent
 
@@ -86,7 +87,7 @@ def _jvp_with_argnums(
     strict: bool = False,
     has_aux: bool,
 ) -> Any:
-    """Beneath `torch.func.jvp` and `torch.func.jacfwd`."""
+    """Implements `torch.func.jvp` and `torch.func.jacfwd`."""
     name = eager_transforms.jvp_str
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{name}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")

@@ -15,19 +15,19 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .. import expressions, places
-from ..choices import CHOICES
+from .. import expressions, source_lines
+from ..kernel_settings import CHOICES
 from ..reasons import Fallback
-from . import uncut
+from . import whole_graphs
 
 
 class Ref(int):
-    """Stands for the value of a node, by its position, in the arguments that the native graph hands over."""
+    """Represents the value of a node, by its index, in the arguments that the native graph passes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphNode:
-    """A node as the native graph hands it over."""
+    """A node as the native graph passes it."""
 
     kind: str
     name: str
@@ -38,7 +38,7 @@ class GraphNode:
     kwargs: dict[str, Any]
     location: Sequence[tuple[str, int, str]]
     example: tuple[Any, bool] | None = None
-    """The value that it had on fakes, and whether that is its own or only looks like it."""
+    """The value of the node on fakes, and whether it is that value itself or only one with the same metadata."""
 
 
 def export(
@@ -52,12 +52,12 @@ def export(
     bound: Sequence[tuple[int, int] | None] = (),
     told: Any = None,
 ) -> torch.fx.GraphModule:
-    """Build the module; ``examples`` are the placeholders' fakes, as the nodes have them.
+    """Builds the module; ``examples`` are the placeholders' fakes, as the nodes have them.
 
-    ``names`` are what the placeholders are called, ``kinds`` what types they have, ``order`` says which comes where.
-    ``stores`` are the program's, as (node, how many nodes came before, variable). ``bound`` says which placeholder,
-    and which size of that, each symbol is; a placeholder of the kind `int` is the symbol itself. None is one that only
-    running tells: those are nodes, and ``told`` is what is known of them.
+    ``names`` are the names of the placeholders, ``kinds`` their types, and ``order`` gives their order. ``stores`` are
+    the program's assignments, as (node, number of preceding nodes, variable). ``bound`` gives, for each symbol, the
+    placeholder and its dimension; a placeholder of the kind `int` is the symbol itself. None marks an unbacked symbol:
+    these are nodes, and ``told`` has what is known about them.
     """
     graph = torch.fx.Graph()
     root = torch.nn.Module()
@@ -82,7 +82,7 @@ def export(
         return argument
 
     def printable(constant: Any) -> Any:
-        """An object as fx's Python code can name it."""
+        """Returns an object in a form that fx's Python code can name."""
         if isinstance(constant, type) and constant in _DTYPES:
             return _DTYPES[constant]
         if type(constant) is _TENSOR_TYPE:
@@ -123,7 +123,7 @@ def export(
         if node.location:
             new.meta["stack_trace"] = _stack_trace(node.location)
         if node.example is not None and isinstance(node.example[0], torch.SymInt):
-            # Torch's own class prints what it stands for, where the program's asks for the number.
+            # Torch's own class prints the expression, whereas the program's asks for the number.
             new.meta["example_value"] = torch.SymInt(node.example[0].node)
             sizes.tell(node.example[0], new)
         elif node.example is not None:
@@ -131,7 +131,7 @@ def export(
             new.meta["example_value"] = example if is_own else _alike(example)
         made[position] = new
     for new in reversed(graph.nodes):
-        # Dynamo leaves out items of a tuple that nothing uses, and so do we where that is not an operation; and sizes.
+        # Dynamo drops unused items of a tuple. So do we, unless the item is an operation; and sizes.
         is_item = new.target is operator.getitem and "example_value" not in new.args[0].meta
         if not new.users and (is_item or (new.target == "size" and new in sizes.told)):
             graph.erase_node(new)
@@ -140,7 +140,7 @@ def export(
 
 
 class _Sizes:
-    """Sizes that vary as what the graph computes of its inputs; those that only running tells are nodes."""
+    """Dynamic sizes as expressions that the graph computes from its inputs; unbacked ones are nodes."""
 
     def __init__(
         self,
@@ -157,10 +157,10 @@ class _Sizes:
         self._checked = [] if known is None else known.checked()
         self._numbers = {number for number, place in enumerate(bound) if place is not None}
         self.told: set[torch.fx.Node] = set()
-        """The nodes that tell a size."""
+        """The nodes that produce a size."""
 
     def spelled(self, size: torch.SymInt) -> Any:
-        """The node that computes a size, or the number that it is."""
+        """Returns the node that computes a size, or the number itself."""
         text = expressions.of_native(str(size.node))
         if text not in self._made:
             values = {name: self._symbol(name) for name in sorted(expressions.names_in(text))}
@@ -169,7 +169,7 @@ class _Sizes:
         return self._made[text]
 
     def tell(self, symbol: torch.SymInt, node: torch.fx.Node) -> None:
-        """Say which node tells a symbol; what is known of it, and can be told now, is checked next."""
+        """Records the node that produces a symbol. Adds checks of the known facts that can now be evaluated."""
         name = str(symbol.node)
         number = int(name[1:])
         self._symbols[name] = torch.fx.Proxy(node, self._tracer)
@@ -180,8 +180,8 @@ class _Sizes:
         if due:
             numbers = sorted(due)
             values = [self._symbol(f"s{number}").node for number in numbers]
-            checks = self._constant(uncut.Checks(self._known, numbers))
-            check = self._tracer.graph.call_function(uncut.check_sizes, (checks, *values))
+            checks = self._constant(whole_graphs.Checks(self._known, numbers))
+            check = self._tracer.graph.call_function(whole_graphs.check_sizes, (checks, *values))
             check.meta["stack_trace"] = node.meta.get("stack_trace", "")
 
     def _symbol(self, name: str) -> torch.fx.Proxy:
@@ -201,7 +201,7 @@ _EXTREMES = {"min": torch.sym_min, "max": torch.sym_max}
 class _Variables:
     """Names nodes after variables as Dynamo does: when the program stores a value, and only the first time.
 
-    Which names are taken by then decides about numbers behind them, so the order is Dynamo's, too.
+    The order is Dynamo's, too, since the names already taken determine the numeric suffixes.
     """
 
     def __init__(self, stores: Sequence[tuple[int, int, str]], made: dict[int, torch.fx.Node]) -> None:
@@ -211,7 +211,7 @@ class _Variables:
         self._named: set[int] = set()
 
     def name_until(self, position: int) -> None:
-        """Name the nodes that the program has stored by the time when it made the one at this position."""
+        """Names the nodes stored by the program before it created the node at this position."""
         while self._next is not None and self._next[1] <= position:
             node, _, variable = self._next
             if node not in self._named:
@@ -221,9 +221,9 @@ class _Variables:
 
 
 def _alike(example: FakeTensor) -> torch.Tensor:
-    """A fake that looks like another, in memory of its own.
+    """Returns a fake with the metadata of another, in its own memory.
 
-    As the mode would make it, without a dispatch through it: there is one for each node of each layer that is repeated.
+    It equals what the mode would create, without a dispatch: there is one for each node of each repeated layer.
     """
     memory = torch.empty_strided(
         example.shape, example.stride(), dtype=example.dtype, device="meta", requires_grad=example.requires_grad
@@ -231,7 +231,7 @@ def _alike(example: FakeTensor) -> torch.Tensor:
     return FakeTensor(example.fake_mode, memory, example.device)
 
 
-# What sets state of the thread: passes of fx must not drop it because nobody uses what it returns.
+# These set thread state: passes of fx must not drop them as unused.
 for _switch in (
     torch.set_autocast_enabled,
     torch.set_autocast_dtype,
@@ -245,11 +245,11 @@ for _, _put in CHOICES:
     torch.fx.node.has_side_effect(_put)
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-"""What torch takes Python's types for where it wants an element type."""
+"""The element types that torch uses for Python's types."""
 
 _TENSOR_TYPE = type(torch.FloatTensor)
 
-_MODULES = os.path.join(places.TORCH, "nn", "modules", "")
+_MODULES = os.path.join(source_lines.TORCH, "nn", "modules", "")
 
 _PRINTED = (
     *(str, int, float, bool, complex, type(None), type(Ellipsis), range, enum.Enum),
@@ -260,7 +260,7 @@ _PRINTED = (
 
 
 class WithKeywords:
-    """A call with keywords that Python keeps for itself, such as ``from``: they come as a dict, the last argument."""
+    """A call with keywords that Python reserves, such as ``from``: they are passed in a dict, as the last argument."""
 
     def __init__(self, target: str | Callable[..., Any]) -> None:
         self.target = target
@@ -275,13 +275,13 @@ class WithKeywords:
 
 
 def _stack_trace(location: Sequence[tuple[str, int, str]]) -> str:
-    """As Python prints it, outermost frame first: with the text of each line, without which torch shows none.
+    """Returns the location as Python prints it, outermost frame first, including source lines, which torch requires.
 
-    Lines of torch's own modules and of ours are left out, as Dynamo does it: a layer's operation is of the line that
-    calls the layer.
+    Lines of torch's modules and of ours are left out, as Dynamo does: a layer's operation gets the line that calls the
+    layer.
     """
     return "".join(
         f'  File "{file}", line {line}, in {function}\n    {linecache.getline(file, line).strip()}\n'
         for file, line, function in reversed(location)
-        if not file.startswith((_MODULES, places.OURS))
+        if not file.startswith((_MODULES, source_lines.OURS))
     )

@@ -1,8 +1,7 @@
-"""`loss.backward()` within a captured function, and what a training step does next.
+"""`loss.backward()` within a captured function, and the next operations of a training step.
 
-The capture calls `tensor_backward` and `backward` in place of torch's functions of the same names, and looks into them:
-gradients are those of `torch.autograd.grad`, and what becomes of them in ``.grad`` is written as the program itself
-would write it.
+The capture traces into `tensor_backward` and `backward` instead of torch's functions of the same names. Gradients are
+computed by `torch.autograd.grad`, and stored into ``.grad`` as the program itself would.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import histories, modes
+from .. import fake_histories, modes
 from ..reasons import Fallback
 
 
@@ -53,7 +52,7 @@ def backward(
 def grouped(
     nested: Sequence[Sequence[Any]], with_indices: bool = False
 ) -> dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]]:
-    """`torch._C._group_tensors_by_device_and_dtype`, with which gradients are clipped and optimizers step."""
+    """Replaces `torch._C._group_tensors_by_device_and_dtype`, used by gradient clipping and by optimizers."""
     groups: dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]] = {}
     for at, first in enumerate(nested[0]):
         key = (first.device, first.dtype)
@@ -69,12 +68,12 @@ def grouped(
 
 
 def reached(outputs: Any, inputs: Any, differs: bool) -> list[torch.Tensor]:
-    """The leaves whose gradients these outputs give; the capture asks its session, see `leaves`."""
+    """Returns the leaves that get gradients from these outputs; the capture queries its session, see `leaves`."""
     raise NotImplementedError("outside of a capture")
 
 
 def kept(new: torch.Tensor, leaf: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A gradient as a leaf gets its first one: laid out as the leaf is, in memory of its own."""
+    """Returns a leaf's first gradient: with the leaf's layout, in its own memory."""
     if any(new.untyped_storage()._cdata == one.untyped_storage()._cdata for one in given):
         raise Fallback("autograd", "a gradient shows the memory of what backward was given")
     if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
@@ -85,13 +84,13 @@ def kept(new: torch.Tensor, leaf: torch.Tensor, given: Sequence[torch.Tensor]) -
 
 
 def leaves(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-    """The leaves that gradients of these fakes go to, or those among ``inputs``."""
+    """Returns the leaves that gradients of these fakes go to, or those among ``inputs``."""
     found: dict[int, torch.Tensor] = {}
-    with modes.set_aside():  # the history of a view is made anew when it is looked at
+    with modes.set_aside():  # reading the history of a view recreates it
         for output in outputs:
             if output.grad_fn is None and output.requires_grad:
                 found[id(output)] = output
-        for node in histories.nodes(outputs):
+        for node in fake_histories.nodes(outputs):
             variable = getattr(node, "variable", None)
             if variable is not None and variable.requires_grad:
                 found[id(variable)] = variable
@@ -110,12 +109,12 @@ def frees(
     create_graph: bool = False,
     **more: Any,
 ) -> bool:
-    """Whether a call of `torch.autograd.grad` frees what gradients need."""
+    """Returns true if a call of `torch.autograd.grad` frees the tensors saved for backward."""
     return not (create_graph if retain_graph is None else retain_graph)
 
 
 def is_used_up(fake: torch.Tensor) -> bool:
-    """Whether torch has freed what gradients of a tensor need."""
+    """Returns true if torch has freed the tensors saved for a tensor's backward."""
     if not fake.requires_grad or fake.grad_fn is None:
         return False
     with modes.set_aside():
@@ -130,10 +129,10 @@ def is_used_up(fake: torch.Tensor) -> bool:
 
 
 def through(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Those among the inputs of a graph that gradients of these fakes go to, or through."""
+    """Returns the graph inputs that gradients of these fakes go to, or through."""
     with modes.set_aside():
-        each = [layer for output in outputs for layer in histories.layers(output)]
-        met = set(histories.nodes(each))
+        each = [layer for output in outputs for layer in fake_histories.layers(output)]
+        met = set(fake_histories.nodes(each))
         leaves = {id(node.variable) for node in met if getattr(node, "variable", None) is not None}
         leaves |= {id(output) for output in each if output.grad_fn is None}
         return [
@@ -144,7 +143,7 @@ def through(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> 
 def asked(
     outputs: Any, inputs: Any, *args: Any, is_grads_batched: bool = False, **more: Any
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """What `torch.autograd.grad` differentiates, and with respect to what."""
+    """Returns the tensors that `torch.autograd.grad` differentiates, and those it differentiates with respect to."""
 
     def tensors(given: Any) -> list[torch.Tensor]:
         return [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
@@ -153,8 +152,7 @@ def asked(
 
 
 def use_up(result: torch.Tensor, reached: Sequence[torch.Tensor] = ()) -> None:
-    """Give a tensor a history, which leads to those that are ``reached``, and of which torch says that gradients were
-    computed already."""
+    """Gives a tensor a history that leads to the ``reached`` tensors and that torch considers used up by backward."""
     leaf = torch.empty(0, requires_grad=True)
     with torch.enable_grad():
         _UsedUp.apply([result], leaf, *reached)
@@ -162,7 +160,7 @@ def use_up(result: torch.Tensor, reached: Sequence[torch.Tensor] = ()) -> None:
 
 
 class _UsedUp(torch.autograd.Function):
-    """Gives a tensor the history of what is computed of others."""
+    """Gives a tensor a history as if it were computed from others."""
 
     @staticmethod
     def forward(ctx: Any, results: list[torch.Tensor], leaf: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:

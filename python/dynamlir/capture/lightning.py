@@ -1,6 +1,6 @@
-"""The steps of a ``LightningModule``: what Lightning's trainer calls is these, not the module.
+"""The steps of a ``LightningModule``, which Lightning's trainer calls instead of the module.
 
-As behind ``trainer.fit(torch.compile(model))``, they are compiled with the module.
+They are compiled with the module, as with ``trainer.fit(torch.compile(model))``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _HOMES = {"lightning.pytorch.core.module", "pytorch_lightning.core.module"}
 
 
 def steps(kind: type) -> list[str]:
-    """The steps that a class of modules has; none for one that is not Lightning's."""
+    """Returns the steps that a class of modules has; none for a class that is not Lightning's."""
     bases = kind.__mro__
     if not any(base.__name__ == "LightningModule" and base.__module__ in _HOMES for base in bases):
         return []
@@ -21,7 +21,7 @@ def steps(kind: type) -> list[str]:
 
 
 class Step:
-    """A compiled step of a view, unless the module has something else of this name."""
+    """A compiled step of a view, unless the module has its own attribute of this name."""
 
     def __init__(self, compiled: Any, view: Any, kind: type, name: str) -> None:
         self._compiled, self._view, self._kind, self._name = compiled, view, kind, name

@@ -1,6 +1,6 @@
-"""Classes that `collections.namedtuple` has made for a frame: what they are made of, so that each call makes its own.
+"""Classes created by `collections.namedtuple` in a frame: the parts from which each call creates its own.
 
-A class counts as one only if everything in it is as `collections.namedtuple` makes it from these parts.
+A class counts as one only if all its members are as `collections.namedtuple` creates them from these parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Parts = tuple[str, tuple[str, ...], tuple[Any, ...] | None, str]
 
 
 def parts(cls: type) -> Parts | None:
-    """What a class is made of; None if `made` does not give the like of it."""
+    """Returns the parts of a class; None if `made` would not create an equal class from them."""
     own: dict[str, Any] = dict(cls.__dict__)
     new, fields = own.get("__new__"), own.get("_fields", ())
     function = new.__func__ if isinstance(new, staticmethod) else None
@@ -35,12 +35,12 @@ def parts(cls: type) -> Parts | None:
 
 
 def made(name: str, fields: tuple[str, ...], defaults: tuple[Any, ...] | None, module: str) -> type:
-    """A class of these parts."""
+    """Creates a class from these parts."""
     return namedtuple(name, fields, rename=True, defaults=defaults, module=module)
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether two things in a class are alike; defaults are the very objects."""
+    """Returns true if two class members are alike; defaults must be the same objects."""
     if left is right:
         return True
     if type(left) is not type(right):
@@ -53,7 +53,7 @@ def _same(left: Any, right: Any) -> bool:
         return list(left) == list(right) and all(left[key] is right[key] for key in left)
     if isinstance(left, str | tuple):
         return left == right
-    # What gets a field says its place and its text.
+    # A field's getter gives its index and its docstring.
     return type(left) is type(_EXAMPLE.__dict__["field"]) and left.__reduce__() == right.__reduce__()
 
 

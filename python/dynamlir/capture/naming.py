@@ -1,8 +1,9 @@
-"""What the inputs of an exported graph are called, and their order: as Dynamo has them for the same function.
+"""The names and order of the inputs of an exported graph: those that Dynamo gives for the same function.
 
-A name is the source with all but letters and digits as ``_``: ``L_x_``, ``L_self_modules_fc_parameters_weight_``,
-``G_scale_``. Dynamo makes an input of a local or a global when an operation takes it, of a module's parameter or buffer
-already when it is read. Where one operation takes several, that is what tells them apart.
+A name is the source with all characters except letters and digits as ``_``: ``L_x_``,
+``L_self_modules_fc_parameters_weight_``, ``G_scale_``. Dynamo creates an input for a local or a global when an
+operation takes it, and for a module's parameter or buffer when it is read. This matters where one operation takes
+several.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import places
+from .. import source_lines
 from .fx import GraphNode, Ref
 
 
 def names(sources: Sequence[str], forward: types.FunctionType | None = None) -> list[str]:
-    """Names for inputs that are found by these expressions. ``forward`` is the module's, where one was called."""
+    """Returns the names of inputs with these sources. ``forward`` is the module's, if a module was called."""
     known = None if forward is None else _parameters(forward)
     return [_NO_NAME.sub("_", source if known is None else _of_forward(source, known)) for source in sources]
 
@@ -27,7 +28,7 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9]+")
 
 
 def order(nodes: Sequence[GraphNode], names: Sequence[str]) -> list[int]:
-    """The inputs, by their places among the nodes' first ones, in order of first use; these are their `names`."""
+    """Returns the inputs, as indices of the first nodes, in order of first use; ``names`` are their names."""
     found: dict[int, None] = {}
     read = [bool(re.search("_(parameters|buffers)_", name)) for name in names]
     for node in nodes[len(names) :]:
@@ -51,11 +52,11 @@ def _refs(argument: Any) -> Iterator[int]:
 
 
 def _parameters(forward: types.FunctionType) -> list[str]:
-    """The names of a module's ``forward`` for what it is given by position, the module first.
+    """Returns the names of the positional parameters of a module's ``forward``, the module first.
 
-    None for torch's own modules: they have no code that Dynamo would call by its parameters.
+    Empty for torch's own modules, whose code Dynamo does not call by its parameters.
     """
-    if not places.is_users(forward.__code__.co_filename):
+    if not source_lines.is_users(forward.__code__.co_filename):
         return []
     return [
         name
@@ -65,7 +66,7 @@ def _parameters(forward: types.FunctionType) -> list[str]:
 
 
 def _of_forward(source: str, parameters: Sequence[str]) -> str:
-    """What was found in a call of a module, by the names that its ``forward`` has for it."""
+    """Rewrites a source found in a call of a module in terms of the parameter names of its ``forward``."""
     if not parameters:
         return re.sub(r"^L\['self'\]", "L['fn']", source)
     if found := re.match(r"L\['args'\]\[(\d+)\]", source):

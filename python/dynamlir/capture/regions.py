@@ -1,8 +1,8 @@
-"""What stands for torch's functions that are given others to call: `torch.cond` and `torch.while_loop` between two
-graphs, once a capture has seen what they are given, and what a `nested_compile_region` is called by.
+"""Replacements for torch's higher-order functions: `torch.cond` and `torch.while_loop` between two graphs, once a
+capture has seen their arguments, and the caller of a `nested_compile_region`.
 
-Torch's own functions have TorchDynamo look at what they call. What is called here is compiled as any other function is
-that Python calls between graphs.
+Torch's own functions have TorchDynamo inspect the functions they call. The functions called here are compiled like any
+other function that Python calls between graphs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Branch = Callable[..., Any]
 
 
 def cond(pred: torch.Tensor, true_fn: Branch, false_fn: Branch, operands: Sequence[Any] = ()) -> Any:
-    """`torch.cond`"""
+    """Replaces `torch.cond`."""
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
 def while_loop(cond_fn: Branch, body_fn: Branch, carried_inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """`torch.while_loop`"""
+    """Replaces `torch.while_loop`."""
     carried = tuple(carried_inputs)
     if not cond_fn(*carried):
         return tuple(value.clone() for value in carried)
@@ -33,14 +33,14 @@ def while_loop(cond_fn: Branch, body_fn: Branch, carried_inputs: Sequence[torch.
 
 
 def nested(function: Branch, /, *args: Any, **kwargs: Any) -> Any:
-    """What `torch.compiler.nested_compile_region` has marked, as a part of what calls it."""
+    """Calls a function marked by `torch.compiler.nested_compile_region`, as a part of its caller."""
     return function(*args, **kwargs)
 
 
 def facts(result: Any, operands: Any, inputs: Sequence[torch.Tensor]) -> Any:
-    """What can be told of what a function has returned; None where that is not new tensors alone.
+    """Returns the known facts about the result of a function; None unless it consists of new tensors only.
 
-    ``inputs`` are all tensors that there were, but for its operands.
+    ``inputs`` are all pre-existing tensors except its operands.
     """
     leaves, spec = pytree.tree_flatten(result)
     tensors = _tensors(leaves)
@@ -53,9 +53,9 @@ def facts(result: Any, operands: Any, inputs: Sequence[torch.Tensor]) -> Any:
 
 
 def branches_agree(pred: Any, operands: Any, first: Any, second: Any) -> bool:
-    """Whether both branches of a `torch.cond` return the like tensors, by their `facts`.
+    """Returns true if both branches of a `torch.cond` return tensors with the same metadata, by their `facts`.
 
-    Where gradients are on, torch has all results require one if anything does.
+    If gradients are on, torch makes all results require one if anything does.
     """
     leaves = pytree.tree_leaves(operands)
     given = _tensors(leaves)
@@ -68,7 +68,7 @@ def branches_agree(pred: Any, operands: Any, first: Any, second: Any) -> bool:
 
 
 def loop_agrees(carried: Sequence[Any], decided: Any, result: Any) -> bool:
-    """Whether a `torch.while_loop` decides by a tensor, and returns what it is given the like of, by their `facts`.
+    """Returns true if a `torch.while_loop` decides by a tensor, and returns tensors like its inputs, by their `facts`.
 
     Nothing may require a gradient.
     """

@@ -1,8 +1,8 @@
-"""Hooks for saved tensors (`torch.autograd.graph.saved_tensors_hooks`) that captured functions set themselves.
+"""Hooks for saved tensors (`torch.autograd.graph.saved_tensors_hooks`) set by captured functions themselves.
 
-An operation calls them, so that what they do is done before the next line runs; a graph would call them at its end.
-Torch's own, such as those of `save_on_cpu`, do nothing that a program sees. They are known by their code, since a
-function that sets them makes new ones in each call.
+In eager, an operation calls them, so that their effects are visible before the next line; a graph would call them at
+its end. Torch's own hooks, such as those of `save_on_cpu`, have no effects visible to a program. They are recognized by
+their code, because a function that sets them creates new ones in each call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTED: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
 
 
 def note(pack: Any) -> None:
-    """A captured function sets this hook."""
+    """Records that a captured function sets this hook."""
     code = _code(pack)
     if code is not None and not str(getattr(pack, "__module__", "")).startswith("torch."):
         _NOTED.add(code)
@@ -32,14 +32,14 @@ def are_of_a_frame() -> bool:
 
 
 def saves(objects: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Returns true if autograd may save something of an operation on these."""
+    """Returns true if autograd may save something from an operation on these arguments."""
     if not torch.is_grad_enabled():
         return False
     return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves((objects, kwargs)))
 
 
 def _code(hook: Any) -> types.CodeType | None:
-    """The code of a hook; None if it is written in C."""
+    """Returns the code of a hook; None if it is written in C."""
     function = getattr(hook, "__func__", hook)
     if not isinstance(function, types.FunctionType):
         function = type(hook).__dict__.get("__call__")

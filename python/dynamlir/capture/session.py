@@ -1,7 +1,7 @@
-"""What a capture needs of torch: fakes for the tensors it meets, the recorder of their operations, state to restore.
+"""The torch side of a capture: fakes for its tensors, the recorder of their operations, state to restore.
 
-The native interpreter has torch's functions called here; what they dispatch on fakes becomes the recording, so that
-nothing is run twice. An operation that comes from elsewhere would be missing in the captured graph, and is refused.
+The native interpreter calls torch's functions through this module. The operations they dispatch on fakes become the
+recording, so that nothing runs twice. An operation from elsewhere would be missing in the graph, and is refused.
 """
 
 from __future__ import annotations
@@ -21,92 +21,92 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import (
     config,
     constants,
-    first_use,
+    cut_recording,
+    foreign_modes,
     logs,
-    machinery,
     memo,
     modes,
     output_views,
-    presumed,
+    preload,
     progress,
     reasons,
+    recheck_unbacked,
     scalars,
-    segments,
 )
-from ..aten import composites, replaced, unbacked
-from ..checkpoints import Checkpoint, Grown
+from ..aten import composites, overridden_kernels, unbacked
 from ..fakes import Faker, quiet_fakes
 from ..reasons import Fallback, Location
 from ..recorder import OpRecorder
 from ..recording import Base, Recording
-from ..repeat import Span, repeat
+from ..repeated_layers import Span, repeat
+from ..savepoints import Grown, Savepoint
 from ..thread_state import ThreadState
 from ..tracing import fresh_fake_mode, output_record, refused_by_fakes
-from . import errors_of_numpy, gradients, regions, tensor_writes, uncut
-from .functions import Application
+from . import gradients, numpy_errors, regions, tensor_writes, whole_graphs
+from .function_calls import Application
 
 INSTRUCTIONS_OF_OPERATION = 1000
-"""An operation takes a graph and its compilation about as long as so many simple instructions take a capture."""
+"""The cost of an operation for a graph and its compilation, measured in simple instructions of a capture."""
 
 
 class Session:
     """One capture, from the first instruction to the finished recording. Enter it once."""
 
     def __init__(self, name: str) -> None:
-        first_use.ready()
+        preload.ready()
         self.recording = Recording(name)
         self.mode = fresh_fake_mode()
         self.faker = Faker(self.mode)
         self.recorder = Watched(self.recording, self.faker, _stranger)
-        self.recorder.takes_numbers = True  # by operators that are given a tensor for a number; Python gets none
+        self.recorder.takes_numbers = True  # by operators given a tensor for a number; Python gets none
         self.inputs: list[torch.Tensor] = []
         self.turns: dict[tuple[tuple[str, int, str], ...], int] = {}
-        """How many operations each line has had, by the lines that have called it."""
+        """The number of operations for each line and chain of calling lines."""
         self.inference = torch.is_inference_mode_enabled()
-        """Whether the call is made in inference mode, which the capture itself leaves."""
+        """True if the call runs in inference mode, which the capture itself leaves."""
         self.foreign = False
-        """Whether an input comes from inference mode and the call does not: torch does not let it be written."""
+        """True if an input comes from inference mode and the call does not: torch forbids writing to it."""
         self.repeats = memo.Use.enabled and not memo.Use.checks
-        """Whether the native part may repeat calls of equal modules without interpreting them."""
+        """True if the native part may repeat calls of equal modules without interpreting them."""
         self.reads_numbers = False
-        """Whether the frame may read numbers from tensors, to be known when the graph is called."""
+        """True if the frame may read numbers from tensors, which become known when the graph runs."""
         self.frees = False
-        """Whether the frame frees histories by computing gradients."""
+        """True if the frame frees histories by computing gradients."""
         self.repeated: list[str] = []
-        """The classes of modules whose calls were."""
+        """The classes of modules whose calls were repeated."""
         self.sizes: Any = None
-        """What is known of the sizes that vary, if some do."""
+        """The facts about dynamic sizes, if there are any."""
         self.varying: list[str] = []
-        """Where the frame has found them."""
+        """The sources of the dynamic sizes."""
         self.bound: list[tuple[int, int] | None] = []
-        """Which input of the graph, and which size of that, each symbol is; None where only running tells."""
-        self.calls: presumed.Calls | None = None
-        """The calls of torch's functions, where there may be sizes that only running tells."""
+        """The input of the graph and its dimension for each symbol; None if unbacked."""
+        self.calls: recheck_unbacked.Calls | None = None
+        """The calls of torch's functions, if there may be unbacked sizes."""
         self.births: list[unbacked.Birth] = []
-        """The operations that tell them."""
-        self.layouts: dict[int, presumed.Layouts] = {}
-        """Of `calls`."""
+        """The operations that create unbacked sizes."""
+        self.layouts: dict[int, recheck_unbacked.Layouts] = {}
+        """The layouts of `calls`."""
         self.uncut = False
-        """Whether the graph is not cut where they come to be known."""
+        """True if the graph is not cut where unbacked sizes become known."""
         self.spelled: list[int] = []
-        """The symbols that have nodes in such a graph."""
+        """The symbols that have nodes in such an uncut graph."""
         self.opaque: list[int] = []
-        """How much was recorded before each call of a function that is not looked into."""
-        self.segments: segments.Plan | None = None
-        """How the recording is cut where there are."""
+        """The number of recorded operations before each call of a function that is not traced into."""
+        self.segments: cut_recording.Plan | None = None
+        """The segments into which the recording is cut if there are unbacked sizes."""
         self.lengths: dict[int, str] = {}
-        """The inputs, by their addresses, that are as long as an int says, with where the frame has found that."""
+        """The inputs, by id, whose length represents an int, with the source of that int."""
         self.sets: list[tensor_writes.Set] = []
-        """What the frame has set of tensors, on which later operations depend."""
+        """The tensor properties set by the frame that later operations depend on."""
         self._state = ThreadState()
         self.autocast_cache = self._state.cache
-        """Whether autocast keeps casts, as the frame sees it."""
+        """True if autocast caches its casts, as the frame sees it."""
         self._setter: Location = []
-        """Where the frame has set state of the thread last."""
+        """The place where the frame last set thread state."""
         self._is_away = 0
-        """How often the capture has been left, and not been come back to."""
+        """The depth of nested regions in which the capture has been left."""
         self._enters_inference = False
-        """Whether it has entered `torch.inference_mode`: what is set then is put back when that object dies."""
+        """True if the frame has entered `torch.inference_mode`: its settings are restored when that object dies."""
         self.began = time.monotonic()
         self._stack = contextlib.ExitStack()
 
@@ -116,10 +116,10 @@ class Session:
             stack.enter_context(_disable_current_modes())
             if self.inference:
                 stack.enter_context(_ordinary_tensors())
-            stack.enter_context(machinery.deferred_hooks())
+            stack.enter_context(foreign_modes.deferred_hooks())
             stack.enter_context(self._state.kept())
             stack.enter_context(quiet_fakes())
-            stack.enter_context(errors_of_numpy.refused(self._refuse))
+            stack.enter_context(numpy_errors.refused(self._refuse))
             stack.enter_context(self.mode)
             stack.enter_context(self.recorder)
             self._stack = stack.pop_all()
@@ -130,16 +130,17 @@ class Session:
             self._stack.close()
         finally:
             if (failure := self.recorder.failure) is not None:
-                # Its frames, which hold what the user's functions were given, would hold this, and so it.
+                # Its frames hold the arguments of the user's functions. These would keep this session alive, and the
+                # session the failure.
                 failure.__traceback__ = failure.__cause__ = failure.__context__ = None
 
     def input(self, real: torch.Tensor, name: str, sized: tuple[list[Any], list[Any]] | None = None) -> torch.Tensor:
-        """The fake of a tensor that the frame reads; the first call for a tensor makes it an input of the graph, with
-        the sizes and strides that are given, if some vary."""
+        """Returns the fake of a tensor that the frame reads. The first call for a tensor makes it an input of the
+        graph, with the given sizes and strides if some are dynamic."""
         known = self.faker.known(real)
         if known is not None:
             return known
-        # Metadata of a real tensor under the fake mode would be answered by fakes.
+        # Under the fake mode, metadata of a real tensor would be answered by fakes.
         with modes.set_aside():
             return self._add_input(real, name, sized)
 
@@ -150,7 +151,7 @@ class Session:
             raise Fallback("subclass", "a FakeTensor of the caller's")
         if sized is not None:
             self.recorder.memo.varies = True
-            self.mode.cache_enabled = False  # its keys are made of torch's own symbols
+            self.mode.cache_enabled = False  # its keys only support torch's own symbols
         try:
             fake = self.faker.fake(real, sized)
         except Fallback as failure:
@@ -162,7 +163,7 @@ class Session:
         return fake
 
     def number(self, value: float, place: str) -> tuple[torch.Tensor, scalars.Number]:
-        """The number that stands for a float that changes, and the tensor that the graph is given of it now."""
+        """Returns the tensor that currently passes a changing float to the graph, and the number that represents it."""
         with modes.set_aside():
             real = torch.tensor(value, dtype=torch.float64, device="cpu")
             fake = self._add_input(real, place)
@@ -170,8 +171,7 @@ class Session:
         return real, scalars.Number(scalars.Node(self.recorder, fake, frozenset([place])))
 
     def length(self, value: int, place: str, sized: tuple[list[Any], list[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """A tensor that is as long as an int says, by which the graph is told of that, and its fake. All its elements
-        are one."""
+        """Returns a tensor whose length passes an int to the graph, and its fake. Its elements share memory."""
         with modes.set_aside():
             memory = torch.zeros(1, dtype=torch.int64, device="cpu").untyped_storage()
             real = torch.empty(0, dtype=torch.int64, device="cpu").set_(memory, 0, (value,), (0,))
@@ -179,42 +179,42 @@ class Session:
             return real, self._add_input(real, place, sized)
 
     def take_unbacked(self, sizes: Any, makes_sizes: bool, reads_numbers: bool, uncut: bool) -> None:
-        """Say that the graph may have sizes that only running tells, or numbers that are read from tensors of ints.
+        """Allows the graph to have unbacked sizes, or numbers read from tensors of ints.
 
-        ``uncut`` says that it is another's, which knows them by their nodes.
+        ``uncut``: the graph is for a foreign backend, which knows these by their nodes.
         """
-        self.calls = presumed.Calls(self.recorder, sizes, makes_sizes, reads_numbers)
+        self.calls = recheck_unbacked.Calls(self.recorder, sizes, makes_sizes, reads_numbers)
         self.births, self.layouts = self.calls.births, self.calls.layouts
         self.uncut = uncut
 
     def note_spelled(self, symbol: int) -> None:
-        """Say that there is a node for a symbol."""
+        """Records that a symbol has a node."""
         self.spelled.append(symbol)
 
     def may_read(self, fake: torch.Tensor, method: str) -> bool:
-        """Whether a number may be read from a tensor by a method."""
+        """Returns true if a number may be read from a tensor by a method."""
         if method != "__float__" and unbacked.may_read(self.recorder.sources, fake):
             return True
         return method != "__int__" and self.reads_numbers and scalars.may_read(fake)
 
     def may_list(self, fake: torch.Tensor) -> list[int] | None:
-        """The sizes of a tensor whose ints `tolist` may read, to be known when the graph runs; None if it may not."""
+        """Returns the sizes of a tensor whose ints `tolist` may read as unbacked values; None if it may not."""
         return unbacked.may_list(self.recorder.sources, fake)
 
     def known_contents(self, fake: torch.Tensor) -> torch.Tensor | None:
-        """What a tensor holds that was made of Python's values, or of buffers; see `constants.contents`."""
+        """Returns the contents of a tensor created from Python values or from buffers; see `constants.contents`."""
         return constants.contents(self.recorder, fake)
 
     def blame(self, number: scalars.Number) -> None:
-        """Say that Python needs the value of a number."""
+        """Records that Python needs the value of a number."""
         self.recorder.blamed |= number.node.origins
 
     def blamed(self) -> list[str]:
-        """Where the floats come from whose values Python needs."""
+        """Returns the sources of the floats whose values Python needs."""
         return sorted(self.recorder.blamed)
 
     def note_sizes(self, sizes: Any, bound: Sequence[tuple[int, int] | None], places: Sequence[str]) -> None:
-        """Say which sizes vary, and where they were found: each symbol is this size of that input of the graph."""
+        """Records the dynamic sizes and their sources: each symbol is this dimension of that input of the graph."""
         self.sizes, self.bound, self.varying = sizes, list(bound), list(places)
 
     def span(
@@ -224,28 +224,28 @@ class Session:
         given: list[torch.Tensor],
         wanted: list[torch.Tensor],
     ) -> Span | None:
-        """Operations that may be recorded once more; see `repeat.Span`."""
+        """Returns operations that may be recorded again; see `repeated_layers.Span`."""
         with modes.set_aside():
             return Span.of(self.recorder, range(*ops), inputs, given, wanted)
 
     def repeat(
         self, span: Span, inputs: list[tuple[torch.Tensor, str]], given: list[torch.Tensor]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-        """Record a span once more on other tensors, of which ``inputs`` are none of the graph's yet; see `repeat`."""
+        """Records a span again on other tensors; the graph does not have ``inputs`` yet; see `repeated_layers`."""
         with modes.set_aside():
             return repeat(self.recorder, span, inputs, given, self._add_input)
 
-    def checkpoint(self) -> tuple[Grown, Checkpoint]:
-        """How far the capture is, for `roll_back`."""
+    def savepoint(self) -> tuple[Grown, Savepoint]:
+        """Returns a savepoint for `roll_back`."""
         own = Grown.of(
             self,
             ["inputs", "repeated", "sets", "births", "layouts", "spelled", "opaque"],
             ["foreign", "frees", "autocast_cache", "_setter"],
         )
-        return own, Checkpoint.of(self.recorder)
+        return own, Savepoint.of(self.recorder)
 
-    def roll_back(self, to: tuple[Grown, Checkpoint]) -> bool:
-        """Forget what was recorded since; False where a tensor has changed in place, which is not undone."""
+    def roll_back(self, to: tuple[Grown, Savepoint]) -> bool:
+        """Undoes what was recorded since; returns False if a tensor has changed in place, which cannot be undone."""
         own, recorder = to
         with modes.set_aside():
             if not recorder.put_back(self.recorder):
@@ -255,7 +255,7 @@ class Session:
         return True
 
     def run(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location) -> Any:
-        """Call one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
+        """Calls one of torch's functions on fakes. ``location`` is the Python line, innermost frame first."""
         self.recorder.location = location
         if target is not getattr:
             self._count(location)
@@ -280,7 +280,7 @@ class Session:
             self.recorder.expected = False
 
     def _count(self, location: Location) -> None:
-        """End the graph where one line, called on the same way, has had too many operations: a loop is unrolled."""
+        """Ends the graph if a line, by one chain of calls, records too many operations: a loop is being unrolled."""
         place = tuple(location)
         self.turns[place] = count = self.turns.get(place, 0) + 1
         if count > config.unroll_limit:
@@ -288,7 +288,7 @@ class Session:
 
     @property
     def wants_histories(self) -> bool:
-        """Whether the frame needs histories of what was repeated, whose results have none of their own."""
+        """True if the frame needs histories of repeated calls, whose results do not have their own."""
         return self.recorder.histories.wanted
 
     @property
@@ -299,7 +299,7 @@ class Session:
     def run_setter(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
     ) -> Any:
-        """Call a function that sets state of the thread."""
+        """Calls a function that sets thread state."""
         self._setter = location
         if target is torch.set_autocast_cache_enabled:
             self.autocast_cache = bool(args[0])
@@ -307,15 +307,15 @@ class Session:
         return self.run(target, args, kwargs, location)
 
     def grad_left_off(self) -> Location | None:
-        """Where the frame has turned grad mode off and not on again; None if it has not.
+        """Returns the place where the frame turned grad mode off without restoring it; None if it did not.
 
-        Where it is turned on, gradients are wanted that a graph of a call with grad mode off does not have.
+        If the frame turns it on, the call needs gradients that a graph for a call with grad mode off does not have.
         """
         is_off = self._state.grad and not torch.is_grad_enabled()
         return self._setter if is_off and not self._enters_inference else None
 
     def left_set(self, grad_left_off: bool) -> tuple[str, Location] | None:
-        """What of the thread's state the frame has set and not set back, and where; None if there is nothing.
+        """Returns the thread state that the frame has set and not restored, and the place; None if there is none.
 
         With ``grad_left_off`` grad mode does not count.
         """
@@ -328,37 +328,37 @@ class Session:
 
     @property
     def sets_state(self) -> bool:
-        """Whether the frame sets state of the thread."""
+        """True if the frame sets thread state."""
         return bool(self._setter)
 
     def chooses_otherwise(self) -> bool:
-        """Whether the frame has set which kernels are called, and not set it back."""
+        """Returns true if the frame has changed the choice of kernels, and not restored it."""
         return self._state.chooses_otherwise()
 
     def answered_before(self, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What a function answered before the frame, as a tuple of one, if that is known and the frame sets state."""
+        """Returns a function's answer from before the frame, as a 1-tuple, if known and the frame sets state."""
         return self._state.answered(function, args) if self._setter else ()
 
     def note_repeated(self, module: torch.nn.Module, location: Location) -> None:
-        """Say of which module a call was not interpreted, and where it was called."""
+        """Records a module whose call was not interpreted, and the place of the call."""
         self._count(location)
         self.recorder.histories.lacking = True
         self.repeated.append(type(module).__name__)
 
     def check_grad(self, fake: torch.Tensor, value: torch.Tensor | None) -> None:
-        """Raise what torch does where ``fake.grad = value`` is wrong."""
+        """Raises torch's error if ``fake.grad = value`` is invalid."""
         tensor_writes.check_grad(fake, value)
 
     def check_data(self, fake: torch.Tensor, value: torch.Tensor) -> None:
-        """`Fallback` unless ``fake.data = value`` changes nothing but the contents."""
+        """Raises `Fallback` unless ``fake.data = value`` changes only the contents."""
         tensor_writes.check_data(fake, value, self.inference)
 
     def may_require_grad(self, fake: torch.Tensor) -> bool:
-        """Whether torch lets it be set whether a leaf requires a gradient."""
+        """Returns true if torch allows changing whether a leaf requires a gradient."""
         return (fake.is_floating_point() or fake.is_complex()) and not (fake.is_inference() or self.inference)
 
     def leaves(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-        """The leaves whose gradients `backward` of these outputs gives; see `gradients.leaves`."""
+        """Returns the leaves that `backward` of these outputs gives gradients; see `gradients.leaves`."""
         if self.repeated:
             self.recorder.histories.wanted = True
             raise Fallback("autograd", "backward through modules whose calls were repeated", self.recorder.location)
@@ -368,13 +368,13 @@ class Session:
         return found
 
     def is_differentiated_by(self, fake: torch.Tensor) -> bool:
-        """Whether a transform of `torch.func` differentiates with respect to a tensor."""
+        """Returns true if a transform of `torch.func` differentiates with respect to a tensor."""
         from . import transforms  # which most programs do not need
 
         return transforms.is_leaf(fake)
 
     def level(self, begins: bool) -> None:
-        """A transform of `torch.func` begins or ends."""
+        """Records that a transform of `torch.func` begins or ends."""
         levels = self.recorder.histories.levels
         if begins:
             levels.append(self.recorder._next)
@@ -382,21 +382,21 @@ class Session:
             levels.pop()
 
     def reached_inputs(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The inputs that gradients of these fakes go to, or through; see `gradients.through`."""
+        """Returns the inputs that gradients of these fakes go to, or through; see `gradients.through`."""
         fakes = [self.faker.known(real) for real in self.inputs]
         return gradients.through(outputs, [fake for fake in fakes if fake is not None])
 
     def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """With respect to what `torch.autograd.grad` is called, and the inputs that its gradients go through."""
+        """Returns the inputs of `torch.autograd.grad`, and the graph inputs that its gradients go through."""
         outputs, inputs = gradients.asked(*args, **kwargs)
         return inputs, self.reached_inputs(outputs)
 
     def is_used_up(self, fake: torch.Tensor) -> bool:
-        """Whether the frame has freed what gradients of an output need."""
+        """Returns true if the frame has freed the tensors saved for an output's backward."""
         return gradients.is_used_up(fake)
 
     def note_set(self, fake: torch.Tensor, what: tensor_writes.What, location: Location) -> None:
-        """Say that the frame has set something of a tensor; see `tensor_writes.Set`."""
+        """Records that the frame has set a property of a tensor; see `tensor_writes.Set`."""
         self.sets.append(tensor_writes.Set(fake, len(self.recording.ops), what, location))
         if what == "requires_grad":
             tensor_writes.turn(fake)
@@ -404,7 +404,8 @@ class Session:
             self.recorder.buffers.note_set(fake)
 
     def described(self, fake: FakeTensor, others: Sequence[torch.Tensor]) -> str | None:
-        """All by which Python could tell a tensor that the frame made from another, in words; None if that is too much.
+        """Returns as text everything by which Python could tell a tensor created by the frame from another; None if too
+        much.
 
         ``others`` are tensors that may share its memory.
         """
@@ -418,17 +419,17 @@ class Session:
     def run_whole(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], location: Location
     ) -> Any:
-        """Call a function of the user's that is not looked into; it can ask torch whether it is being compiled."""
+        """Calls a user function that is not traced into; in it, torch reports that it is being compiled."""
         self.opaque.append(len(self.recording.ops))
         with _told_to_compile():
             return self.run(target, args, kwargs, location)
 
     def outside(self) -> contextlib.AbstractContextManager[None]:
-        """Leave the capture for a while: tensors made in here are real ones."""
+        """Leaves the capture temporarily: tensors created in here are real ones."""
         return self._away()
 
     def _refuse(self, failure: Fallback) -> None:
-        """End the capture, whoever catches this, unless it has been left for a while."""
+        """Ends the capture, even if other code catches this, unless the capture has been left temporarily."""
         if not self._is_away:
             raise self.recorder._fail(failure)
 
@@ -442,45 +443,45 @@ class Session:
             self._is_away -= 1
 
     def apply_function(self, arguments: tuple[Any, ...], location: Location) -> Application:
-        """Begin a call of a `torch.autograd.Function`: grad mode is off until `Application.leave`."""
+        """Begins a call of a `torch.autograd.Function`: grad mode is off until `Application.leave`."""
         self.recorder.location = location
         if self.repeated and torch.is_grad_enabled():
-            # What is repeated has results without a history.
+            # Results of repeated calls do not have a history.
             self.recorder.histories.wanted = True
             raise Fallback("autograd", "a torch.autograd.Function of modules whose calls were repeated", location)
         return Application(self.recorder, arguments)
 
     def enter_checkpoint(self) -> int | None:
-        """Begin a part of the frame that backward computes again; what `leave_checkpoint` is given."""
+        """Begins a part of the frame that backward recomputes; returns the argument of `leave_checkpoint`."""
         return self.recording.enter_checkpoint()
 
     def leave_checkpoint(self, before: int | None) -> None:
-        """End it."""
+        """Ends that part."""
         self.recording.checkpoint = before
 
     def facts(self, result: Any, operands: Any) -> Any:
-        """What a function that is tried has returned; see `regions.facts`."""
+        """Returns facts about the result of a function that is tried; see `regions.facts`."""
         return regions.facts(result, operands, self.recorder.input_fakes)
 
     def branches_agree(self, *seen: Any) -> bool:
-        """Whether `regions.cond` may stand for `torch.cond`."""
+        """Returns true if `regions.cond` may replace `torch.cond`."""
         return regions.branches_agree(*seen)
 
     def loop_agrees(self, *seen: Any) -> bool:
-        """Whether `regions.while_loop` may stand for `torch.while_loop`."""
+        """Returns true if `regions.while_loop` may replace `torch.while_loop`."""
         return regions.loop_agrees(*seen)
 
     def inference_mode(self, enabled: bool) -> Any:
-        """What stands for ``torch.inference_mode(enabled)`` where the caller has the same: it switches gradients."""
+        """Replaces ``torch.inference_mode(enabled)`` if the caller has the same mode: it switches gradients."""
         self._enters_inference = True
         return torch.enable_grad() if not enabled else torch.no_grad()
 
     def attribute(self, fake: torch.Tensor, name: str, location: Location) -> Any:
-        """An attribute of a tensor; some are operations (``T``, ``real``)."""
+        """Returns an attribute of a tensor; some are operations (``T``, ``real``)."""
         return self.run(getattr, (fake, name), {}, location)
 
     def failure(self, error: BaseException) -> Fallback | None:
-        """The reason behind an exception of an operation, when it is the recorder's and not the user's."""
+        """Returns the reason behind an operation's exception if the recorder raised it, not the user's code."""
         if self.recorder.failure is not None:
             return self.recorder.failure
         seen: BaseException | None = error
@@ -490,13 +491,14 @@ class Session:
                 return seen
             if (reason := refused_by_fakes(seen)) is not None:
                 return Fallback(reason, str(seen), self.recorder.location)
-            # They may go round in a circle.
+            # The causes may form a cycle.
             causes.add(id(seen))
             seen = seen.__cause__
         return None
 
     def finish(self, outputs: Sequence[torch.Tensor], named: Sequence[int]) -> list[int]:
-        """Close the recording over the fakes the frame returns; which inputs are used, by their position.
+        """Closes the recording with the fakes that the frame returns. Returns the positions of the inputs that are
+        used.
 
         ``named`` are those that the torch-level graph has as arguments, used or not.
         """
@@ -505,12 +507,12 @@ class Session:
         if self.foreign and self.recording.mutates_inputs:
             raise Fallback("thread-state", "an inference tensor is written outside of inference mode")
         self.recording.outputs = [output_record(fake, self.recorder) for fake in outputs]
-        replaced.check(self.recording)
+        overridden_kernels.check(self.recording)
         tensor_writes.settle(self.recorder, self.sets)
         used = {value for op in self.recording.ops for value in op.operands}
         used |= {output.id for output in self.recording.outputs}
         bases = output_views.bases(self.recorder, outputs)
-        # The recorder makes inputs of constants such as torch.tensor([1, 2]), too: they come after the frame's.
+        # The recorder also creates inputs for constants such as torch.tensor([1, 2]): they come after the frame's.
         fakes = self.recorder.input_fakes
         places = {id(self.faker.known(real)): at for at, real in enumerate(self.inputs)}
         self.recorder.note_bumps()
@@ -526,16 +528,16 @@ class Session:
             output.base = Base("arg", kept.index(base.at)) if base is not None and base.kind == "arg" else base
             output.creation = creation
         if self.births and self.uncut:
-            uncut.refuse(self)
+            whole_graphs.refuse(self)
         elif self.births:
-            self.segments = segments.plan(
+            self.segments = cut_recording.plan(
                 self.recording, self.births, self.recorder.fakes(), self.recorder.grad_enabled
             )
         return [places[id(fakes[at])] for at in kept if id(fakes[at]) in places]
 
 
 class Watched(OpRecorder):
-    """A recorder that refuses what is dispatched outside of the calls it was told about."""
+    """A recorder that refuses operations dispatched outside of the calls it expects."""
 
     expected = False
 
@@ -548,12 +550,12 @@ class Watched(OpRecorder):
 
 
 def is_fake(value: Any) -> bool:
-    """Whether a value is the stand-in of a tensor."""
+    """Returns true if a value is a fake tensor."""
     return isinstance(value, FakeTensor)
 
 
 def _readable(place: str) -> str:
-    """Where the frame has found something, as the program says it: ``x`` for ``L['x']``."""
+    """Returns a source in the program's notation: ``x`` for ``L['x']``."""
     return re.sub(r"^[LG]\['(\w+)'\]", r"\1", place)
 
 
@@ -562,7 +564,7 @@ def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
 
 
 def tell_given_up(name: str, sizes: Sequence[str], reason: str, message: str, location: Location) -> None:
-    """Log why sizes cannot vary, or why a graph cannot be made where some do."""
+    """Logs the reason that sizes cannot be dynamic, or that a graph with dynamic sizes cannot be built."""
     if (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
         event = reasons.Event(reason, message, tuple(location))
         log.info("%s: %s as a constant: %s", name, ", ".join(sizes), event)
@@ -575,7 +577,7 @@ _told_before = False
 
 @contextlib.contextmanager
 def _told_to_compile() -> Iterator[None]:
-    """`torch.compiler.is_compiling()` is true, in all threads as while torch compiles, until the last one leaves."""
+    """Makes `torch.compiler.is_compiling()` true, in all threads as while torch compiles, until the last one leaves."""
     global _telling, _told_before
     with _told:
         if _telling == 0:
@@ -592,6 +594,6 @@ def _told_to_compile() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ordinary_tensors() -> Iterator[None]:
-    """Fakes with version counters, which tells of writes; gradients stay off, as inference mode has them."""
+    """Creates fakes with version counters, which reveal writes; gradients stay off, as in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
         yield

@@ -1,4 +1,4 @@
-"""The interpreter's step trace: per instruction the value stack after it, and the node it added to the graph."""
+"""The interpreter's step trace: for each instruction the value stack after it, and the node it added to the graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from .. import native
 
-# They prepare the next instruction, or mark a place: nothing that a reader of the trace needs to see.
+# They prepare the next instruction, or mark a place: a reader of the trace does not need to see them.
 _SILENT = frozenset({"RESUME", "PRECALL", "PUSH_NULL", "CACHE", "NOP", "NOT_TAKEN", "COPY_FREE_VARS", "MAKE_CELL"})
 
 _JOINED = re.compile(r"(LOAD_FAST_BORROW|LOAD_FAST|STORE_FAST)_(LOAD_FAST_BORROW|LOAD_FAST|STORE_FAST) (\w+), (\w+)")
@@ -26,7 +26,7 @@ class Step:
     instruction: str
     stack: tuple[str, ...]
     node: str
-    """The line of the graph that it added, or the empty string."""
+    """The line of the graph that the instruction added, or the empty string."""
 
     def __str__(self) -> str:
         return f"{self.instruction} | [{', '.join(self.stack)}] | {self.node or '–'}"
@@ -83,7 +83,7 @@ def trace_steps(function: Callable[..., Any]) -> Callable[..., StepTrace]:
                 continue
             first, second = _halves(name)
             if second:
-                # What the first half leaves: a second load adds one value, a second store takes one.
+                # The stack after the first half: a second load adds one value, a second store takes one.
                 between = seen[at][1][:-1] if second.startswith("STORE") else stack[:-1]
                 steps.append(Step(first, between, ""))
             steps.append(Step(second or first, stack, lines[-1] if last else node))
@@ -93,7 +93,7 @@ def trace_steps(function: Callable[..., Any]) -> Callable[..., StepTrace]:
 
 
 def _halves(name: str) -> tuple[str, str]:
-    """``LOAD_FAST_LOAD_FAST x, y``, one instruction since CPython 3.13, as the two that it joins."""
+    """Splits ``LOAD_FAST_LOAD_FAST x, y``, one instruction since CPython 3.13, into the two that it combines."""
     found = _JOINED.fullmatch(name)
     if found is None:
         return name, ""
@@ -102,10 +102,10 @@ def _halves(name: str) -> tuple[str, str]:
 
 
 def _show(code: types.CodeType, unit: int, name: str) -> str:
-    """``LOAD_FAST x``: the instruction with what its argument means."""
+    """Returns ``LOAD_FAST x``: the instruction with the meaning of its argument."""
     for instruction in dis.get_instructions(code):
         if instruction.offset == 2 * unit:
-            # The argument of this one is the number itself, which `dis` does not repeat.
+            # Here the argument is the number itself, which `dis` does not repeat.
             meaning = str(instruction.arg) if name == "LOAD_SMALL_INT" else instruction.argrepr
             return f"{name} {meaning}".strip()
     return name

@@ -1,7 +1,7 @@
-"""What a frame sets of tensors: their gradients, their data, whether they require a gradient.
+"""Tensor properties set by a frame: gradients, data, whether a gradient is required.
 
-Torch does it after the graph. Until then the graph takes each tensor for what it was, so that its operations must not
-depend on it. Whether a tensor requires a gradient is of account where the graph has gradients of its own.
+Torch sets them after the graph. Until then the graph takes each tensor as it was before, so that its operations must
+not depend on the change. Whether a tensor requires a gradient matters only if the graph has gradients of its own.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ What = Literal["data", "requires_grad"]
 
 @dataclasses.dataclass(frozen=True)
 class Set:
-    """A tensor of which something was set. Whether it requires a gradient was set to what it was not before."""
+    """A tensor with a property that was set. `requires_grad` is recorded only if it was flipped."""
 
     fake: torch.Tensor
     first: int
-    """The first operation that comes later."""
+    """The first operation after the write."""
     what: What
     location: Location
 
 
 def check_grad(fake: torch.Tensor, value: torch.Tensor | None) -> None:
-    """Raise what torch does where ``fake.grad = value`` is wrong."""
+    """Raises torch's error if ``fake.grad = value`` is invalid."""
     with modes.set_aside():
         fake.grad = value
         fake.grad = None
 
 
 def check_data(fake: torch.Tensor, value: torch.Tensor, inference: bool) -> None:
-    """`Fallback` unless ``fake.data = value`` changes nothing but the contents."""
+    """Raises `Fallback` unless ``fake.data = value`` changes only the contents."""
     with modes.set_aside():
         facts = [
             (one.dtype, device_of(one), one.shape, one.stride(), one.storage_offset(), one.is_inference())
@@ -51,20 +51,20 @@ def check_data(fake: torch.Tensor, value: torch.Tensor, inference: bool) -> None
 
 
 def turn(fake: torch.Tensor) -> None:
-    """Let a fake require a gradient, or none, so that what follows has the history that it has in eager."""
+    """Flips whether a fake requires a gradient, so that later operations get the history that they have in eager."""
     with modes.set_aside():
         fake.requires_grad_(not fake.requires_grad)
 
 
 def turn_back(sets: Sequence[Set]) -> None:
-    """Let fakes require a gradient as they did before."""
+    """Restores whether fakes require a gradient."""
     for event in sets:
         if event.what == "requires_grad":
             turn(event.fake)
 
 
 def settle(recorder: OpRecorder, sets: Sequence[Set]) -> None:
-    """Let fakes be as the graph takes them; `Fallback` where an operation depends on what was set before it."""
+    """Restores fakes to the graph's view of them; raises `Fallback` if an operation depends on an earlier write."""
     if not sets:
         return
     turn_back(sets)
@@ -77,7 +77,7 @@ def settle(recorder: OpRecorder, sets: Sequence[Set]) -> None:
     turned: dict[int, Set] = {}
     for event in sets:
         if event.what == "data" and is_training:
-            # What autograd has saved of it is another tensor for eager, where that is saved as it is.
+            # In eager the tensor saved by autograd is then another one, where it is saved without a copy.
             raise Fallback("autograd", "the data of a tensor is set, and outputs require a gradient", event.location)
         if event.what == "requires_grad" and (began := turned.pop(id(event.fake), None)) is not None:
             intervals.append((began, event.first))
@@ -89,7 +89,7 @@ def settle(recorder: OpRecorder, sets: Sequence[Set]) -> None:
     for event, end in intervals:
         late = [at for at in uses[recorder.id_of(event.fake)] if event.first <= at < end]
         if event.what == "requires_grad":
-            # In a graph without gradients of its own histories are of no account.
+            # In a graph without gradients of its own, histories do not matter.
             late = [at for at in late if is_training and ops[at].grad_enabled]
         if late:
             what = "its data" if event.what == "data" else "whether it requires a gradient"

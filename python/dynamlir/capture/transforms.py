@@ -1,10 +1,11 @@
-"""`torch.func.grad` and `torch.func.vjp` by one level of torch's autograd, in place of functorch's many.
+"""`torch.func.grad` and `torch.func.vjp` by one level of torch's autograd, instead of functorch's nested levels.
 
-Within other transforms, such as `torch.func.vmap`, torch's own are looked into: there autograd is one of many levels.
+Within other transforms, such as `torch.func.vmap`, torch's own functions are traced into: there autograd is one of
+several levels.
 
-The capture calls these in place of torch's functions of the same names, and looks into them; the messages are torch's.
-Each differentiates with respect to tensors of its own, so that what is without is left as it is. What a level gives has
-no history but that of what is without, which `settled` sees to.
+The capture traces into these instead of torch's functions of the same names; the messages are torch's. Each
+differentiates with respect to its own tensors, so that outer tensors are unaffected. The results of a level have only
+the history of outer tensors, which `settled` ensures.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from torch._functorch.eager_transforms import assert_non_empty_tensor_output, tr
 from torch._functorch.vmap import doesnt_support_saved_tensors_hooks
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .. import histories
+from .. import fake_histories
 from .forward_mode import _jvp_with_argnums as _jvp_with_argnums
 
 
 def begin() -> None:
-    """A transform begins, see `histories.State`; nothing where it is not captured."""
+    """Begins a transform, see `fake_histories.State`; does nothing outside of a capture."""
 
 
 def end() -> None:
-    """And ends."""
+    """Ends a transform."""
 
 
 def leaf(value: torch.Tensor) -> torch.Tensor:
-    """A tensor of its own to differentiate with respect to, with the history of this one."""
+    """Returns a new tensor to differentiate with respect to, with the history of this one."""
     if value.requires_grad:
         return value.view_as(value)
     return value.detach().requires_grad_()
 
 
 def settled(values: Sequence[Any], leaves: Sequence[Any], keep: bool) -> list[Any]:
-    """The values without a history, but for what comes from elsewhere than from these leaves, which ``keep`` keeps."""
+    """Detaches the values; with ``keep``, only those whose history leads to nothing but these leaves."""
     _settled.update((id(tensor), tensor) for tensor in leaves if isinstance(tensor, torch.Tensor))
     return [
         value.detach() if isinstance(value, torch.Tensor) and not (keep and _comes_from_elsewhere(value)) else value
@@ -49,7 +50,7 @@ def settled(values: Sequence[Any], leaves: Sequence[Any], keep: bool) -> list[An
 
 
 _settled: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
-"""The leaves of levels that have been left, by their addresses."""
+"""The leaves of levels that have been left, by id."""
 
 
 def is_leaf(tensor: torch.Tensor) -> bool:
@@ -58,11 +59,11 @@ def is_leaf(tensor: torch.Tensor) -> bool:
 
 
 def _comes_from_elsewhere(tensor: torch.Tensor) -> bool:
-    """Returns true if the tensor, or one beneath it, has a history that leads to something else than such leaves.
+    """Returns true if the tensor, or one beneath it, has a history that leads to anything other than such leaves.
 
-    Within `torch.vmap` a tensor says that it requires no gradient, and the one beneath it has the history.
+    Within `torch.vmap` a tensor reports that it requires no gradient; the one beneath it has the history.
     """
-    return any(map(_leads_elsewhere, histories.layers(tensor)))
+    return any(map(_leads_elsewhere, fake_histories.layers(tensor)))
 
 
 def _leads_elsewhere(tensor: torch.Tensor) -> bool:
@@ -107,7 +108,7 @@ def _autograd_grad(
     retain_graph: bool = False,
     create_graph: bool = True,
 ) -> tuple[torch.Tensor, ...]:
-    """`torch._functorch.eager_transforms._autograd_grad`, within other transforms."""
+    """Replaces `torch._functorch.eager_transforms._autograd_grad`, within other transforms."""
     return tuple(_gradients(outputs, inputs, grad_outputs, retain_graph, create_graph))
 
 
@@ -128,12 +129,12 @@ def _leaves_of(tree: Any) -> Any:
 
 
 def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> tuple[list[Any], Any]:
-    """The arguments, with leaves in the place of those that are differentiated, and these."""
+    """Returns the arguments with the differentiated ones replaced by leaves, and these leaves."""
     given = list(args)
     if argnums is None:
         given = [_leaves_of(value) for value in given]
         return given, tuple(given)
-    eager_transforms._slice_argnums(tuple(args), argnums)  # for what it refuses
+    eager_transforms._slice_argnums(tuple(args), argnums)  # for its error checks
     places = argnums if isinstance(argnums, tuple) else (argnums,)
     for at in places:
         given[at] = _leaves_of(given[at])
@@ -142,14 +143,14 @@ def _with_leaves(args: Sequence[Any], argnums: int | tuple[int, ...] | None) -> 
 
 _grad_and_value_of_torch = inspect.unwrap(eager_transforms.grad_and_value_impl)
 _vjp_of_torch = inspect.unwrap(eager_transforms._vjp_with_argnums)
-"""Without the context in which saved tensors must not have hooks: see `refuse_saved_tensors_hooks`."""
+"""Without the context that forbids hooks for saved tensors: see `refuse_saved_tensors_hooks`."""
 
 
 def refuse_saved_tensors_hooks() -> None:
-    """Raises what torch raises where hooks for saved tensors are set.
+    """Raises torch's error if hooks for saved tensors are set.
 
-    To ask for them ends the capture if there are any; what follows is then the rest of a frame that Python runs, which
-    does not go through torch's own refusal.
+    Querying them ends the capture if there are any. The rest of the frame then runs as plain Python, which would not go
+    through torch's own refusal.
     """
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         doesnt_support_saved_tensors_hooks(tuple)()
@@ -158,7 +159,7 @@ def refuse_saved_tensors_hooks() -> None:
 def grad_and_value_impl(
     func: Callable[..., Any], argnums: Any, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Beneath `torch.func.grad` and `torch.func.grad_and_value`."""
+    """Implements `torch.func.grad` and `torch.func.grad_and_value`."""
     if torch._C._are_functorch_transforms_active():
         refuse_saved_tensors_hooks()
         return _grad_and_value_of_torch(func, argnums, has_aux, args, kwargs)
@@ -198,7 +199,7 @@ def _grad_and_value(
 
 
 def _vjp_with_argnums(func: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
-    """Beneath `torch.func.vjp`."""
+    """Implements `torch.func.vjp`."""
     if torch._C._are_functorch_transforms_active():
         refuse_saved_tensors_hooks()
         return _vjp_of_torch(func, *primals, argnums=argnums, has_aux=has_aux)

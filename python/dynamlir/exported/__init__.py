@@ -1,1 +1,1 @@
-"""Whole programs that leave the process: `dynamlir.export`, and what it makes saved and loaded."""
+"""Whole programs that leave the process: `dynamlir.export`, and saving and loading its results."""

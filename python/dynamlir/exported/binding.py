@@ -1,4 +1,4 @@
-"""The arguments of a call by the names of the parameters, and leaf by leaf: what ``dynamic_shapes`` is about."""
+"""The arguments of a call by parameter name and by leaf, to which ``dynamic_shapes`` refers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class _Argument:
-    """What one parameter is given, or a part of it."""
+    """The argument of one parameter, or a part of it."""
 
     name: str
     source: str
-    """Where the captured frame has it."""
+    """Its source in the captured frame."""
     value: Tree
     first: int
-    """The first of its leaves, counted over all arguments."""
+    """The index of its first leaf, counted over all arguments."""
 
 
 def is_size(node: Any) -> bool:
-    """Whether a node of a tree is a leaf that torch has for none: it would give a tuple back for a `torch.Size`."""
+    """Returns true if a node is a `torch.Size`, treated as a leaf: torch's pytree would return a plain tuple."""
     return type(node) is torch.Size
 
 
 class Arguments:
-    """The arguments of a call, of what is called by its own signature, and by that of the frame that is captured."""
+    """The arguments of a call, by the signature of the called object and by that of the captured frame."""
 
     def __init__(
         self,
@@ -50,25 +50,25 @@ class Arguments:
         self._parameters = self._named(called, frame, bound)
 
     def size(self, leaf: int, dim: int | None) -> int:
-        """One of a tensor's sizes, or an int."""
+        """Returns one of a tensor's sizes, or an int."""
         value = self.leaves[leaf]
         return int(value if dim is None else value.shape[dim])
 
     def told(self, place: tuple[int, int | None]) -> str:
-        """A size in words."""
+        """Returns a size as text."""
         return told(self.places[place[0]], place[1])
 
     def name(self, place: tuple[int, int | None]) -> str:
-        """A name for a size that has none."""
+        """Returns a name for an unnamed size."""
         name = self._names[place[0]]
         return name if place[1] is None else f"{name}_{place[1]}"
 
     def source(self, leaf: int) -> str:
-        """By which expression the captured frame reaches a leaf."""
+        """Returns the expression by which the captured frame reaches a leaf."""
         return self._sources[leaf]
 
     def leaves_of(self, spec: Any) -> Iterator[tuple[int, Any]]:
-        """What is said of each leaf."""
+        """Yields each leaf with its specification."""
         if spec is None:
             return
         if isinstance(spec, dict):
@@ -76,7 +76,7 @@ class Arguments:
             for name, parts in self._parameters.items():
                 if name in rest:
                     yield from self._parts(name, parts, rest.pop(name))
-                # What a function takes by any name may be said by that name.
+                # An argument in ``**kwargs`` may be specified directly by its name.
                 elif isinstance(parts, dict):
                     for key in [key for key in parts if key in rest]:
                         yield from self._walk(parts[key].value, rest.pop(key), parts[key].first, key)
@@ -107,7 +107,7 @@ class Arguments:
                     yield from self._walk(part.value, spec[key], part.first, f"{name}[{key!r}]")
 
     def _walk(self, node: Tree, spec: Any, first: int, told: str) -> Iterator[tuple[int, Any]]:
-        """Go through a tree and what is said of it at once."""
+        """Walks a tree and its specification in parallel."""
         if spec is None:
             return
         children = _children(node)
@@ -129,7 +129,7 @@ class Arguments:
             first += len(_leaves(child))
 
     def _named(self, called: Any, frame: Any, bound: int) -> dict[str, Any]:
-        """What each parameter is given: an argument, or a tuple or dict of them."""
+        """Returns the argument of each parameter, or a tuple or dict of several."""
         made: list[_Argument] = []
         first = 0
         of_frame = _Frame(frame, bound)
@@ -157,7 +157,7 @@ class Arguments:
 
 
 class _Frame:
-    """Where a captured frame has its arguments."""
+    """The sources of a captured frame's arguments."""
 
     def __init__(self, function: Any, bound: int) -> None:
         code = function.__code__
@@ -169,7 +169,7 @@ class _Frame:
         self._bound = bound
 
     def source(self, key: int | str) -> str:
-        """Where an argument is, by its position or its name."""
+        """Returns the source of an argument, by its position or its name."""
         if isinstance(key, int):
             at = key + self._bound
             if at < len(self._names):
@@ -179,12 +179,12 @@ class _Frame:
 
 
 def told(place: str, dim: int | None) -> str:
-    """A size in words."""
+    """Returns a size as text."""
     return place if dim is None else f"{place}.size({dim})"
 
 
 def _children(node: Tree) -> list[tuple[Any, Tree]] | None:
-    """The parts of a node with what they are reached by; None of a leaf."""
+    """Returns the children of a node with their keys; None for a leaf."""
     if is_size(node) or pytree.tree_structure(node).is_leaf():
         return None
     paths, _ = pytree.tree_flatten_with_path(node, is_leaf=lambda part: part is not node)

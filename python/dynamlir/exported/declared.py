@@ -1,8 +1,8 @@
-"""``dynamic_shapes`` of `dynamlir.export`: which sizes may vary, as `torch.export.export` is told of them.
+"""``dynamic_shapes`` of `dynamlir.export`: the sizes that are dynamic, specified as for `torch.export.export`.
 
-Each size that may vary is a line over a *number*, which has a name: that of a ``Dim``, or for ``Dim.AUTO`` and
-``Dim.DYNAMIC`` one made of its place. A number is found where a size, or an int, is the number itself; where all sizes
-are derived from a ``Dim`` that is the size of nothing, by the first of them.
+Each dynamic size is a line over a *number*, which has a name: that of a ``Dim``, or for ``Dim.AUTO`` and
+``Dim.DYNAMIC`` one derived from its place. A number is read where a size, or an int, is the number itself. If all sizes
+are derived from a ``Dim`` that is not itself a size, the first of them is used.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Any
 import torch
 
 from ..capture.session import Session
+from ..expressions import LARGEST_SIZE
 from .binding import Arguments
 
-LEAST, MOST = 2, 1 << 48
-"""Sizes that vary are at least 2, since 0 and 1 behave otherwise in broadcasts; no tensor has more elements."""
+LEAST, MOST = 2, LARGEST_SIZE
+"""Dynamic sizes are at least 2, since 0 and 1 behave differently in broadcasts; no tensor has more elements."""
 
 RESERVED = frozenset(["min", "max"])
-"""Names that mean something in expressions."""
+"""Names with a meaning in expressions."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A size that may vary: ``factor*name + offset``."""
+    """A dynamic size: ``factor*name + offset``."""
 
     name: str
     factor: int = 1
@@ -39,22 +40,22 @@ class Line:
         return f"{product} {'+' if self.offset > 0 else '-'} {abs(self.offset)}"
 
     def of(self, number: int) -> int:
-        """The size where the number is this."""
+        """Returns the size for this number."""
         return self.factor * number + self.offset
 
     def number(self, size: int) -> int | None:
-        """The number where the size is this; None where that is none."""
+        """Returns the number for this size; None if it is not an integer."""
         number, rest = divmod(size - self.offset, self.factor)
         return None if rest else number
 
 
 Place = tuple[int, int | None]
-"""A leaf of the arguments, and which of its sizes; None of an int itself."""
+"""A leaf of the arguments, and its dimension; None for an int itself."""
 
 
 @dataclasses.dataclass
 class Number:
-    """A number that may vary."""
+    """A dynamic number."""
 
     name: str
     kind: str
@@ -62,16 +63,16 @@ class Number:
     least: int
     most: int
     uses: list[tuple[Place, Line]] = dataclasses.field(default_factory=list)
-    """Where it is found; the first is where it is read at a call."""
+    """Its occurrences; a call reads it at the first one."""
 
     @property
     def found(self) -> tuple[Place, Line]:
-        """Where it is read."""
+        """The occurrence where it is read."""
         return self.uses[0]
 
 
 class Declaration:
-    """What ``dynamic_shapes`` says of the arguments of one call; `TypeError` and `ValueError` where it does not fit."""
+    """``dynamic_shapes`` for the arguments of one call; raises `TypeError` and `ValueError` if it does not fit."""
 
     def __init__(self, dynamic_shapes: Any, function: Callable[..., Any], arguments: Arguments) -> None:
         self._arguments = arguments
@@ -86,24 +87,24 @@ class Declaration:
         self._check_twins()
 
     def lines(self, leaf: int) -> dict[int | None, Line]:
-        """What may vary of a leaf."""
+        """Returns the dynamic sizes of a leaf."""
         uses = (use for number in self.numbers.values() for use in number.uses)
         return {dim: line for (at, dim), line in uses if at == leaf}
 
     def value(self, name: str) -> int:
-        """What a number is at the call that is captured."""
+        """Returns the value of a number at the captured call."""
         (leaf, dim), line = self.numbers[name].found
         number = line.number(self._arguments.size(leaf, dim))
         assert number is not None
         return number
 
     def ints(self) -> dict[str, int]:
-        """The leaves that are ints which vary, by where the captured frame has them."""
+        """Returns the leaves that are dynamic ints, by their sources in the captured frame."""
         uses = (use for number in self.numbers.values() for use in number.uses)
         return {self._arguments.source(leaf): leaf for (leaf, dim), _ in uses if dim is None}
 
     def met(self, session: Session) -> set[int]:
-        """The leaves that a captured frame has read, of those that may vary."""
+        """Returns the dynamic leaves that a captured frame has read."""
         of_ints = session.lengths.values()
         return {
             leaf
@@ -116,7 +117,7 @@ class Declaration:
         return session.faker.known(self._arguments.leaves[leaf]) is not None
 
     def read_from(self, met: Collection[int]) -> bool:
-        """Have numbers be read from leaves that the frame reads, where there are some; whether that is new."""
+        """Prefers reading numbers from leaves that the frame reads; returns true if that changed anything."""
         before = [number.found for number in self.numbers.values()]
         for number in self.numbers.values():
             number.uses.sort(key=lambda use: use[0][0] not in met)
@@ -124,14 +125,14 @@ class Declaration:
         return any(one != other and one[0][0] in met for one, other in zip(now, before))
 
     def forget_ints(self, met: Collection[int]) -> None:
-        """Have the ints be constants that the frame does not read."""
+        """Makes the ints that the frame does not read constants."""
         for name, number in [*self.numbers.items()]:
             number.uses = [(place, line) for place, line in number.uses if place[1] is not None or place[0] in met]
             if not number.uses:
                 del self.numbers[name]
 
     def drop(self, name: str) -> None:
-        """Say that a number does not vary, after all."""
+        """Declares a number static after all."""
         del self.numbers[name]
 
     def _leaf(self, leaf: int, spec: Any) -> None:
@@ -151,6 +152,7 @@ class Declaration:
             raise TypeError(f"dynamic_shapes says {spec!r} of {place}, which is a {type(value).__name__}")
 
     def _declare(self, place: Place, spec: Any) -> None:
+        # torch.export takes half a second to import.
         from torch.export.dynamic_shapes import Dim, _DerivedDim, _DimHint
 
         told, size = self._arguments.told(place), self._arguments.size(*place)
@@ -195,7 +197,7 @@ class Declaration:
         return free
 
     def _settle(self, number: Number) -> None:
-        """Choose where a number is read, and hold the sizes of this call against it."""
+        """Chooses where a number is read, and checks the sizes of this call against it."""
         number.uses.sort(key=lambda use: (use[1] != Line(number.name), use[0][1] is None))
         number.least = max([number.least, *(-((line.offset - LEAST) // line.factor) for _, line in number.uses)])
         number.most = min([number.most, *((MOST - line.offset) // line.factor for _, line in number.uses)])
@@ -215,7 +217,7 @@ class Declaration:
                 )
 
     def _check_twins(self) -> None:
-        """What is one tensor at two places has the same declared of it."""
+        """Checks that a tensor passed at two places has the same declaration at both."""
         leaves = self._arguments.leaves
         first: dict[int, int] = {}
         for at, leaf in enumerate(leaves):
@@ -228,7 +230,7 @@ class Declaration:
                     )
 
     def native(self) -> tuple[Any, Any, Any] | None:
-        """The same as the native capture takes it; None where nothing varies."""
+        """Returns the declaration in the form of the native capture; None if nothing is dynamic."""
         if not self.numbers:
             return None
         order = {name: at for at, name in enumerate(self.numbers)}
@@ -253,7 +255,7 @@ _LEAST = "Sizes that vary are at least 2: give it more, or declare it Dim.STATIC
 
 
 def in_words(least: int, most: int) -> str:
-    """A range."""
+    """Returns a range as text."""
     return f"{least} or more" if most > MOST >> 12 else f"{least} to {most}"
 
 
@@ -262,12 +264,12 @@ def _range(least: int | None, most: int | None) -> tuple[int, int]:
 
 
 def _bounds(dim: Any) -> tuple[int | None, int | None]:
-    """The bounds of a Dim; torch has numbers of its own for none."""
+    """Returns the bounds of a Dim, without torch's placeholder numbers for unbounded."""
     return tuple(bound if isinstance(bound, int) else None for bound in (dim.min, dim.max))  # type: ignore[return-value]
 
 
 def _line(name: str, function: Callable[[int], int]) -> Line:
-    """A function of a derived Dim, which torch has be a line that rises."""
+    """Converts the function of a derived Dim; torch ensures that it is an increasing line."""
     offset = function(0)
     factor = function(1) - offset
     if factor < 1 or function(5) != 5 * factor + offset:
@@ -276,7 +278,7 @@ def _line(name: str, function: Callable[[int], int]) -> Line:
 
 
 def _sizes(spec: Any, tensor: torch.Tensor, place: str) -> Iterator[tuple[int, Any]]:
-    """What is said of each size of a tensor."""
+    """Yields each size of a tensor with its specification."""
     if spec is None:
         return
     if isinstance(spec, dict):

@@ -1,5 +1,4 @@
-"""Constants, trees and graphs as JSON. What is read is held against what may stand there; nothing is looked up by name
-but in tables that are fixed."""
+"""Constants, trees and graphs as JSON. Everything read is validated; names are looked up only in fixed tables."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ _OF_TORCH: dict[str, type] = {
 
 
 class Unreadable(ValueError):
-    """A part of a file that cannot be what it should."""
+    """A part of a file that is invalid."""
 
 
 def constant(value: Any, node: Callable[[torch.fx.Node], str] | None = None) -> Any:
-    """A constant, or an argument of a node, as JSON; `ValueError` where it has no such form."""
+    """Returns a constant, or an argument of a node, as JSON; raises `ValueError` if it has no such form."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
@@ -56,7 +55,7 @@ def constant(value: Any, node: Callable[[torch.fx.Node], str] | None = None) -> 
 
 
 def read_constant(text: Any, node: Callable[[str], Any] | None = None) -> Any:
-    """The other way round; ``node`` gives the node of a name."""
+    """The inverse of `constant`; ``node`` returns the node of a name."""
     if text is None or type(text) in (bool, int, str):
         return text
     if type(text) is not dict or len(text) != 1:
@@ -97,7 +96,7 @@ def read_constant(text: Any, node: Callable[[str], Any] | None = None) -> Any:
 
 
 def tree(spec: pytree.TreeSpec) -> Any:
-    """How leaves are nested; `ValueError` where a class is not known to every torch."""
+    """Returns the nesting of leaves as JSON; raises `ValueError` for a class that is not known to every torch."""
     if spec.is_leaf():
         return "*"
     children = [tree(child) for child in spec.children()]
@@ -118,12 +117,12 @@ def tree(spec: pytree.TreeSpec) -> Any:
 
 
 def read_tree(text: Any) -> pytree.TreeSpec:
-    """The other way round. Classes are those that torch, or the program that reads, has registered."""
+    """The inverse of `tree`. Classes are those registered by torch or by the reading program."""
     return pytree.tree_structure(_read_tree(text))
 
 
 def _read_tree(text: Any) -> Any:
-    """A tree with this structure."""
+    """Returns a tree with this structure."""
     if text == "*":
         return 0
     if type(text) is not dict or len(text) != 1:
@@ -151,7 +150,7 @@ _DICTS: dict[str, Any] = {"dict": dict, "OrderedDict": collections.OrderedDict}
 
 
 def _registered(name: Any) -> Any:
-    """A class by the name that it was registered with. Those whose contexts name code are left out."""
+    """Returns a class by its registered name. Classes whose contexts name code are left out."""
     found = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) if type(name) is str else None
     if found is None or name.startswith(("builtins.", "collections.", "NO_SERIALIZED")):
         return None
@@ -159,7 +158,7 @@ def _registered(name: Any) -> Any:
 
 
 def graph(module: torch.fx.GraphModule) -> list[Any]:
-    """The nodes of a graph, one a row; `ValueError` where one has no such form."""
+    """Returns the nodes of a graph, one per row; raises `ValueError` if one has no such form."""
     rows = []
     for node in module.graph.nodes:
         target: Any = node.target
@@ -183,7 +182,7 @@ def graph(module: torch.fx.GraphModule) -> list[Any]:
 
 
 def read_graph(rows: Any, name: str = "GraphModule") -> torch.fx.GraphModule:
-    """The other way round."""
+    """The inverse of `graph`."""
     made: dict[str, torch.fx.Node] = {}
     graph = torch.fx.Graph()
 

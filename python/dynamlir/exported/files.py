@@ -1,7 +1,6 @@
 """Exported programs as folders: ``program.json``, the text of stage 00, and the tensors in the safetensors format.
 
-Nothing in such a folder is executed, and nothing of it is trusted: what is read is held against what may stand there,
-tensors and text against their hashes.
+Nothing in such a folder is executed or trusted: everything read is validated, tensors and text by their hashes.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import torch
 
 from .. import expressions
 from ..recording import DTYPE_NAMES, DTYPES
+from ..version import __version__
 from . import encoding
 from .declared import LEAST, MOST, RESERVED
 from .encoding import Unreadable
@@ -30,7 +30,7 @@ PROGRAM, TEXT, TENSORS = "program.json", "00-aten.mlir", "tensors.safetensors"
 
 
 def save(program: ExportedProgram, path: str) -> None:
-    """Write a program; see `ExportedProgram.save`."""
+    """Writes a program; see `ExportedProgram.save`."""
     save_file = _safetensors().save_file
     try:
         written, tensors = _written(program)
@@ -44,8 +44,6 @@ def save(program: ExportedProgram, path: str) -> None:
 
 
 def _written(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    from .. import __version__
-
     tensors: dict[str, torch.Tensor] = {}
     rows: dict[str, Any] = {}
     seen: dict[int, str] = {}
@@ -83,7 +81,7 @@ def _written(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, torch.
 
 
 def load(path: str) -> ExportedProgram:
-    """Read a program; `ValueError` where the folder holds none, or something of it is not as it was written."""
+    """Reads a program; raises `ValueError` if the folder does not hold one, or if a part is not as it was written."""
     try:
         return _load(path)
     except OSError as error:
@@ -93,14 +91,14 @@ def load(path: str) -> ExportedProgram:
     except ImportError:
         raise
     except Exception as error:
-        # What json, safetensors and torch say of what they are given.
+        # The errors of json, safetensors and torch about their input.
         text = f"{type(error).__name__}: {error}".split("\n")[0]
         raise ValueError(f"{path} holds no exported program that can be read: {text}") from None
 
 
 def _safetensors() -> Any:
     try:
-        import safetensors.torch
+        import safetensors.torch  # an optional dependency
     except ImportError as error:
         raise ImportError("dynamlir: exported programs are saved with the package safetensors: install it") from error
     return safetensors.torch
@@ -139,7 +137,7 @@ def _expect(holds: bool, message: str) -> None:
 
 
 def _check_torch(version: Any) -> None:
-    """A torch that is newer than ours may mean something else by what it calls."""
+    """Rejects programs of newer torch versions, in which the same names may have another meaning."""
 
     def numbers(text: Any) -> tuple[int, int]:
         found = re.match(r"(\d{1,6})\.(\d{1,6})", text) if type(text) is str else None
@@ -188,7 +186,7 @@ def _read_tensors(program: ExportedProgram, rows: Any, file: str) -> None:
 
 
 def _laid_out(tensor: torch.Tensor, facts: TensorFacts) -> torch.Tensor:
-    """The tensor with the strides that it had."""
+    """Returns the tensor with its original strides."""
     strides = _numbers(list(facts.strides))
     if tuple(tensor.stride()) == strides:
         return tensor
@@ -199,7 +197,7 @@ def _laid_out(tensor: torch.Tensor, facts: TensorFacts) -> torch.Tensor:
 
 
 def _check(program: ExportedProgram) -> None:
-    """That the parts of a program fit together."""
+    """Checks that the parts of a program fit together."""
     signature = program.signature
     placeholders = [str(node.target) for node in program.graph_module.graph.find_nodes(op="placeholder")]
     _expect(placeholders == list(signature.graph_inputs), "the graph takes other inputs than the signature says")
@@ -228,7 +226,7 @@ def _check(program: ExportedProgram) -> None:
 
 
 def _check_sizes(signature: Signature) -> None:
-    """That sizes that vary are read where there are some, and that what is said over their names is said so."""
+    """Checks that dynamic sizes are read where sizes exist, and that expressions over their names are valid."""
     names = [one.name for one in signature.sizes]
     fits = all(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name not in RESERVED for name in names)
     _expect(fits and len({*names}) == len(names), "its sizes have no names")
@@ -287,7 +285,7 @@ def _numbers(given: Any) -> tuple[int, ...]:
 
 
 def _sizes(given: Any) -> tuple[Any, ...]:
-    """Numbers, expressions and what is not looked at; what expressions are over is known later."""
+    """Reads numbers, expressions and ignored entries; the names in expressions are checked later."""
     fits = type(given) is list and all(
         one is None or type(one) is str or (type(one) is int and one >= 0) for one in given
     )

@@ -1,4 +1,4 @@
-"""`dynamlir.export`: one call of a function or module captured as an `ExportedProgram`. Nothing of it is run."""
+"""`dynamlir.export`: captures one call of a function or module as an `ExportedProgram`, without running it."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import machinery, native, reasons
-from ..backend import written
+from .. import foreign_modes, native, reasons
 from ..capture import sharing
 from ..capture.api import entry_point, forward_of, name_of
 from ..capture.backends import Captured
-from ..capture.views import original
-from ..plain import Unsupported
+from ..capture.compiled_modules import original
+from ..compilation import written
+from ..plain_warnings import Unsupported
 from ..reasons import Fallback, Location
 from ..recording import Recording
 from .binding import Arguments
+from .check_declared import Judged
 from .declared import Declaration
-from .judged import Judged
 from .program import ExportedProgram
 from .signature import CONSTANTS, Signature, Source, UserInput, autocast, flatten, leaf_places, places
 from .state import copied
 
 
 def export(fn: Callable[..., Any], /, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> ExportedProgram:
-    """Capture ``fn(*args, **kwargs)`` whole, as a program that can be saved and called without ``fn``.
+    """Captures ``fn(*args, **kwargs)`` whole, as a program that can be saved and called without ``fn``.
 
-    ``fn`` is a function, method or module. What would break the graph raises `Unsupported`, as ``fullgraph=True`` does,
-    and so does an effect that a program cannot have: on anything but tensors and buffers. The call itself is not run.
+    ``fn`` is a function, method or module. A graph break raises `Unsupported`, as with ``fullgraph=True``, and so does
+    an effect that a program cannot have: on anything except tensors and buffers. The call itself is not run.
 
-    Sizes, and arguments that are no tensors, are the ones that it was made with; other ones are refused. So it is but
-    for what ``dynamic_shapes`` says, in the forms of `torch.export.export`: ``{"x": {0: Dim("batch", max=512)}}`` by
-    the names of parameters or a tuple by their order, nested as the arguments are; for each size a ``Dim``, one derived
-    from it (``2*batch + 1``), ``Dim.DYNAMIC``, ``Dim.AUTO``, ``Dim.STATIC``, a number or None. An int may be one, too.
-    Such sizes are at least 2. Calls are held against it. Where the program assumes more of a ``Dim`` than was declared,
-    or takes one for a number, torch's ``ConstraintViolationError`` says at which line, and what to declare. What Python
-    decided on the way – a mode, a global, whether gradients were on – stays decided. Parameters are shared with the
-    module; what the program writes, such as a buffer, is the program's own copy.
+    Sizes, and arguments that are not tensors, are fixed to those of this call; others are refused. Exceptions are
+    declared by ``dynamic_shapes``, in the forms of `torch.export.export`: ``{"x": {0: Dim("batch", max=512)}}`` by
+    parameter names or a tuple by their order, nested as the arguments are. Each size is a ``Dim``, one derived from it
+    (``2*batch + 1``), ``Dim.DYNAMIC``, ``Dim.AUTO``, ``Dim.STATIC``, a number or None. The same goes for an int.
+    Dynamic sizes are at least 2, and calls are checked against the declaration. If the program assumes more about a
+    ``Dim`` than was declared, or needs it as a number, torch's ``ConstraintViolationError`` gives the line and the
+    declaration to use. Decisions of Python along the way – on a mode, a global, whether gradients were on – are fixed.
+    Parameters are shared with the module; tensors that the program writes, such as a buffer, are the program's own
+    copies.
     """
     entry, bound = entry_point(fn)
     function = entry or sharing.caller()
@@ -52,7 +53,7 @@ def export(fn: Callable[..., Any], /, *args: Any, dynamic_shapes: Any = None, **
         arguments = Arguments(fn, function, len(bound), args, kwargs, leaves, where)
         declared = Declaration(dynamic_shapes, fn, arguments)
     try:
-        if (active := machinery.active()) is not None:
+        if (active := foreign_modes.active()) is not None:
             raise active
         frame = _captured(function, (*bound, *args), kwargs, declared)
         if isinstance(frame, tuple):
@@ -70,7 +71,7 @@ def export(fn: Callable[..., Any], /, *args: Any, dynamic_shapes: Any = None, **
 
 
 def _unsupported(function: types.FunctionType, failure: Fallback) -> Unsupported:
-    """What ``fullgraph=True`` raises."""
+    """Returns the exception that ``fullgraph=True`` raises."""
     code = function.__code__
     location = failure.location or [(code.co_filename, code.co_firstlineno, code.co_name)]
     return Unsupported(str(reasons.note(failure.reason, failure.message, location)))
@@ -79,7 +80,7 @@ def _unsupported(function: types.FunctionType, failure: Fallback) -> Unsupported
 def _captured(
     function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], declared: Declaration | None
 ) -> Any:
-    """The captured frame, or why there is none. What the frame does not read says nothing about sizes."""
+    """Returns the captured frame, or the reason for none. Arguments that the frame does not read constrain no sizes."""
     for _ in range(3):
         told = None if declared is None else declared.native()
         frame = native.module().capture(function, args, kwargs, shows=True, declared=told)
@@ -89,7 +90,7 @@ def _captured(
 
 
 def _ended(reason: str, message: str, location: Location, declared: Declaration | None) -> Fallback:
-    """Why there is no graph, with what was declared where that is about sizes."""
+    """Returns the reason that there is no graph; if it concerns sizes, with the declarations."""
     if reason == "dynamic-shape" and declared is not None and declared.numbers:
         names = ", ".join(declared.numbers)
         message = f"{message} (what varies: {names}). Dim.STATIC or Dim.AUTO has it be one number"
@@ -97,7 +98,7 @@ def _ended(reason: str, message: str, location: Location, declared: Declaration 
 
 
 class _Making:
-    """What is known of the program: which tensor of the capture is which of the user's."""
+    """The program under construction: maps tensors of the capture to those of the user."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class _Making:
         self.real_of = {id(faker.known(real)): real for real in captured.session.inputs}
 
     def signature(self, in_spec: pytree.TreeSpec) -> Signature:
-        """What the program is given and gives back; `Fallback` where it does something that a program cannot."""
+        """Returns the program's inputs and outputs; raises `Fallback` if it does something that a program cannot."""
         captured, session = self.captured, self.captured.session
         returned, results, effects = captured.frame.ends
         groups: dict[str, dict[str, str]] = {"parameters": {}, "buffers": {}, "constants": {}}
@@ -174,20 +175,20 @@ class _Making:
         )
 
     def recording(self) -> Recording:
-        """What was recorded, with what is known of its sizes."""
+        """Returns the recording, with the facts about its sizes."""
         session = self.captured.session
         varying = None if session.sizes is None or not session.sizes.declared else (session.sizes, session.bound)
         return dataclasses.replace(session.recording, varying=varying)
 
     def _ints(self) -> dict[int, int]:
-        """The leaves that are ints which vary, by the inputs of the capture that stand for them."""
+        """Returns the leaves that are dynamic ints, by the inputs of the capture that represent them."""
         if self.declared is None:
             return {}
         sources = self.declared.ints()
         return {at: sources[where] for at, where in enumerate(self.captured.frame.sources) if where in sources}
 
     def _varied(self, at: int, one: UserInput) -> UserInput:
-        """An input with names for what varies of it."""
+        """Returns an input with names for its dynamic sizes."""
         if self.declared is None or self.judged is None or not (lines := self.declared.lines(at)):
             return one
         if one.tensor is None:
@@ -198,7 +199,7 @@ class _Making:
         return dataclasses.replace(one, tensor=one.tensor._replace(shape=shape, strides=tuple(strides)))
 
     def fill(self, program: ExportedProgram) -> None:
-        """Give the program its tensors."""
+        """Gives the program its tensors."""
         written_to = [*self._written(), *(self.buffers[name] for name in program.signature.assigned)]
         everything = [*self.parameters.values(), *self.buffers.values(), *self.constants.values()]
         own = copied(everything, written_to)
@@ -212,14 +213,14 @@ class _Making:
         program.state.settle()
 
     def _state(self, real: torch.Tensor, placeholder: str) -> tuple[str, str]:
-        """Of a tensor that is no argument, the group that it belongs to and its name."""
+        """Returns the group and the name of a tensor that is not an argument."""
         name = self._name(real, placeholder)
         if name in self.constants:
             return "constants", name
         return ("parameters" if name in self.parameters else "buffers"), name
 
     def _name(self, real: torch.Tensor, otherwise: str) -> str:
-        """The name of a tensor in the state: a new one where it was found by a global, a closure or an attribute."""
+        """Returns the name of a tensor in the state: a new one if reached by a global, a closure or an attribute."""
         name = self.names.get(id(real))
         if name is None:
             name = self.names[id(real)] = otherwise
@@ -230,7 +231,7 @@ class _Making:
         return name
 
     def _written(self) -> list[torch.Tensor]:
-        """The tensors that existed before and are written in place, with what else lies in the same memory unsaid."""
+        """Returns the pre-existing tensors that are written in place, but not others that share their memory."""
         recording = self.captured.session.recording
         roots = recording.roots()
         operands = {op.operands[at] for op in recording.ops for at in op.mutates}
@@ -239,14 +240,14 @@ class _Making:
         return [real for record, real in inputs if record.id in found]
 
     def _source(self, leaf: Any, results: dict[int, int]) -> Source:
-        """Where a leaf of what the frame returns comes from."""
+        """Returns the source of a leaf of the frame's result."""
         if isinstance(leaf, torch.Tensor):
             real = self.real_of.get(id(leaf), leaf)
             if id(real) in self.leaf_of:
                 return Source("input", at=self.leaf_of[id(real)])
             if id(leaf) in results:
                 return Source("result", at=results[id(leaf)])
-            # It existed before, and perhaps nothing computes with it.
+            # It existed before, and possibly no operation uses it.
             return Source("state", name=self._name(real, f"_returned_{len(self.names)}"))
         if isinstance(leaf, torch.SymInt) and self.judged is not None:
             return Source("size", value=self.judged.text(leaf))
@@ -257,7 +258,7 @@ class _Making:
         raise Fallback("output", f"a {type(leaf).__qualname__} in the result, which is no tensor, constant or pytree")
 
     def _is_unchanged(self, container: Any, held: Any) -> bool:
-        """Whether a container holds in the end what it holds now, as modules' tables after `functional_call`."""
+        """Returns true if a container keeps its present contents, as modules' tables after `functional_call`."""
 
         def objects(items: Any) -> list[int]:
             return [id(self.real_of.get(id(item), item)) for item in items]
@@ -267,7 +268,7 @@ class _Making:
         return isinstance(container, list) and objects(container) == objects(held)
 
     def _assigned(self, effects: Any, results: dict[int, int]) -> list[tuple[str, Source]]:
-        """The buffers that are set, by their names; `Fallback` where anything else is done."""
+        """Returns the buffers that are set, by their names; raises `Fallback` for any other effect."""
         tables: dict[int, tuple[str, torch.nn.Module]] = {}
         hidden: set[int] = set()
         if self.root is not None:
@@ -277,7 +278,7 @@ class _Making:
         found: list[tuple[str, Source]] = []
         for owner, action, key, value, told, location in effects:
             if action in ("add", "discard") and id(owner) in hidden and (value in owner) == (action == "add"):
-                continue  # `Module.register_buffer` says again what is so already
+                continue  # `Module.register_buffer` repeats what is already so
             is_there = action == "=" and _is_stored(owner, key, value)
             if is_there or (action == "holds" and self._is_unchanged(owner, value)):
                 continue
@@ -295,7 +296,7 @@ class _Making:
 
 
 def _is_stored(owner: Any, name: str, value: Any) -> bool:
-    """Whether this very object is stored there now, so that storing it does nothing."""
+    """Returns true if this very object is stored there now, so that storing it has no effect."""
     if isinstance(owner, types.CellType):
         try:
             return owner.cell_contents is value
@@ -306,6 +307,6 @@ def _is_stored(owner: Any, name: str, value: Any) -> bool:
 
 
 def _non_persistent(root: torch.nn.Module | None) -> set[str]:
-    """The names of the buffers that are not in the state dict."""
+    """Returns the names of the buffers that are not in the state dict."""
     modules = [] if root is None else [*root.named_modules(remove_duplicate=False)]
     return {f"{path}.{name}".lstrip(".") for path, module in modules for name in module._non_persistent_buffers_set}

@@ -1,4 +1,4 @@
-"""`ExportedProgram`: a whole program as a graph, as text and as something to call."""
+"""`ExportedProgram`: a whole program as a graph, as text and as a callable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .state import ProgramModule, State
 
 
 class ExportedProgram:
-    """A function or module as one graph, with its tensors: what `dynamlir.export` makes and `dynamlir.load` reads."""
+    """A function or module as one graph, with its tensors: created by `dynamlir.export`, read by `dynamlir.load`."""
 
     def __init__(self, graph_module: torch.fx.GraphModule, mlir: str, signature: Signature) -> None:
         self.graph_module = graph_module
@@ -25,7 +25,7 @@ class ExportedProgram:
         self.mlir = mlir
         """The text of stage 00, which ``dynamlir-opt`` and `dynamlir.load` read."""
         self.signature = signature
-        """What it is given and gives back."""
+        """Its inputs and outputs."""
         self.state = State(ProgramModule(self.__call__, signature.training))
         """Its tensors, by their names."""
 
@@ -40,7 +40,7 @@ class ExportedProgram:
         return self.state.constants
 
     def module(self) -> torch.nn.Module:
-        """The program as a module. It has the program's own parameters and buffers."""
+        """Returns the program as a module. It has the program's own parameters and buffers."""
         return self.state.module
 
     @functools.cached_property
@@ -50,9 +50,9 @@ class ExportedProgram:
         return compiled
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program, compiled, on arguments like those that it was made with.
+        """Runs the program, compiled, on arguments like those of the captured call.
 
-        `TypeError` where they are nested otherwise or of other types, `ValueError` where they are otherwise unlike.
+        Raises `TypeError` for other nesting or types, `ValueError` for other differences.
         """
         signature = self.signature
         leaves = signature.match(args, kwargs)
@@ -60,7 +60,7 @@ class ExportedProgram:
         given = self.state.now()
         if torch.is_grad_enabled() and not signature.grad_enabled:
             self._refuse_gradients([*leaves, *given.values()])
-        # Where somebody traces what calls it, torch.compile or our own capture, it is a part of that.
+        # If the caller is being traced, by torch.compile or our own capture, the graph becomes part of that trace.
         run = self.graph_module.forward if torch.compiler.is_compiling() else self._run
         results = run(*self._inputs(signature.graph_inputs, leaves, given))
 
@@ -78,11 +78,11 @@ class ExportedProgram:
         return signature.out_spec.unflatten([made(source) for source in signature.outputs])
 
     def entry_arguments(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
-        """The tensors that ``@main`` of `mlir` takes for these arguments, in its order."""
+        """Returns the tensors that ``@main`` of `mlir` takes for these arguments, in its order."""
         leaves = self.signature.match(args, kwargs)
         inputs = self._inputs(self.signature.entry_inputs, leaves, self.state.now())
         element = torch.zeros(1, dtype=torch.int64, device="cpu")
-        # Of an int it is told by a tensor that is as long.
+        # An int is passed as a tensor of that length.
         return [value if isinstance(value, torch.Tensor) else of_length(element, value) for value in inputs]
 
     def _inputs(self, names: tuple[str, ...], leaves: list[Any], given: dict[str, torch.Tensor]) -> list[Any]:
@@ -102,11 +102,11 @@ class ExportedProgram:
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the program into a folder, which `dynamlir.load` reads: text and tensors, nothing that is executed.
+        """Writes the program into a folder, which `dynamlir.load` reads: text and tensors, nothing that is executed.
 
-        `ValueError` where a part of it has no such form: a function that is none of torch's, a class of the user's.
+        Raises `ValueError` if a part has no such form: a function that is not torch's, a class of the user.
         """
-        from .files import save
+        from .files import save  # which makes programs
 
         save(self, os.fspath(path))
 

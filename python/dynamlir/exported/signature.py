@@ -1,4 +1,4 @@
-"""What an exported program is given and gives back: what calls are held against."""
+"""The inputs and outputs of an exported program, against which calls are checked."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ CONSTANTS = (
     *(type(None), bool, int, float, complex, str),
     *(torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
-"""What an argument or a result may be that is no tensor."""
+"""The types of arguments and results that are not tensors."""
 
 
 class TensorFacts(NamedTuple):
-    """All that a program relies on of a tensor."""
+    """All facts about a tensor that a program relies on."""
 
     dtype: torch.dtype
     shape: tuple[int | str, ...]
-    """Numbers, and of sizes that vary expressions over the names in `Signature.sizes`."""
+    """Numbers; for dynamic sizes, expressions over the names in `Signature.sizes`."""
     strides: tuple[int | str | None, ...]
-    """The same; None where the program does not look."""
+    """Like ``shape``; None where the program does not depend on it."""
     device: torch.device
     requires_grad: bool
 
     @staticmethod
     def of(tensor: torch.Tensor) -> TensorFacts:
-        """Those of this tensor."""
+        """Returns the facts about this tensor."""
         return TensorFacts(
             tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.device, tensor.requires_grad
         )
 
     def at(self, values: Mapping[str, int]) -> TensorFacts:
-        """The same for given sizes."""
+        """Returns the same facts for given sizes."""
         shape = tuple(expressions.at(size, values) for size in self.shape)
         strides = tuple(None if stride is None else expressions.at(stride, values) for stride in self.strides)
         return self._replace(shape=shape, strides=strides)
 
     def is_laid_out(self, strides: Sequence[int]) -> bool:
-        """Whether strides are these, where they mean something: in dimensions that have several elements."""
+        """Returns true if these strides match where they matter: in dimensions with several elements."""
         if 0 in self.shape:
             return True
         wanted = zip(self.shape, self.strides, strides)
@@ -57,56 +57,56 @@ class UserInput:
     """A leaf of the arguments."""
 
     place: str
-    """Where it is: ``args[0]['mask']``, ``kwargs['scale']``."""
+    """Its expression: ``args[0]['mask']``, ``kwargs['scale']``."""
     tensor: TensorFacts | None = None
-    """What the tensor is like that has to be there; None where there is a constant."""
+    """The required facts about the tensor; None for a constant."""
     value: Any = None
-    """The constant: the program is made for this one."""
+    """The constant for which the program was built."""
     size: str | None = None
-    """Of an int that may vary: its name in `Signature.sizes`."""
+    """The name of a dynamic int in `Signature.sizes`."""
     same_as: int | None = None
     """The earlier leaf that is the same tensor."""
     graph_input: str | None = None
-    """The placeholder that stands for it; None where the graph does not use it."""
+    """The placeholder that represents it; None if the graph does not use it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where a leaf of the result, or what a buffer is set to, comes from."""
+    """The source of a leaf of the result, or of the value that a buffer is set to."""
 
     kind: Literal["result", "input", "state", "constant", "size"]
-    """A result of the graph, a leaf of the arguments, a tensor of the state, a constant, or computed of sizes."""
+    """A result of the graph, a leaf of the arguments, a tensor of the state, a constant, or computed from sizes."""
     at: int = 0
-    """Which result or leaf."""
+    """The index of the result or leaf."""
     name: str = ""
-    """Of the state: the name."""
+    """The name of the tensor in the state."""
     value: Any = None
-    """The constant; the expression, or a tuple of such and of ints for a `torch.Size`."""
+    """The constant; the expression, or a tuple of expressions and ints for a `torch.Size`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A number that may vary from call to call, and is read from one of the arguments."""
+    """A number that may change from call to call, and is read from one of the arguments."""
 
     name: str
-    """That of the ``Dim``; of ``Dim.AUTO`` and ``Dim.DYNAMIC`` it is made of the place."""
+    """The name of the ``Dim``; for ``Dim.AUTO`` and ``Dim.DYNAMIC`` derived from the place."""
     input: int
-    """The leaf of the arguments where it is read."""
+    """The leaf of the arguments from which it is read."""
     dim: int | None
-    """Which of the sizes of that tensor; None of an int."""
+    """The dimension of that tensor; None for an int."""
     factor: int
-    """There it is ``factor*name + offset``."""
+    """The size there is ``factor*name + offset``."""
     offset: int
     least: int
-    """The least that it may be."""
+    """The minimum."""
     most: int
-    """The most."""
+    """The maximum."""
     symbol: str
-    """What the text of stage 00 calls what is read there; empty where it does not need it."""
+    """The name of the read value in the text of stage 00; empty if it is not needed there."""
 
     @property
     def line(self) -> Line:
-        """What is read, over the number."""
+        """The value that is read, as a line over the number."""
         return Line(self.name, self.factor, self.offset)
 
 
@@ -117,17 +117,17 @@ class Signature:
     user_inputs: tuple[UserInput, ...]
     """The leaves of ``(args, kwargs)``, in order."""
     in_spec: pytree.TreeSpec
-    """How they are nested."""
+    """Their nesting."""
     parameters: dict[str, str]
-    """The placeholders that stand for parameters, with the parameters' names."""
+    """The placeholders that represent parameters, with the parameters' names."""
     buffers: dict[str, str]
-    """Those that stand for buffers, with the buffers' names."""
+    """The placeholders that represent buffers, with the buffers' names."""
     constants: dict[str, str]
-    """Those that stand for tensors that are neither, with the names that the program has given them."""
+    """The placeholders that represent other tensors, with the names given by the program."""
     outputs: tuple[Source, ...]
     """The leaves of the result, in order."""
     out_spec: pytree.TreeSpec
-    """How they are nested."""
+    """Their nesting."""
     mutated_inputs: tuple[int, ...]
     """The leaves of the arguments that are written in place."""
     mutated_state: tuple[str, ...]
@@ -139,25 +139,25 @@ class Signature:
     entry_inputs: tuple[str, ...]
     """The arguments of ``@main`` in the text of stage 00, in order: placeholders, and names of constants."""
     grad_enabled: bool
-    """Whether grad mode was on."""
+    """True if grad mode was on."""
     autocast: dict[str, str]
-    """The element types of autocast, for each kind of device that it was on for."""
+    """The autocast element types, for each device type with autocast on."""
     training: bool | None
-    """Of a module: whether it was in training mode."""
+    """For a module, true if it was in training mode."""
     sizes: tuple[Size, ...] = ()
-    """What may vary."""
+    """The dynamic numbers."""
     assumed: tuple[str, ...] = ()
-    """What a call has to keep to beside the ranges of these, as relations over their names."""
+    """The conditions for a call besides the ranges of the sizes, as relations over their names."""
 
     def state_of(self, placeholder: str) -> str | None:
-        """The name of the parameter, buffer or constant that a placeholder stands for."""
+        """Returns the name of the parameter, buffer or constant that a placeholder represents."""
         for group in (self.parameters, self.buffers, self.constants):
             if placeholder in group:
                 return group[placeholder]
         return None
 
     def match(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of a call's arguments; `TypeError` or `ValueError` where the program is for others."""
+        """Returns the leaves of a call's arguments; raises `TypeError` or `ValueError` if they do not match."""
         if (now := autocast()) != self.autocast:
             raise ValueError(f"the program was made under autocast {self.autocast or 'off'}, and it is {now or 'off'}")
         expected = self.in_spec.unflatten([None] * self.in_spec.num_leaves)[1]
@@ -174,7 +174,7 @@ class Signature:
             self._check(leaf, wanted, values)
             if wanted.tensor is None:
                 continue
-            # Not by their addresses, which who captures a call of the program cannot know.
+            # Not by address, which another capture of a call of the program cannot know.
             first = next((before for tensor, before in tensors if tensor is leaf), at)
             tensors.append((leaf, at))
             same_as = at if wanted.same_as is None else wanted.same_as
@@ -188,7 +188,7 @@ class Signature:
         return leaves
 
     def values(self, leaves: Sequence[Any]) -> dict[str, int]:
-        """What the sizes are that may vary; `TypeError` or `ValueError` where an argument has none, or others."""
+        """Returns the values of the dynamic sizes; raises `TypeError` or `ValueError` if an argument does not match."""
         found: dict[str, int] = {}
         for one in self.sizes:
             leaf, wanted = leaves[one.input], self.user_inputs[one.input]
@@ -205,7 +205,7 @@ class Signature:
         return found
 
     def varying_places(self) -> list[str]:
-        """Where the frame of the graph has what may vary."""
+        """Returns the sources of dynamic sizes in the frame of the graph."""
         found: list[str] = []
         for one in self.user_inputs:
             place = f"L[{one.graph_input!r}]"
@@ -216,14 +216,14 @@ class Signature:
         return found
 
     def size(self, told: str | tuple[int | str, ...], values: dict[str, int]) -> int | torch.Size:
-        """What is computed of sizes."""
+        """Evaluates an expression over sizes."""
         if isinstance(told, tuple):
             return torch.Size([expressions.at(one, values) for one in told])
         found: int = expressions.at(told, values)
         return found
 
     def _read(self, text: int | str, values: dict[str, int]) -> str:
-        """Where the names in an expression were read, in words."""
+        """Returns as text the places where the names in an expression were read."""
         names = expressions.names_in(text)
         read = [
             f"{one.name} is {values[one.name]} by {told(self.user_inputs[one.input].place, one.dim)}"
@@ -278,18 +278,18 @@ class Signature:
 
 
 def autocast() -> dict[str, str]:
-    """The element types of autocast, for each kind of device that it is on for."""
+    """Returns the autocast element types, for each device type with autocast on."""
     kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     return {kind: str(torch.get_autocast_dtype(kind)).removeprefix("torch.") for kind in kinds}
 
 
 def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
-    """The leaves of a tree, and how they are nested. A `torch.Size` is one: torch would give a tuple back for it."""
+    """Returns the leaves of a tree, and their nesting. A `torch.Size` is a leaf: torch would return a tuple for it."""
     return pytree.tree_flatten(tree, is_leaf=is_size)
 
 
 def places(spec: pytree.TreeSpec, name: str = "") -> list[str]:
-    """Where the leaves of a tree are, as Python expressions. Without a name it is the tree of the arguments."""
+    """Returns the places of a tree's leaves, as Python expressions. Without a name it is the tree of the arguments."""
     paths, _ = pytree.tree_flatten_with_path(spec.unflatten(range(spec.num_leaves)))
     found = [pytree.keystr(path) for path, _ in paths]
     if name:
@@ -298,7 +298,7 @@ def places(spec: pytree.TreeSpec, name: str = "") -> list[str]:
 
 
 def described(spec: pytree.TreeSpec) -> str:
-    """The tree of the arguments as a call has them."""
+    """Returns the tree of the arguments as it looks in a call."""
     args, kwargs = spec.unflatten([_STAR] * spec.num_leaves)
     given = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
     return f"({', '.join(given)})"
@@ -313,12 +313,12 @@ _STAR = _Star()
 
 
 def is_same_constant(left: Any, right: Any) -> bool:
-    """Whether two constants cannot be told apart, NaN and signed zeros included."""
+    """Returns true if two constants are indistinguishable, NaN and signed zeros included."""
     return type(left) is type(right) and repr(left) == repr(right)
 
 
 def _check_kind(leaf: Any, wanted: UserInput) -> None:
-    """Whether a leaf is a constant, an int or a tensor as is wanted, of as many dimensions."""
+    """Checks that a leaf is a constant, an int or a tensor, with the number of dimensions, as required."""
     place, facts = wanted.place, wanted.tensor
     if wanted.size is not None:
         if type(leaf) is not int:
@@ -352,7 +352,7 @@ def _told(source: Source, signature: Signature) -> str:
 
 
 def leaf_places(leaves: Sequence[Any], place: list[str]) -> list[UserInput]:
-    """The user's inputs, without placeholders; `TypeError` where a leaf can be none."""
+    """Returns the user's inputs, without placeholders; raises `TypeError` for a leaf of an unsupported type."""
     found: list[UserInput] = []
     first: dict[int, int] = {}
     for at, (leaf, where) in enumerate(zip(leaves, place, strict=True)):

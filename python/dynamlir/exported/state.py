@@ -9,7 +9,7 @@ import torch
 
 
 class ProgramModule(torch.nn.Module):
-    """An exported program as a module, with the parameters and buffers of the one that it was made of."""
+    """An exported program as a module, with the parameters and buffers of the original."""
 
     def __init__(self, program: Callable[..., Any], training: bool | None) -> None:
         super().__init__()
@@ -18,12 +18,12 @@ class ProgramModule(torch.nn.Module):
         object.__setattr__(self, "_made_in", training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program."""
+        """Runs the program."""
         program: Any = self._program
         return program(*args, **kwargs)
 
     def train(self, mode: bool = True) -> ProgramModule:
-        """Refuse another mode than the one that the program was made in."""
+        """Rejects any mode except the one that the program was captured in."""
         if self._made_in not in (None, mode):
             raise NotImplementedError(
                 f"the program was exported in {'training' if self._made_in else 'evaluation'} mode, and stays in it"
@@ -41,28 +41,28 @@ class State:
         self._facts: dict[str, tuple[torch.Size, torch.dtype, torch.device]] = {}
 
     def add_parameter(self, name: str, parameter: torch.nn.Parameter) -> None:
-        """Add a parameter."""
+        """Adds a parameter."""
         owner, last = self._owner(name)
         owner.register_parameter(last, parameter)
         self._owners[name] = (owner._parameters, last)
 
     def add_buffer(self, name: str, buffer: torch.Tensor, persistent: bool) -> None:
-        """Add a buffer."""
+        """Adds a buffer."""
         owner, last = self._owner(name)
         owner.register_buffer(last, buffer, persistent)
         self._owners[name] = (owner._buffers, last)
 
     def add_constant(self, name: str, tensor: torch.Tensor) -> None:
-        """Add a tensor that is neither."""
+        """Adds a tensor that is neither."""
         self.constants[name] = tensor
         self._owners[name] = (self.constants, name)
 
     def settle(self) -> None:
-        """Say that all tensors are there, and are like those that the program was made for."""
+        """Records that all tensors are present, in the form that the program requires."""
         self._facts = {name: (self[name].shape, self[name].dtype, self[name].device) for name in self}
 
     def now(self) -> dict[str, torch.Tensor]:
-        """All tensors; `ValueError` where one is no longer like that which the program was made for."""
+        """Returns all tensors; raises `ValueError` if one no longer has the form that the program requires."""
         found = {name: self[name] for name in self}
         for name, tensor in found.items():
             if (tensor.shape, tensor.dtype, tensor.device) != self._facts[name]:
@@ -89,7 +89,7 @@ class State:
         return iter(self._owners)
 
     def kind(self, name: str) -> str:
-        """``parameter``, ``buffer``, ``non-persistent buffer`` or ``constant``."""
+        """Returns ``parameter``, ``buffer``, ``non-persistent buffer`` or ``constant``."""
         if name in self.constants:
             return "constant"
         owner, last = self._owner(name)
@@ -110,9 +110,9 @@ class State:
 
 
 def copied(tensors: Iterable[torch.Tensor], written: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Copies, by address, of those tensors that share memory with what the program writes.
+    """Returns copies, by id, of those tensors that share memory with tensors the program writes.
 
-    So running a program does not write to the model that it was made of. Copies share memory as the originals do.
+    So running a program does not write to the original model. Copies share memory as the originals do.
     """
     storages = {tensor.untyped_storage().data_ptr() for tensor in written} - {0}
     made: dict[int, torch.UntypedStorage] = {}

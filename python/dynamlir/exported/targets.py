@@ -28,7 +28,7 @@ _SPACES: dict[str, types.ModuleType] = {
     "torch._C._linalg": torch._C._linalg,  # type: ignore[attr-defined]
     "torch._C._fft": torch._C._fft,  # type: ignore[attr-defined]
 }
-"""Where functions are looked up: of those in here, the ones that take tensors, which torch itself lists."""
+"""The modules in which functions are looked up: those that take tensors, according to torch's own list."""
 
 _MAKERS = """
 arange as_tensor asarray bartlett_window blackman_window complex empty empty_like empty_permuted empty_strided eye full
@@ -38,7 +38,7 @@ hardsigmoid hardswish sigmoid tanh broadcast_shapes promote_types result_type ca
 set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting
 autocast_decrement_nesting
 """
-"""What torch does not list, since it need not be given a tensor."""
+"""Functions that torch does not list, because they need not take a tensor."""
 
 _OPERATORS = """
 abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul index invert ior
@@ -66,7 +66,7 @@ _TRANSFORMS: list[tuple[types.ModuleType, str]] = [
     (forward_mode, "enter leave make_dual unpack_dual"),
     (transforms, "leaf settled"),
 ]
-"""What `torch.func` is made of."""
+"""The functions from which `torch.func` is built."""
 
 _ELSEWHERE |= {
     f"{module.__name__}.{name}": getattr(module, name) for module, names in _TRANSFORMS for name in names.split()
@@ -77,7 +77,7 @@ BALANCED: tuple[tuple[str, str], ...] = (
     ("torch._C._functorch._grad_increment_nesting", "torch._C._functorch._grad_decrement_nesting"),
     ("dynamlir.capture.forward_mode.enter", "dynamlir.capture.forward_mode.leave"),
 )
-"""What begins a level of a transform, and what ends it."""
+"""Pairs of functions that begin and end a level of a transform."""
 
 _NO_METHODS = """
 apply_ map_ map2_ numpy storage untyped_storage storage_type register_hook register_post_accumulate_grad_hook
@@ -93,7 +93,7 @@ is_quantized
 """
 
 ATTRIBUTES = frozenset(_ATTRIBUTES.split())
-"""What a saved graph may get of a tensor by ``getattr``."""
+"""The attributes of a tensor that a saved graph may get by ``getattr``."""
 
 
 @functools.cache
@@ -106,7 +106,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     for space, module in _SPACES.items():
         for name in dir(module):
             function = getattr(module, name)
-            # Of `torch.nn.functional` all is in there that it defines itself.
+            # For `torch.nn.functional`, everything that it defines itself.
             own = not name.startswith("_") and getattr(function, "__module__", "") == "torch.nn.functional"
             if (id(function) in listed or own) and callable(function) and not isinstance(function, type):
                 found[f"{space}.{name}"] = function
@@ -121,7 +121,7 @@ def _names() -> dict[int, str]:
 
 @functools.cache
 def methods() -> frozenset[str]:
-    """The methods of tensors that a saved graph may call."""
+    """Returns the methods of tensors that a saved graph may call."""
 
     def named() -> Iterator[str]:
         for entry in torch.overrides.get_overridable_functions()[torch.Tensor]:
@@ -139,7 +139,7 @@ def methods() -> frozenset[str]:
 
 
 def name_of(function: Any) -> str | None:
-    """The name that a function has in the table; None where it is not in there."""
+    """Returns the name of a function in the table; None if it is absent."""
     if isinstance(function, torch._ops.OpOverload):
         name = f"torch.ops.{function}"
         return name if _operator(name) is function else None
@@ -148,12 +148,12 @@ def name_of(function: Any) -> str | None:
 
 
 def function_of(name: str) -> Callable[..., Any] | None:
-    """The function of this name; None where the table has none."""
+    """Returns the function of this name; None if the table does not have one."""
     return _functions().get(name) or _operator(name)
 
 
 def _operator(name: str) -> Any:
-    """One of torch's own operators, ``torch.ops.aten.add.Tensor``, of those that the dispatcher knows by now."""
+    """Returns one of torch's own operators, ``torch.ops.aten.add.Tensor``, if the dispatcher already knows it."""
     parts = name.split(".")
     if len(parts) != 5 or parts[:3] != ["torch", "ops", "aten"] or parts[3] in _NO_OPERATORS:
         return None

@@ -1,4 +1,4 @@
-"""Whether a compiled model's results are eager's."""
+"""Checks that a compiled model's results are eager's."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ TOLERANCE = 1e-3
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:
-    """All tensors of a model's output, in order."""
+    """Returns all tensors of a model's output, in order."""
     return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
 
 def worst_error(found: Any, wanted: Any) -> float:
-    """Largest difference relative to the largest element of each tensor.
+    """Returns the largest difference relative to the largest element of each tensor.
 
-    Infinite where number, shapes or types of the tensors differ, or where one side has a NaN or an infinity that the
-    other has not.
+    Infinite if number, shapes or types of the tensors differ, or if one side has a NaN or an infinity that the other
+    does not have.
     """
     pairs = list(zip(tensors_of(found), tensors_of(wanted)))
     if len(tensors_of(found)) != len(tensors_of(wanted)):

@@ -1,8 +1,8 @@
-"""`calls`: what a call costs when its graph does almost nothing, and what guards alone cost.
+"""`calls`: the cost of a call whose graph does almost nothing, and the cost of guards alone.
 
-`empty` is `torch.empty`, which is what making the result costs at least; `dynamo` is `torch.compile` with its "eager"
-backend, which is its guards and eager's operators. The last lines are checks of guards: of layers described by hand,
-and of captured models. `scripts/bench/call_instructions.py` counts instructions of the same subjects.
+`empty` is `torch.empty`, the minimum cost of creating the result; `dynamo` is `torch.compile` with its "eager" backend,
+which measures its guards and eager's operators. The last lines are checks of guards: of layers described by hand, and
+of captured models. `scripts/bench/call_instructions.py` counts instructions of the same subjects.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def add_one(x: torch.Tensor) -> torch.Tensor:
 
 
 def ten(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, i: Any, j: Any) -> torch.Tensor:
-    """Ten inputs, each a parameter."""
+    """A graph with ten inputs, each a parameter."""
     return a + b + c + d + e + f + g + h + i + j
 
 
 def linears(count: int) -> nn.Sequential:
-    """Many small layers: two parameters each."""
+    """Returns many small layers: two parameters each."""
     return nn.Sequential(*(nn.Linear(4, 4) for _ in range(count))).eval()
 
 
 def guard_set(model: nn.Sequential, x: torch.Tensor) -> Callable[[int], None]:
-    """The guards of a call of ``model``, checked as often as asked, without Python in between."""
+    """Returns a function that checks the guards of a call of ``model`` this many times, without Python in between."""
     from dynamlir import native
 
     builder = native.module().GuardBuilder()
@@ -61,7 +61,7 @@ def guard_set(model: nn.Sequential, x: torch.Tensor) -> Callable[[int], None]:
 
 
 def repeat(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[[int], None]:
-    """Calls of a function."""
+    """Returns a function that calls another one this many times."""
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -71,7 +71,7 @@ def repeat(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable
 
 
 def captured_guards(name: str) -> tuple[str, Callable[[int], None]]:
-    """What the guards of a captured model compare, and their check."""
+    """Returns a description of a captured model's guards, and their check."""
     import dynamlir
 
     model, inputs = catalog.MODELS[name].make()
@@ -85,7 +85,7 @@ def captured_guards(name: str) -> tuple[str, Callable[[int], None]]:
 
 
 TIMES = 500
-"""Calls in a sample."""
+"""The number of calls in a sample."""
 
 
 def run(output: record.Record, field: contestants.Field, chosen: Sequence[str], seconds: float) -> None:
@@ -121,7 +121,7 @@ def run(output: record.Record, field: contestants.Field, chosen: Sequence[str], 
 
 
 def timed(name: str, functions: dict[str, Callable[[int], None]], compared: list[str], seconds: float) -> record.Line:
-    """A line of what a call costs, of functions that make as many as they are told."""
+    """Returns a line with the cost of a call, for functions that take the number of calls."""
     samples = measure.sample({who: partial(run, TIMES) for who, run in functions.items()}, seconds, measure.clock(1))
     each = {who: [time / TIMES for time in seen] for who, seen in samples.items()}
     return record.timed(name, {"threads": 1}, each, compared, unit="us")

@@ -1,9 +1,9 @@
 """The suite's 24 models: twelve of transformers, twelve of timm, with random weights.
 
-The rule: architectures in wide use, named before anything was measured, none left out for its result. Of transformers
-one per family, in one small configuration for all: four layers of width 256 with four heads, 1,000 words, lines of 128
-tokens (images of 224 by 224 for ViT). Of timm the customary small variant of each family, as it stands, on its own
-224 by 224 images.
+The rule: architectures in wide use, chosen before anything was measured, none excluded for its result. For
+transformers, one per family, in one small configuration for all: four layers of width 256 with four heads, 1,000 words,
+lines of 128 tokens (images of 224 by 224 for ViT). For timm, the customary small variant of each family, unchanged, on
+its own 224 by 224 images.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USUAL: dict[str, Any] = {
     "num_attention_heads": HEADS,
     "intermediate_size": 4 * WIDTH,
 }
-"""How most configurations call these."""
+"""These sizes, under the names that most configurations use."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Entry:
     sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def make(self, batch: int = 1, **sizes: Any) -> Made:
-        """The same model and inputs each time; ``sizes`` are written over the configuration."""
+        """Returns the same model and inputs each time; ``sizes`` override the configuration."""
         torch.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -50,10 +50,9 @@ class Entry:
 
 
 def draw_constants(module: torch.nn.Module) -> None:
-    """Gives what starts as zeros or ones the variety that training would.
+    """Replaces initial zeros and ones by varied values, as after training.
 
-    A branch that ends in a zero, as those of residual networks do at first, or a head of zeros would hide what went
-    wrong before it.
+    A branch that ends in a zero, as in fresh residual networks, or a head of zeros would hide errors before it.
     """
     with torch.no_grad():
         for tensor in (*module.parameters(), *module.buffers()):
@@ -62,32 +61,32 @@ def draw_constants(module: torch.nn.Module) -> None:
 
 
 def tokens(batch: int) -> dict[str, Any]:
-    """Lines of a text."""
+    """Returns lines of a text."""
     return {"input_ids": torch.randint(3, WORDS, (batch, TOKENS))}
 
 
 def prompt(batch: int) -> dict[str, Any]:
-    """Lines that a decoder reads at once, with nothing kept for a next token."""
+    """Returns lines that a decoder reads at once, without a cache for a next token."""
     return {**tokens(batch), "use_cache": False}
 
 
 def both_sides(batch: int) -> dict[str, Any]:
-    """Lines for an encoder and for its decoder."""
+    """Returns lines for an encoder and for its decoder."""
     return {**prompt(batch), "decoder_input_ids": torch.randint(3, WORDS, (batch, TOKENS))}
 
 
 def pixels(batch: int) -> dict[str, Any]:
-    """Images, as transformers takes them."""
+    """Returns images, in transformers' form."""
     return {"pixel_values": torch.randn(batch, 3, IMAGE, IMAGE)}
 
 
 def images(batch: int) -> dict[str, Any]:
-    """Images, as timm takes them."""
+    """Returns images, in timm's form."""
     return {"x": torch.randn(batch, 3, IMAGE, IMAGE)}
 
 
 def transformer(kind: str, inputs: Callable[[int], dict[str, Any]], **sizes: Any) -> Entry:
-    """A class of transformers, small."""
+    """Returns a class of transformers, small."""
 
     def build(sizes: dict[str, Any]) -> torch.nn.Module:
         import transformers
@@ -99,7 +98,7 @@ def transformer(kind: str, inputs: Callable[[int], dict[str, Any]], **sizes: Any
 
 
 def network(name: str) -> Entry:
-    """A model of timm."""
+    """Returns a model of timm."""
 
     def build(sizes: dict[str, Any]) -> torch.nn.Module:
         import timm
@@ -175,8 +174,8 @@ MODELS: dict[str, Entry] = {
         )
     },
 }
-"""By name, transformers' first."""
+"""The models by name, transformers' first."""
 
 
 DEMO = ("bert", "gpt2", "resnet18")
-"""The three that the demo shows."""
+"""The three models of the demo."""

@@ -1,13 +1,13 @@
-"""`chain`: eleven elementwise operations on 256 by 256 elements, by each backend; what each layer costs.
+"""`chain`: eleven elementwise operations on 256 by 256 elements, by each backend; the cost of each layer.
 
-Graph capture by itself gains next to nothing; what a backend does with the graph does. `python` and `eager` call the
-same operators from a function without the user's code, `jit` has TorchScript call them, `inductor` and `dynamlir` make
-one kernel of them.
+Graph capture alone gains next to nothing; the gain comes from what a backend does with the graph. `python` and `eager`
+call the same operators from a function without the user's code, `jit` has TorchScript call them, `inductor` and
+`dynamlir` generate one kernel from them.
 
-The layers are differences, per operation. On one element there is hardly a kernel: what eager takes there and
-TorchScript does not is the interpreter with torch's bindings, what TorchScript takes is the dispatcher. The kernel is
-what eager takes more on all elements. A CPU has no launches; what stands for them is one whole call of the compiled
-graph on one element, with its guards.
+The layers are differences, per operation. On one element kernel time is negligible: eager's time beyond TorchScript's
+is the interpreter with torch's bindings, TorchScript's time is the dispatcher. The kernel is eager's additional time on
+all elements. A CPU has no launches; they are represented by one whole call of the compiled graph on one element, with
+its guards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZE = 256
 
 
 def chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Eleven operations, each of which reads what the one before has written."""
+    """Eleven operations, each of which reads the result of the previous one."""
     x = torch.add(x, y)
     x = torch.mul(x, 0.5)
     x = torch.sub(x, y)

@@ -1,7 +1,7 @@
 """A fresh process that compiles one model with one contestant: seconds and memory. `fresh` starts it.
 
-The task is the JSON on the command line, the answer the last line of the output. What is timed begins before the
-contestant's modules are imported: whoever compiles for the first time waits for that, too.
+The task is the JSON on the command line, the answer the last line of the output. Timing begins before the contestant's
+modules are imported, because a first compilation includes that.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 CALLS = 3
-"""Calls after the first; their median is what the first one's result would have cost compiled."""
+"""The number of calls after the first; their median is the cost of the first result once compiled."""
 
 DYNAMO_TO_BACKEND = "OutputGraph.call_user_compiler"
 
 
 def status(field: str) -> float:
-    """MiB of `VmHWM` (most memory resident so far) or `VmRSS` (resident now)."""
+    """Returns the MiB of `VmHWM` (peak resident memory so far) or `VmRSS` (resident now)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
@@ -28,12 +28,12 @@ def status(field: str) -> float:
 
 
 def forget_peak() -> None:
-    """From here on `VmHWM` is that of what follows."""
+    """Resets `VmHWM` to the memory resident now."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def backend_seconds(contestant: str) -> float:
-    """What of the compilation was not capture."""
+    """Returns the seconds of the compilation without capture."""
     if contestant == "dynamlir":
         import dynamlir
 
@@ -44,7 +44,7 @@ def backend_seconds(contestant: str) -> float:
 
 
 def reports() -> dict[str, Any]:
-    """What became of dynamlir's graphs."""
+    """Summarises the reports of dynamlir's graphs."""
     import dynamlir
 
     made = dynamlir.compiles()
@@ -58,7 +58,7 @@ def reports() -> dict[str, Any]:
 
 
 def trial(task: dict[str, Any]) -> dict[str, Any]:
-    """The answer."""
+    """Returns the answer."""
     import torch
 
     from . import agree, catalog, contestants, training
@@ -75,7 +75,7 @@ def trial(task: dict[str, Any]) -> dict[str, Any]:
             return training.gradients(function, module, inputs) if gradients else function(**inputs)
 
         if task["warm"]:
-            # What the first operations of a process set up is nobody's compilation.
+            # The initialization by the first operations of a process does not count as compilation.
             run(module)
         answer: dict[str, Any] = {"start": status("VmRSS")}
         started = time.perf_counter()
@@ -95,7 +95,7 @@ def trial(task: dict[str, Any]) -> dict[str, Any]:
         answer["call"] = statistics.median(calls)
         answer["seconds"] = max(first - answer["call"], 0.0)
         wanted = run(module)
-        # `training` compares all gradients, with those of doubles; here the loss tells whether it is the same program.
+        # `training` compares all gradients with those of doubles; here the loss suffices to identify the program.
         answer["error"] = agree.worst_error(found[0], wanted[0]) if gradients else agree.worst_error(found, wanted)
     if contestant != "eager":
         answer["backend"] = backend_seconds(contestant)

@@ -1,7 +1,8 @@
 """The command line: which parts to run, on what, and where the results go.
 
-Offline: nothing is downloaded, weights are random. Exits 1 where a result is not eager's. Compile figures have empty
-caches; elsewhere inductor keeps its code in a folder of its own between runs, as it takes half a minute a model.
+Offline: nothing is downloaded, weights are random. Exits 1 when a result is not eager's. Compile figures start with
+empty caches; for other parts inductor keeps its code in a separate folder between runs, because it takes half a minute
+per model.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ PARTS = {
 
 
 def numbers(text: str) -> list[int]:
-    """`1,2`."""
+    """Parses `1,2`."""
     return [int(part) for part in text.split(",")]
 
 
 def parser() -> argparse.ArgumentParser:
-    """What may be said."""
+    """Returns the parser of the command line."""
     parts = "; ".join(f"{name}: {about}" for name, about in PARTS.items())
     kind = argparse.RawDescriptionHelpFormatter
     made = argparse.ArgumentParser(prog="scripts/bench/run", description=__doc__, formatter_class=kind)
@@ -91,12 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot,
         profile,
         record,
-        second,
+        second_order,
         sizes,
         steps,
         targets,
         training,
-        whole,
+        whole_step,
     )
 
     unknown = set(options.model or ()) - set(catalog.MODELS)
@@ -121,11 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "training": lambda: training.run(
             output, field, options.model or training.EIGHT, options.batch, options.threads, seconds, options.dropout
         ),
-        "whole": lambda: whole.run(
-            output, field, options.model or whole.MODELS, options.batch, options.threads, seconds
+        "whole": lambda: whole_step.run(
+            output, field, options.model or whole_step.MODELS, options.batch, options.threads, seconds
         ),
         "steps": lambda: steps.run(output, field, options.only, options.dropout),
-        "second-order": lambda: second.run(output, field, options.only, options.threads, seconds),
+        "second-order": lambda: second_order.run(output, field, options.only, options.threads, seconds),
         "optimizers": lambda: optimizers.run(
             output, field, options.model or optimizers.MODELS, options.threads, seconds
         ),

@@ -1,4 +1,4 @@
-"""Who takes part: eager, inductor, and dynamlir by one of its two doors."""
+"""The contestants: eager, inductor, and dynamlir by one of its two front doors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import torch
 from . import agree
 
 DOORS = ("dynamlir.compile", "torch.compile")
-"""dynamlir's own capture, or torch's with dynamlir behind it."""
+"""dynamlir's own capture, or torch's with dynamlir as the backend."""
 
 Function = Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """What takes part in a run."""
+    """The contestants of a run."""
 
     door: str = DOORS[0]
     inductor: bool = True
@@ -33,11 +33,11 @@ class Field:
 
     @property
     def pairs(self) -> list[str]:
-        """The ratios that are taken."""
+        """The pairs to compare."""
         return ["dynamlir/eager"] + ["dynamlir/inductor"] * self.inductor
 
     def enter(self, name: str, function: Function) -> Function:
-        """The function as this contestant compiles it."""
+        """Returns the function as this contestant compiles it."""
         if name == "inductor":
             return torch.compile(function, dynamic=False)
         if self.door == DOORS[0]:
@@ -49,7 +49,7 @@ class Field:
 
 @dataclasses.dataclass
 class Entered:
-    """Compiled contestants, each called once, and what became of that."""
+    """Compiled contestants, each called once, with the results."""
 
     functions: dict[str, Function]
     errors: dict[str, float]
@@ -58,7 +58,7 @@ class Entered:
 
     @property
     def right(self) -> bool:
-        """Whether all results are eager's."""
+        """True if all results are eager's."""
         return all(error <= self.tolerance for error in self.errors.values())
 
 
@@ -78,7 +78,7 @@ def enter(
     named: Mapping[str, Any] | None = None,
     tolerance: float = agree.TOLERANCE,
 ) -> Entered:
-    """Compile, call and check; what ran as plain eager or in pieces is noted."""
+    """Compiles, calls and checks; notes plain eager runs and graph breaks."""
     forget()
     named = named or {}
     made = Entered({"eager": function}, {}, [], tolerance)
@@ -95,7 +95,7 @@ def enter(
 
 
 def notes() -> list[str]:
-    """Why a call was not one compiled graph."""
+    """Returns the reasons that a call was not one compiled graph."""
     import dynamlir
 
     reports = dynamlir.compiles()
@@ -106,6 +106,6 @@ def notes() -> list[str]:
 
 
 def quiet() -> None:
-    """Libraries warn of what the small configurations say on purpose."""
+    """Silences warnings of the libraries about intended properties of the small configurations."""
     warnings.simplefilter("ignore")
     logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -1,10 +1,9 @@
-"""What is measured in fresh processes: `compile`, `memory` and `layers`. `child` is what runs there.
+"""Measurements in fresh processes: `compile`, `memory` and `layers`. `child` is what runs there.
 
-`compile`: seconds from asking for a compiled model to its first result, less a later call; the contestants in turn,
-each with empty caches. `memory`: the most that is resident, of a process that does nothing but load torch and the
-model, compile and call it; inductor finds its code in the cache, so that it is not charged for a compiler. With
-``--gradients`` both are of a step of training without an optimizer. `layers`: the same model with 4 and with 48 equal
-layers.
+`compile`: seconds from requesting a compiled model to its first result, less a later call; the contestants alternate,
+each with empty caches. `memory`: the peak resident memory of a process that only loads torch and the model, compiles
+and calls it; inductor finds its code in the cache, so that it is not charged for a compiler. With ``--gradients`` both
+are for a training step without an optimizer. `layers`: the same model with 4 and with 48 equal layers.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ HERE = Path(__file__).resolve().parent
 
 @contextmanager
 def empty_caches() -> Iterator[dict[str, str]]:
-    """Settings under which nothing is known from before."""
+    """Yields settings with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         yield {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TMPDIR": folder}
 
 
 def ask(given: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
-    """One answer of a fresh process."""
+    """Returns one answer of a fresh process."""
     task: dict[str, Any] = {
         "batch": 1,
         "threads": 1,
@@ -53,7 +52,7 @@ def ask(given: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
 
 
 def check(line: record.Line, answers: dict[str, list[dict[str, Any]]]) -> None:
-    """Notes what was wrong, and what was not compiled whole."""
+    """Notes errors, and graphs that were not compiled whole."""
     for who, list_ in answers.items():
         line.errors[who] = max(answer["error"] for answer in list_)
         line.notes += list_[0].get("notes", [])
@@ -110,7 +109,7 @@ def memory(
     threads: int,
     gradients: bool = False,
 ) -> None:
-    """Prints and records the table of most memory resident."""
+    """Prints and records the table of peak resident memory."""
     everyone = ["eager", *field.compilers]
     columns = "".join(f"{who:>10}{'in calls':>10}" for who in everyone)
     output.part(
@@ -139,7 +138,7 @@ def memory(
 
 
 def layers(output: record.Record, field: contestants.Field, rounds: int) -> None:
-    """Prints and records what 4 and 48 equal layers cost to compile; wrong where they differ in kernels."""
+    """Prints and records the cost of compiling 4 and 48 equal layers; wrong if their kernels differ."""
     output.part(
         "layers",
         f"layers: seconds to compile a BERT of N equal layers; {field.door}, fresh processes",

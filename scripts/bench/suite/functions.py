@@ -2,10 +2,11 @@
 
 Every elementwise operation, reduction, scan, sort, copy and index operation, over operands that are contiguous,
 transposed, sliced, channels-last or broadcast, of four types and three sizes, and functions of large arguments: some
-thousands of lines, of which `--within` seconds take a sample. The contestants take turns, and the least times of each
-are compared, which a busy machine disturbs least; what is slower than eager is timed again before it is called so.
+thousands of lines, from which a sample is run within `--within` seconds. The contestants alternate, and the minimum
+times of each are compared, which a busy machine disturbs least; a line slower than eager is timed again before it is
+reported as such.
 
-Memory that is freed is kept meanwhile, and one thread is used: what is timed is kernels, and what a call costs.
+Freed memory is retained meanwhile, and one thread is used, so that only kernels and call overhead are timed.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from . import contestants, measure, operations, record
 LAYOUTS = ("contiguous", "transposed", "sliced", "channels-last", "broadcast")
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "i64": torch.int64}
 SIZES = (64, 256, 1024)
-"""Sides of the squares that operands are."""
+"""Sides of the square operands."""
 LARGE = 1000.0
-"""What large arguments are multiplied by."""
+"""The factor for large arguments."""
 
 LEAST, NOISE = 0.95, 0.05
-"""Of eager's speed, what each line is meant to have, and by how much two runs of the same may differ."""
+"""The target speed of each line relative to eager's, and the difference allowed between two equal runs."""
 SHOWN = 20
 TIME, AGAIN = 0.04, 0.4
-"""Seconds per line, and for what is timed again."""
+"""Seconds per line, and for lines that are timed again."""
 FEWEST = 3
-"""Rounds at least."""
+"""The minimum number of rounds."""
 TOLERANCE = {"bf16": 2e-2, "f32": 2e-5, "f64": 2e-5, "i64": 0.0}
 
 
@@ -53,11 +54,11 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For the table."""
+        """The name in the table."""
         return f"{self.operation.name}{', far' * self.far}; {self.layout} {self.dtype} {self.side}"
 
     def operands(self) -> list[Tensor]:
-        """The same numbers each time. Of several operands the first one has the layout."""
+        """Returns the same numbers each time. If there are several operands, the first one has the layout."""
         generator = torch.Generator().manual_seed(self.side)
         first = self._laid_out(generator)
         others = [torch.randn(first.shape, generator=generator) for _ in range(self.operation.others)]
@@ -66,7 +67,7 @@ class Case:
         return [*numbers, *(torch.randint(last, (last,), generator=generator) for _ in range(self.operation.indices))]
 
     def _number(self, x: Tensor) -> Tensor:
-        """In the operation's domain and of the type, with the strides that it had."""
+        """Returns the tensor in the operation's domain and type, with its strides."""
         made = operations.in_domain(x, self.operation.domain) * (LARGE if self.far else 1.0)
         dtype = DTYPES[self.dtype]
         if not dtype.is_floating_point:
@@ -76,7 +77,7 @@ class Case:
         return torch.empty_strided(x.shape, x.stride(), dtype=dtype).copy_(made)
 
     def _laid_out(self, generator: torch.Generator) -> Tensor:
-        """A square of random numbers, or as many of four dimensions where channels are last."""
+        """Returns a square of random numbers, or as many in four dimensions for channels-last."""
         side = self.side
         if self.layout == "transposed":
             return torch.randn(side, side, generator=generator).t()
@@ -91,7 +92,7 @@ class Case:
 
 
 def cases(only: str) -> list[Case]:
-    """All lines whose name contains this."""
+    """Returns all lines whose name contains this."""
     made = [
         Case(operation, layout, dtype, side, far)
         for operation in operations.all_of_them()
@@ -116,11 +117,11 @@ class Timed:
 
     @property
     def speed(self) -> float:
-        """Of eager's."""
+        """The speed relative to eager's."""
         return self.best["eager"] / self.best["dynamlir"]
 
     def sample(self, seconds: float) -> None:
-        """Times it, the contestants taking turns."""
+        """Times the line, with the contestants alternating."""
         now = measure.clock(1)
         if not self.best:
             self.repeats = {who: measure.repeats(call, now) for who, call in self.calls.items()}
@@ -137,7 +138,7 @@ class Timed:
                 self.best[who] = min(self.best[who], (now() - start) / len(times))
 
     def line(self) -> record.Line:
-        """For the record."""
+        """Returns the line for the record."""
         case = {"layout": self.case.layout, "dtype": self.case.dtype, "side": self.case.side, "far": self.case.far}
         line = record.Line(self.case.name, case, "us")
         line.times = {who: seconds * 1e6 for who, seconds in self.best.items()}
@@ -147,7 +148,7 @@ class Timed:
 
 
 def entered(field: contestants.Field, case: Case) -> Timed | None:
-    """The line, compiled and checked; None for what eager does not have."""
+    """Returns the line, compiled and checked; None if eager does not support it."""
     operands, function = case.operands(), case.operation.function
     try:
         function(*operands)
@@ -186,7 +187,7 @@ def run(output: record.Record, field: contestants.Field, only: str, within: floa
 
 
 def told(output: record.Record, done: Sequence[Timed], of: int) -> None:
-    """The end of the table."""
+    """Prints the end of the table."""
     done = sorted(done, key=lambda timed: timed.speed)
     for timed in done[:SHOWN]:
         eager, ours = (timed.best[who] * 1e6 for who in ("eager", "dynamlir"))

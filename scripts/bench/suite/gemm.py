@@ -1,7 +1,7 @@
-"""`gemm`: float32 matrix products, cubes and those of a few rows, as rates beside torch's own.
+"""`gemm`: float32 matrix products, cubes and those of a few rows, as rates compared with torch's own.
 
-A product of a few rows is memory's: its rate is that of reading the weights. It is taken both ways that models write
-it, `x @ w` and `linear(x, w)`, whose weights lie the other way round.
+A product of a few rows is memory-bound: its rate is that of reading the weights. It is measured in both forms that
+models use, `x @ w` and `linear(x, w)`, whose weights are transposed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ TOLERANCE = 1e-5
 CUBES = (256, 384, 512, 768, 1024)
 ROWS = (1, 4, 8, 16)
 WEIGHTS = ((768, 768), (768, 3072), (3072, 768))
-"""Columns of the rows, and of the result."""
+"""The columns of the rows, and of the result."""
 
 
 def product(x: Tensor, w: Tensor) -> Tensor:
-    """Rows by columns."""
+    """Multiplies rows by columns."""
     return torch.mm(x, w)
 
 
 def linear(x: Tensor, w: Tensor) -> Tensor:
-    """Rows by rows."""
+    """Multiplies rows by rows."""
     return F.linear(x, w)
 
 
 def cases() -> dict[str, tuple[Callable[..., Tensor], int, int, int]]:
-    """By name: the function, and rows, depth and columns of the product."""
+    """Returns, by name, the function, and rows, depth and columns of the product."""
     made = {f"mm {side}x{side}x{side}": (product, side, side, side) for side in CUBES}
     for rows in ROWS:
         for depth, columns in WEIGHTS:
@@ -75,7 +75,7 @@ def one(
     threads: int,
     seconds: float,
 ) -> tuple[record.Line, str]:
-    """One line; the caller has set the number of threads."""
+    """Returns one line; the caller has set the number of threads."""
     rows, depth, columns = sizes
     with torch.no_grad():
         torch.manual_seed(0)

@@ -1,9 +1,9 @@
 """`generate`: tokens per second of small models of transformers, greedy, and what the compilers compile for them.
 
-Eager takes part as it is. ``inductor`` compiles ``model.forward``, as transformers' users do: with a cache that grows
-by ``model.forward = torch.compile(model.forward)``, with a static one in the way of transformers itself, by its
-``compile_config``. dynamlir compiles the same, ``forward``, and then all of ``generate``. Prompts have `PROMPT` tokens,
-answers `TOKENS`. Each contestant has generated twice before anything is timed, and gives eager's tokens or is wrong.
+Eager takes part unchanged. ``inductor`` compiles ``model.forward``, as transformers' users do: with a growing cache by
+``model.forward = torch.compile(model.forward)``, with a static one in transformers' own way, by its ``compile_config``.
+dynamlir compiles the same, ``forward``, and then all of ``generate``. Prompts have `PROMPT` tokens, answers `TOKENS`.
+Each contestant has generated twice before anything is timed, and is wrong unless it gives eager's tokens.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Generate = Callable[[], torch.Tensor]
 
 
 def llama() -> Any:
-    """Llama."""
+    """Returns a Llama."""
     import transformers
 
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **HEADS))
 
 
 def gpt2() -> Any:
-    """GPT-2."""
+    """Returns a GPT-2."""
     import transformers
 
     sizes = dict(vocab_size=512, n_embd=128, n_layer=2, n_head=4, n_positions=128)
@@ -44,14 +44,14 @@ def gpt2() -> Any:
 
 
 def qwen3() -> Any:
-    """Qwen3."""
+    """Returns a Qwen3."""
     import transformers
 
     return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SIZES, **HEADS, head_dim=32))
 
 
 def t5() -> Any:
-    """T5: an encoder besides the decoder."""
+    """Returns a T5: an encoder besides the decoder."""
     import transformers
 
     sizes = dict(vocab_size=512, d_model=128, d_kv=32, d_ff=256, num_layers=2, num_heads=4, decoder_start_token_id=0)
@@ -59,7 +59,7 @@ def t5() -> Any:
 
 
 def mixtral() -> Any:
-    """Mixtral: experts."""
+    """Returns a Mixtral: experts."""
     import transformers
 
     return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, **HEADS, num_local_experts=4))
@@ -69,19 +69,19 @@ MODELS: dict[str, Callable[[], Any]] = {"llama": llama, "gpt2": gpt2, "qwen3": q
 
 
 def names(field: contestants.Field) -> list[str]:
-    """The contestants."""
+    """Returns the contestants."""
     return ["eager", *["inductor"] * field.inductor, "forward", "whole"]
 
 
 def entered(name: str, model: Any, prompt: torch.Tensor, cache: str) -> Generate:
-    """A call of ``generate`` as a contestant has it."""
+    """Returns a call of ``generate`` as a contestant compiles it."""
     import dynamlir
     from transformers import CompileConfig
 
     given = dict(max_new_tokens=TOKENS, do_sample=False, pad_token_id=0, eos_token_id=None, **CACHES[cache])
     generate = model.generate
     if name == "inductor" and cache == "static":
-        # Told so, transformers compiles on any device.
+        # With this, transformers compiles on any device.
         given["compile_config"] = config = CompileConfig(mode="default")
         config._compile_all_devices = True
     elif name == "inductor":
@@ -98,7 +98,7 @@ def entered(name: str, model: Any, prompt: torch.Tensor, cache: str) -> Generate
 
 
 def graphs(name: str) -> tuple[int, int]:
-    """How many graphs were compiled for this line, and how often Python ran beside them."""
+    """Returns the number of graphs compiled for this line, and of plain runs besides them."""
     if name == "eager":
         return 0, 0
     if name == "inductor":
@@ -127,7 +127,7 @@ def run(output: record.Record, field: contestants.Field, only: str, seconds: flo
 
 
 def one(field: contestants.Field, model: str, cache: str, seconds: float) -> tuple[record.Line, str]:
-    """One line, and its text."""
+    """Returns one line, and its text."""
     contestants.forget()
     torch.manual_seed(0)
     made = MODELS[model]().eval()

@@ -1,9 +1,9 @@
-"""`gpu`: single kernels on a CUDA device, and what part of its bandwidth they reach.
+"""`gpu`: single kernels on a CUDA device, and the share of its bandwidth that they reach.
 
-All of them move more than they compute. What they could reach is measured in the same rounds: a copy, which reads and
-writes as fast as the memory goes. `of copy` is the time that the copy would take for the bytes which a kernel has to
-move at least – each operand and each result once – over the kernel's time. The operands are larger than the caches of
-the devices we know of. The clock waits for the device, which costs some microseconds a sample.
+All of them move more than they compute. The attainable rate is measured in the same rounds: a copy, which reads and
+writes at the full memory rate. `of copy` is the copy's time for the bytes that a kernel has to move at least – each
+operand and each result once – divided by the kernel's time. The operands are larger than the caches of known devices.
+The clock waits for the device, which costs some microseconds per sample.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """What is measured."""
+    """A measured kernel."""
 
     function: Callable[..., Tensor]
     shapes: Sequence[tuple[int, ...]]
     dtype: torch.dtype = torch.float32
 
     def operands(self, device: str) -> list[Tensor]:
-        """The same numbers each time."""
+        """Returns the same numbers each time."""
         torch.manual_seed(0)
         return [torch.randn(shape).to(device, self.dtype) for shape in self.shapes]
 
@@ -50,17 +50,17 @@ def _each(side: int) -> dict[str, Kernel]:
 
 
 KERNELS = _each(8192)
-"""By name: 256 MiB an operand in f32."""
+"""The kernels by name, with 256 MiB per operand in f32."""
 
 
 def share(operands: Sequence[Tensor], result: Tensor, copied: float, taken: float) -> float:
-    """The part of the copy's rate that a kernel reaches; the copy was of the first operand."""
+    """Returns the share of the copy's rate that a kernel reaches; the copy was of the first operand."""
     moved = sum(tensor.numel() * tensor.element_size() for tensor in (*operands, result))
     return moved / (2 * operands[0].numel() * operands[0].element_size()) * copied / taken
 
 
 def run(output: record.Record, field: contestants.Field, only: str, seconds: float) -> None:
-    """Prints and records the table; nothing but that where there is no device."""
+    """Prints and records the table; prints only a note if there is no device."""
     if not torch.cuda.is_available():
         print("\ngpu: there is no CUDA device")
         return
@@ -78,7 +78,7 @@ def run(output: record.Record, field: contestants.Field, only: str, seconds: flo
 
 
 def one(field: contestants.Field, name: str, kernel: Kernel, device: str, seconds: float) -> tuple[record.Line, str]:
-    """One line."""
+    """Returns one line."""
 
     def now() -> float:
         if device == "cuda":

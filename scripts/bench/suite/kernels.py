@@ -1,11 +1,11 @@
-"""`kernels`: single kernels, and what part of the machine's limits they reach.
+"""`kernels`: single kernels, and the share of the machine's limits that they reach.
 
 The limits are measured in the same rounds: a copy for the bandwidth, torch's matrix product for the arithmetic. A
-kernel cannot be faster than moving each operand and each result once at the copy's rate, nor than its arithmetic at
-the product's; `of limit` is the larger of these two times over the kernel's. Arithmetic is counted in vector
-instructions an element needs at least, each worth a multiplication and an addition of the product: one for a simple
-operation, eight for a division or root, 16 for an exponential, 32 for erf. Memory that is freed is kept meanwhile: what
-is timed is kernels, and not the system's page faults.
+kernel cannot be faster than moving each operand and each result once at the copy's rate, nor than its arithmetic at the
+product's; `of limit` is the larger of these two times divided by the kernel's. Arithmetic is counted in the minimum
+number of vector instructions per element, each worth a multiplication and an addition of the product: one for a simple
+operation, eight for a division or root, 16 for an exponential, 32 for erf. Freed memory is retained meanwhile, so that
+kernels are timed, and not the system's page faults.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ TOLERANCE = 1e-5
 """Largest accepted error relative to the output's largest element."""
 
 SIDE = 512
-"""Of the matrix product that tells the rate of arithmetic."""
+"""The side of the matrix product that determines the rate of arithmetic."""
 
 
 def chain(x: Tensor, y: Tensor) -> Tensor:
-    """Eleven elementwise operations and more, with a root, divisions and an exponential among them."""
+    """Runs eleven or more elementwise operations, with a root, divisions and an exponential among them."""
     scaled = torch.relu((x + y) * 0.5)
     root = (((scaled - x) * y).abs() + 1.0).sqrt()
     return torch.sigmoid(root / (y * y + 2.0))
 
 
 def softmax(x: Tensor) -> Tensor:
-    """Along rows."""
+    """Softmax along rows."""
     return torch.softmax(x, -1)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Along rows."""
+    """Layer norm along rows."""
     return F.layer_norm(x, x.shape[-1:], weight, bias)
 
 
 def gelu(x: Tensor) -> Tensor:
-    """By erf."""
+    """GELU by erf."""
     return F.gelu(x)
 
 
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
-    """The mean over the rows."""
+    """Returns the mean over the rows."""
     return F.cross_entropy(x, target)
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """What is measured. A shape in ``classes`` makes one more operand, of column numbers of the first."""
+    """A measured kernel. A shape in ``classes`` adds one more operand, of column numbers of the first."""
 
     function: Callable[..., Tensor]
     shapes: Sequence[tuple[int, ...]]
@@ -65,7 +65,7 @@ class Kernel:
     classes: Sequence[tuple[int, ...]] = ()
 
     def operands(self) -> list[Tensor]:
-        """The same numbers each time."""
+        """Returns the same numbers each time."""
         torch.manual_seed(0)
         numbers = [torch.randn(shape) for shape in self.shapes]
         return [*numbers, *(torch.randint(self.shapes[0][-1], shape) for shape in self.classes)]
@@ -83,7 +83,7 @@ KERNELS: dict[str, Kernel] = {
 
 
 def limit(kernel: Kernel, operands: Sequence[Tensor], result: Tensor, times: dict[str, float]) -> tuple[float, str]:
-    """Seconds that the kernel takes at least, and what is the reason; ``times`` has those of copy and product."""
+    """Returns the minimum seconds of the kernel, and the limiting resource; ``times`` has those of copy and product."""
     moved = sum(tensor.numel() * tensor.element_size() for tensor in (*operands, result))
     copied = 2 * operands[0].numel() * operands[0].element_size()
     memory = moved / copied * times["copy"]
@@ -109,7 +109,7 @@ def run(output: record.Record, field: contestants.Field, only: str, threads: Seq
 
 
 def one(field: contestants.Field, name: str, kernel: Kernel, threads: int, seconds: float) -> tuple[record.Line, str]:
-    """One line; the caller has set the number of threads."""
+    """Returns one line; the caller has set the number of threads."""
     with torch.no_grad():
         operands = kernel.operands()
         entered = contestants.enter(field, kernel.function, operands, tolerance=TOLERANCE)

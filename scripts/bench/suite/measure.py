@@ -1,12 +1,11 @@
-"""How times are taken and compared.
+"""The method of taking and comparing times.
 
-Contestants take turns, one sample each a round, so that a busy machine slows them alike; who begins changes from round
-to round. What is compared are ratios within a round. Their median is the figure, and its 95 % interval comes from
-drawing the rounds again with replacement (the bootstrap), with a fixed seed, so that the same times give the same
-interval.
+Contestants alternate, one sample each per round, so that a busy machine slows them alike; the one to begin changes from
+round to round. Ratios within a round are compared. Their median is the figure, and its 95 % interval comes from drawing
+the rounds again with replacement (the bootstrap), with a fixed seed, so that the same times give the same interval.
 
-On one thread the clock is the processor time of the process: what other processes take of the machine is not in it,
-what a contestant might do in threads of its own is. On more threads it is the wall's.
+On one thread the clock is the processor time of the process: it excludes other processes, but includes other threads of
+a contestant. On more threads it is wall time.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 SAMPLE = 2e-4
-"""Seconds that a sample should take at least: a quicker call is made several times."""
+"""The minimum seconds of a sample: a faster call is made several times."""
 
 ROUNDS = 7
-"""Rounds at least, however long they take."""
+"""The minimum number of rounds, however long they take."""
 
 DRAWS = 1000
 
@@ -34,12 +33,12 @@ Samples = dict[str, list[float]]
 
 
 def clock(threads: int) -> Clock:
-    """What the time is read from."""
+    """Returns the clock to use."""
     return time.process_time if threads == 1 else time.perf_counter
 
 
 def sample(contestants: Mapping[str, Callable[[], object]], seconds: float, now: Clock) -> Samples:
-    """Seconds per call of each, round by round, for about ``seconds``."""
+    """Returns the seconds per call of each, round by round, for about ``seconds``."""
     calls = {name: repeats(function, now) for name, function in contestants.items()}
     order = list(contestants)
     samples: Samples = {name: [] for name in order}
@@ -65,10 +64,10 @@ def sample(contestants: Mapping[str, Callable[[], object]], seconds: float, now:
 
 
 def keep_memory() -> None:
-    """Has the C library keep what is freed, where it can be told so.
+    """Makes the C library retain freed memory, if it supports that.
 
-    Whether it gives a large block back to the system depends on how the heap happens to lie. Whoever needs one of
-    16 MiB next waits for 4,096 page faults, which can take five times as long as the kernel that writes it.
+    Otherwise it depends on the heap's layout whether a large block is returned to the system. The next user of 16 MiB
+    then waits for 4,096 page faults, which can take five times as long as the kernel that writes it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -78,7 +77,7 @@ def keep_memory() -> None:
 
 
 def repeats(function: Callable[[], object], now: Clock) -> int:
-    """Calls that make a sample; warms up on the way."""
+    """Returns the number of calls in a sample; warms up on the way."""
     quickest = math.inf
     for _ in range(3):
         start = now()
@@ -99,46 +98,46 @@ class Estimate:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
     def json(self) -> dict[str, float]:
-        """For the record."""
+        """Returns it for the record."""
         return {name: round(number, 6) for name, number in dataclasses.asdict(self).items()}
 
 
 def draws(values: Sequence[float], seed: int = 0) -> np.ndarray:
-    """The medians of as many samples as `DRAWS`, each drawn from ``values`` with replacement."""
+    """Returns the medians of `DRAWS` samples, each drawn from ``values`` with replacement."""
     known = np.asarray(values, dtype=np.float64)
     chosen = np.random.default_rng(seed).integers(0, len(known), (DRAWS, len(known)))
     return np.median(known[chosen], axis=1)
 
 
 def interval(value: float, drawn: np.ndarray) -> Estimate:
-    """A figure with the interval that 95 % of what was drawn lie in."""
+    """Returns a figure with the interval that contains 95 % of the drawn values."""
     low, high = np.quantile(drawn, (0.025, 0.975))
     return Estimate(float(value), float(low), float(high))
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one."""
+    """Returns the median."""
     return statistics.median(values)
 
 
 def ratios(samples: Samples, name: str, base: str) -> list[float]:
-    """One contestant's times over another's, round by round."""
+    """Returns one contestant's times divided by another's, round by round."""
     return [a / b for a, b in zip(samples[name], samples[base], strict=True)]
 
 
 def ratio(samples: Samples, name: str, base: str) -> Estimate:
-    """The median of the ratios of two contestants."""
+    """Returns the median of the ratios of two contestants."""
     values = ratios(samples, name, base)
     return interval(median(values), draws(values))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean for ratios."""
+    """Returns the geometric mean, which suits ratios."""
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def mean_ratio(lists: Sequence[Sequence[float]]) -> Estimate:
-    """The geometric mean of the median ratios of many lines, with the interval that the lines' noise gives it."""
+    """Returns the geometric mean of the median ratios of many lines, with an interval from the lines' noise."""
     value = geometric_mean([median(values) for values in lists])
     drawn = np.exp(np.mean([np.log(draws(values, seed)) for seed, values in enumerate(lists)], axis=0))
     return interval(value, drawn)

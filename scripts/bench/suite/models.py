@@ -1,4 +1,4 @@
-"""`models`: time per call of the suite's models, and how it compares."""
+"""`models`: time per call of the suite's models, with comparisons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table(
     cases: tuple[Sequence[str], Sequence[int], Sequence[int]],
     measured: Callable[[str, int, int], Measured],
 ) -> None:
-    """A part that has a line for each model, batch and number of threads, with the milliseconds of a ``unit``."""
+    """Prints and records a part with a line per model, batch and number of threads, in milliseconds of a ``unit``."""
     heads = "".join(f"{name:>10}" for name in ["eager", *field.compilers])
     output.part(
         part,
@@ -55,7 +55,7 @@ def table(
 
 
 def one(field: contestants.Field, name: str, batch: int, threads: int, seconds: float) -> Measured:
-    """One line, and the ratios round by round; the caller has set the number of threads."""
+    """Returns one line, and the ratios round by round; the caller has set the number of threads."""
     with torch.no_grad():
         module, inputs = catalog.MODELS[name].make(batch)
         entered = contestants.enter(field, module, named=inputs)
@@ -69,14 +69,14 @@ def one(field: contestants.Field, name: str, batch: int, threads: int, seconds: 
 
 
 def text(line: record.Line, field: contestants.Field) -> str:
-    """The line of the table."""
+    """Returns the line of the table."""
     times = "".join(f"{line.times[name]:10.2f}" for name in ["eager", *field.compilers])
     case = f"{line.case['batch']:6}{line.case['threads']:8}"
     return f"{line.name:30}{case}{times}  {line.compared()} {max(line.errors.values()):8.1e}"
 
 
 def means(output: record.Record, seen: dict[tuple[int, int], dict[str, list[list[float]]]]) -> None:
-    """Geometric means by threads and batch, and over all; and what is slower than its base."""
+    """Records geometric means by threads and batch, and over all, and the lines that are slower than their base."""
     together: dict[str, list[list[float]]] = {}
     for (count, batch), pairs in seen.items():
         for pair, lists in pairs.items():

@@ -1,4 +1,4 @@
-"""The operations of the part `functions`: what is called, on which numbers."""
+"""The operations of the part `functions`: the calls, and their domains."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 Function = Callable[..., Any]
 
 ANY, POSITIVE, WITHIN, ABOVE = "any", "positive", "within", "above"
-"""Numbers as they come, from 0.01 on, between -1 and 1, from 1 on."""
+"""Any numbers, those from 0.01 on, between -1 and 1, from 1 on."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What is called with a tensor of a layout, tensors like it, and tensors of indices into its last dimension."""
+    """A function of a tensor with a layout, tensors like it, and tensors of indices into its last dimension."""
 
     name: str
     function: Function
@@ -27,11 +27,11 @@ class Operation:
     domain: str = ANY
     integers: bool = True
     far: bool = False
-    """Whether it is also called with large arguments."""
+    """True if it is also called with large arguments."""
 
 
 def in_domain(x: Tensor, domain: str) -> Tensor:
-    """These numbers as an operation takes them."""
+    """Maps numbers into an operation's domain."""
     if domain == POSITIVE:
         return x.abs() + 0.01
     if domain == WITHIN:
@@ -40,7 +40,7 @@ def in_domain(x: Tensor, domain: str) -> Tensor:
 
 
 def _unary() -> list[Operation]:
-    """Elementwise, of one operand."""
+    """Returns elementwise operations with one operand."""
     far = ["sin", "cos", "tan", "sigmoid", "tanh", "exp", "erf", "atan", "asinh", "sinc", "lgamma", "expm1"]
     floats = ["erfc", "exp2", "sinh", "cosh", "ceil", "floor", "round", "trunc", "frac", "digamma", "i0"]
     positive = ["log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"]
@@ -57,7 +57,7 @@ def _unary() -> list[Operation]:
 
 
 def _with_numbers() -> list[Operation]:
-    """Elementwise, with numbers from Python."""
+    """Returns elementwise operations with Python numbers."""
     floats: dict[str, Function] = {
         "% 0.3": lambda x: x % 0.3,
         "// 0.3": lambda x: x // 0.3,
@@ -84,7 +84,7 @@ def _with_numbers() -> list[Operation]:
 
 
 def _binary() -> list[Operation]:
-    """Elementwise, of two operands and more."""
+    """Returns elementwise operations with two or more operands."""
     names = ["add", "sub", "mul", "maximum", "minimum", "eq", "lt"]
     floats = [
         "div",
@@ -109,7 +109,7 @@ def _binary() -> list[Operation]:
 
 
 def _along() -> list[Operation]:
-    """Reductions, scans and sorts, along either of the last dimensions."""
+    """Returns reductions, scans and sorts, along each of the last dimensions."""
     numbers: dict[str, Callable[[Tensor, int], Any]] = {
         "sum": lambda x, dim: x.sum(dim),
         "prod": lambda x, dim: x.prod(dim),
@@ -148,7 +148,7 @@ def _along() -> list[Operation]:
 
 
 def _copies() -> list[Operation]:
-    """What moves elements."""
+    """Returns operations that move elements."""
     copies: dict[str, Function] = {
         "clone": lambda x: x.clone(memory_format=torch.contiguous_format),
         "transposed copy": lambda x: x.transpose(-1, -2).contiguous(),
@@ -167,7 +167,7 @@ def _copies() -> list[Operation]:
 
 
 def _index() -> list[Operation]:
-    """What reads and writes by index."""
+    """Returns operations that read and write by index."""
     indices: dict[str, Function] = {
         "gather": lambda x, i: x.gather(-1, i.expand(*x.shape[:-1], -1)),
         "index_select": lambda x, i: x.index_select(-1, i),
@@ -183,5 +183,5 @@ def _index() -> list[Operation]:
 
 
 def all_of_them() -> list[Operation]:
-    """Every operation."""
+    """Returns every operation."""
     return [*_unary(), *_with_numbers(), *_binary(), *_along(), *_copies(), *_index()]

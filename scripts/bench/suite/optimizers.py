@@ -1,9 +1,9 @@
-"""`optimizers`: time of a step of AdamW and of SGD with momentum on a model's parameters, and how it compares.
+"""`optimizers`: time of a step of AdamW and of SGD with momentum on a model's parameters, with comparisons.
 
-Eager takes part in three forms: ``default`` goes over the parameters one by one, ``foreach`` hands lists to torch,
-``fused`` is torch's own kernel for all of a step. The compilers get the plain form, one parameter after the other. The
-learning rate changes at each step, as under a schedule, which must not compile anything. Gradients stay as they are:
-making them is `training`'s.
+Eager takes part in three forms: ``default`` handles the parameters one by one, ``foreach`` passes lists to torch,
+``fused`` is torch's own kernel for a whole step. The compilers get the plain form, one parameter after the other. The
+learning rate changes at each step, as under a schedule, which must not compile anything. Gradients are fixed:
+`training` measures their computation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from . import agree, catalog, contestants, measure, record
 
 MODELS = ("bert", "mobilenetv3_large_100")
-"""The models whose parameters are updated unless others are asked for."""
+"""The models whose parameters are updated by default."""
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -30,10 +30,10 @@ FORMS: dict[str, dict[str, Any]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
-"""Eager's."""
+"""Eager's forms."""
 
 WARM = 4
-"""Steps before anything is measured: the first makes the state, the second meets another learning rate."""
+"""The number of warm-up steps: the first creates the state, the second has another learning rate."""
 
 
 class Stepper:
@@ -55,7 +55,7 @@ class Stepper:
 
 
 def pairs(field: contestants.Field) -> list[str]:
-    """The ratios that are taken."""
+    """Returns the pairs to compare."""
     return [f"dynamlir/{base}" for base in (*FORMS, *["inductor"] * field.inductor)]
 
 
@@ -84,7 +84,7 @@ def run(
 
 
 def one(field: contestants.Field, model: str, kind: str, threads: int, seconds: float) -> record.Line:
-    """One line; the caller has set the number of threads."""
+    """Returns one line; the caller has set the number of threads."""
     contestants.forget()
     steppers = {name: Stepper(kind, model, settings) for name, settings in FORMS.items()}
     with warnings.catch_warnings():
@@ -112,7 +112,7 @@ def one(field: contestants.Field, model: str, kind: str, threads: int, seconds: 
 
 
 def compiled(who: str, own_door: bool, step: Callable[[], Any]) -> Callable[[], Any]:
-    """The step as a contestant compiles it. Sizes are not asked to be static: then torch takes floats for constants."""
+    """Returns the step as a contestant compiles it. Not with static sizes: then torch treats floats as constants."""
     import dynamlir
 
     if own_door:
@@ -121,7 +121,7 @@ def compiled(who: str, own_door: bool, step: Callable[[], Any]) -> Callable[[], 
 
 
 def graphs_made() -> int:
-    """How many graphs dynamlir has compiled for this line."""
+    """Returns the number of graphs that dynamlir has compiled for this line."""
     import dynamlir
 
     return len(dynamlir.compiles())

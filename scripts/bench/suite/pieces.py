@@ -1,9 +1,9 @@
 """`pieces`: time per call of models that run in several pieces, against eager: detection, codecs, experts.
 
-Detection models keep boxes by their scores, codecs work with lengths that they compute, and mixtures of experts may
-send tokens to experts in a loop of Python's: between two graphs Python runs something, and a graph may hold next to
-nothing. So what is compared is what the pieces cost. Weights are random; the scores of detection models are spread, so
-that boxes are kept. Rounding may exchange boxes of nearly equal scores: where floats differ, doubles must agree.
+Detection models select boxes by their scores, codecs work with lengths that they compute, and mixtures of experts may
+send tokens to experts in a Python loop: plain Python runs between two graphs, and a graph may hold next to nothing. So
+the cost of the pieces is compared. Weights are random; the scores of detection models are spread, so that boxes are
+selected. Rounding may exchange boxes of nearly equal scores: where floats differ, doubles must agree.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ CODECS: dict[str, dict[str, Any]] = {
     },
     "dac": {"encoder_hidden_size": 8, "decoder_hidden_size": 96, "hidden_size": 128, "codebook_size": 64},
 }
-"""transformers' codecs, and the sizes of small ones."""
+"""transformers' codecs, with small sizes."""
 
 EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "jetmoe", "phimoe")
-"""transformers' mixtures, made as small as `six` makes its models."""
+"""transformers' mixtures, shrunk as in `compile_models`."""
 
 WIDTH, SAMPLES = 320, 4800
-"""Of an image and of a recording."""
+"""The side of an image, and the length of a recording."""
 
 NOTES = 3
 """The number of reasons for breaks that are printed."""
 
 
 def detection(name: str) -> Made:
-    """One of torchvision's, and an image."""
+    """Returns one of torchvision's models, and an image."""
     import torchvision
 
     sizes = {} if name.startswith("ssd") else {"min_size": WIDTH, "max_size": WIDTH}
@@ -74,17 +74,17 @@ def detection(name: str) -> Made:
 
 
 def codec(name: str) -> Made:
-    """One of transformers', and a recording."""
+    """Returns one of transformers' models, and a recording."""
     from transformers import AutoConfig, AutoModel
 
     return AutoModel.from_config(AutoConfig.for_model(name, **CODECS[name])), (torch.randn(1, 1, SAMPLES),)
 
 
 def experts(name: str) -> Made:
-    """A mixture, and tokens."""
-    import six
+    """Returns a mixture, and tokens."""
+    import compile_models
 
-    small = six.small_transformer(name)
+    small = compile_models.small_transformer(name)
     if small is None:
         raise RuntimeError(f"{name} does not build small")
     _, module, inputs = small
@@ -109,7 +109,7 @@ def run(output: record.Record, field: contestants.Field, only: str, seconds: flo
 
 
 def one(field: contestants.Field, name: str, make: Callable[[], Made], seconds: float) -> tuple[record.Line, str]:
-    """One line, and its text."""
+    """Returns one line, and its text."""
     import dynamlir
 
     torch.manual_seed(0)
@@ -138,7 +138,7 @@ def one(field: contestants.Field, name: str, make: Callable[[], Made], seconds: 
 
 
 def _doubles(inputs: Sequence[Any]) -> list[Any]:
-    """The inputs, floats as doubles."""
+    """Returns the inputs, with floats as doubles."""
     return torch.utils._pytree.tree_map_only(
         torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, list(inputs)
     )

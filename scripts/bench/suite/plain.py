@@ -1,9 +1,9 @@
-"""`plain`: what of the models at hand is not compiled, by reason.
+"""`plain`: the parts of the available models that are not compiled, by reason.
 
-Each model is called three times, as it is used for answers, and trained for three steps: forward, loss and backward
-compiled with what comes between, and an optimizer's step with it. What is counted are graphs, breaks – between two
-graphs Python runs something – and calls or graphs that run plain as a whole, after the first call: that may make an
-optimizer's state, or a model's tables.
+Each model is called three times for inference, and trained for three steps: forward, loss and backward compiled with
+what comes between, and an optimizer's step with it. Counted are graphs, breaks – plain Python between two graphs – and
+calls or graphs that run plain as a whole, after the first call, which may create an optimizer's state, or a model's
+tables.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ CALLS = 3
 
 
 def small() -> dict[str, Callable[[], tuple[torch.nn.Module, dict[str, torch.Tensor]]]]:
-    """The small models of torch, timm and transformers."""
-    import zoo
+    """Returns the small models of torch, timm and transformers."""
+    import small_networks
 
-    return zoo.MODELS
+    return small_networks.MODELS
 
 
 def loss_of(result: Any) -> torch.Tensor:
-    """A number of what a model returns."""
+    """Reduces a model's result to a number."""
     if isinstance(result, torch.Tensor):
         return result.square().mean()
     return next(value for value in result.values() if isinstance(value, torch.Tensor)).square().mean()
 
 
 def answers(name: str) -> Callable[[], Any]:
-    """A call, as compiled."""
+    """Returns a compiled call."""
     import dynamlir
 
     model, inputs = small()[name]()
@@ -49,7 +49,7 @@ def answers(name: str) -> Callable[[], Any]:
 
 
 def trains(name: str) -> Callable[[], Any]:
-    """A whole step, as compiled."""
+    """Returns a compiled training step."""
     import dynamlir
 
     model, inputs = small()[name]()
@@ -66,13 +66,13 @@ def trains(name: str) -> Callable[[], Any]:
 
 
 def generates(name: str, cache: str) -> Callable[[], Any]:
-    """All of ``generate``, as compiled."""
+    """Returns all of ``generate``, compiled."""
     model = generate.MODELS[name]().eval()
     return generate.entered("whole", model, torch.randint(3, 500, (1, generate.PROMPT)), cache)
 
 
 def programs() -> dict[str, Callable[[], Callable[[], Any]]]:
-    """All that is looked at, by name."""
+    """Returns all programs, by name."""
     made: dict[str, Callable[[], Callable[[], Any]]] = {}
     for name in small():
         made[name] = lambda name=name: answers(name)
@@ -84,7 +84,7 @@ def programs() -> dict[str, Callable[[], Callable[[], Any]]]:
 
 
 def run(output: record.Record, only: str) -> None:
-    """Prints and records the table: a line per program, and what it met after its first call."""
+    """Prints and records the table: a line per program, with the reasons after its first call."""
     torch.set_num_threads(1)
     output.part(
         "plain",
@@ -103,7 +103,7 @@ def run(output: record.Record, only: str) -> None:
 
 
 def one(name: str, make: Callable[[], Callable[[], Any]]) -> tuple[record.Line, collections.Counter[str]]:
-    """One line, and how often it met each reason."""
+    """Returns one line, and the count of each reason."""
     import dynamlir
 
     contestants.forget()

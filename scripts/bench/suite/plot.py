@@ -1,7 +1,7 @@
 """The ratios of a run as a picture: SVG, written by hand, so that no plotting library is needed.
 
-A row per line of the record, a mark at each ratio with its 95 % interval; left of 1 dynamlir is quicker. The scale is
-logarithmic, so that twice and half lie equally far away.
+A row per line of the record, a mark at each ratio with its 95 % interval; left of 1 dynamlir is faster. The scale is
+logarithmic, so that twice and half are equally far away.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ TICKS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5, 2.0)
 
 
 def across(ratio: float) -> float:
-    """Where a ratio is, from left to right; what is off the scale lies at its end."""
+    """Returns the horizontal position of a ratio; one off the scale is placed at its end."""
     part = math.log(min(max(ratio, LOW), HIGH) / LOW) / math.log(HIGH / LOW)
     return round(LEFT + part * WIDTH, 1)
 
 
 def rows(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Titles of parts, and their lines that compare something."""
+    """Returns the titles of parts, and their lines with comparisons."""
     found: list[tuple[str, dict[str, Any]]] = []
     for part, content in document["parts"].items():
         lines = [line for line in content["lines"] if line.get("ratios")]
@@ -36,7 +36,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def svg(document: dict[str, Any]) -> str:
-    """The picture."""
+    """Returns the picture."""
     listed = rows(document)
     height = TOP + ROW * len(listed) + 24
     parts = [

@@ -1,10 +1,10 @@
-"""`profile`: where a model's time goes, in calls of torch's operators or in what dynamlir generates.
+"""`profile`: a model's time by torch's operators and by dynamlir's generated code.
 
-Extern calls go to torch's C interface, where no profiler of Python's or torch's looks. So their time is eager's: each
-operator's, timed where Python can stand between dispatcher and kernel, by the clock that other processes do not
-disturb. Of the operators that dynamlir leaves to torch this makes the time in `extern`; the `rest` of a compiled call
-is its own kernels and its overhead. Where that comes out below zero, the same calls cost eager more: their operands lie
-otherwise there, or were just written by another operator.
+Extern calls go to torch's C interface, where no profiler of Python or torch can see them. So their time is estimated by
+eager's: each operator's, timed where Python can run between dispatcher and kernel, by the process clock, which other
+processes do not disturb. For the extern operators this gives the time in `extern`; the `rest` of a compiled call is its
+own kernels and its overhead. If that is negative, the same calls cost eager more: their operands have other layouts
+there, or were just written by another operator.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "convolution": ("convolution",),
     "attention": ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math"),
 }
-"""Operators by what they are."""
+"""Operators by kind."""
 
 CALLS = 5
 
 
 class Stopwatch(TorchDispatchMode):
-    """Seconds and number of calls of each operator."""
+    """Records seconds and number of calls of each operator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class Stopwatch(TorchDispatchMode):
 
 
 def spent(call: Callable[[], Any]) -> Stopwatch:
-    """What the operators of one call took."""
+    """Times the operators of one call."""
     with Stopwatch() as seen:
         call()
     return seen
 
 
 def left_to_torch(reports: Sequence[Any]) -> collections.Counter[str]:
-    """How often each operator is called by the compiled model."""
+    """Returns the number of extern calls of each operator in the compiled model."""
     counted: collections.Counter[str] = collections.Counter()
     for report in reports:
         for extern in report.externs:
@@ -86,7 +86,7 @@ def run(
 
 
 def one(field: contestants.Field, name: str, batch: int, seconds: float) -> tuple[record.Line, str]:
-    """One model."""
+    """Returns one model's line."""
     import dynamlir
 
     with torch.no_grad():
@@ -102,7 +102,7 @@ def one(field: contestants.Field, name: str, batch: int, seconds: float) -> tupl
     operators = {name: 1e3 * statistics.median(one.seconds[name] for one in seen) for name in seen[0].calls}
     kinds = {kind: sum(operators.get(name, 0.0) for name in names) for kind, names in KINDS.items()}
     left = left_to_torch(reports)
-    # An operator that is left to torch in some places only counts by its share of the calls.
+    # An operator that is extern only in some places counts by its share of the calls.
     extern = sum(operators.get(name, 0.0) * count / max(seen[0].calls[name], 1) for name, count in left.items())
     eager, ours = line.times["eager"], line.times["dynamlir"]
     other, rest = eager - sum(kinds.values()), ours - extern

@@ -1,4 +1,4 @@
-"""What a run says: lines of tables as they come, and all of it as JSON.
+"""The output of a run: lines of tables as they come, and everything as JSON.
 
 The document: ``schema`` (the number below), ``machine``, ``settings``, and under ``parts`` for each part that ran
 ``lines`` and ``summary``. A line has ``name``, ``case`` (batch, threads and the like), ``unit``, ``right``, and where
@@ -36,11 +36,11 @@ class Line:
     right: bool = True
 
     def json(self) -> dict[str, Any]:
-        """For the record; what is empty is left out."""
+        """Returns it for the record, without empty fields."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name == "right"}
 
     def compared(self) -> str:
-        """The ratios, for a table."""
+        """Returns the ratios, for a table."""
         return "  ".join(str(measure.Estimate(**value)).ljust(22) for value in self.ratios.values())
 
 
@@ -55,7 +55,7 @@ def timed(
     *,
     unit: str = "ms",
 ) -> Line:
-    """A line of what `measure.sample` saw; ``compared`` are pairs like ``"dynamlir/eager"``."""
+    """Returns a line for the result of `measure.sample`; ``compared`` are pairs like ``"dynamlir/eager"``."""
     line = Line(name, case, unit)
     line.rounds = len(next(iter(samples.values())))
     line.times = {who: measure.median(seen) * UNITS[unit] for who, seen in samples.items()}
@@ -64,7 +64,7 @@ def timed(
 
 
 def machine() -> dict[str, Any]:
-    """Where it ran."""
+    """Describes the machine."""
     import numpy
     import torch
 
@@ -88,7 +88,7 @@ def _lines(path: str) -> list[str]:
 
 
 class Record:
-    """Collects lines, prints them, and keeps the JSON file up to date, so that a run that is cut short has one."""
+    """Collects lines, prints them, and keeps the JSON file up to date, so that an interrupted run has one."""
 
     def __init__(self, settings: dict[str, Any], file: Path | None = None) -> None:
         self.file = file
@@ -102,18 +102,18 @@ class Record:
         print(f"\n{about}\n{header}", flush=True)
 
     def collect(self, line: Line) -> None:
-        """A line as data; it is written with the next that is printed."""
+        """Adds a line as data; it is written with the next one that is printed."""
         self._part["lines"].append(line.json())
         self.right &= line.right
 
     def add(self, line: Line, text: str) -> None:
-        """A line as data and as text."""
+        """Adds a line as data and as text."""
         self.collect(line)
         print(text + "".join(f"\n    {note}" for note in line.notes), flush=True)
         self._write()
 
     def summary(self, name: str, value: Any, text: str) -> None:
-        """A figure of the whole table."""
+        """Adds a figure for the whole table."""
         self._part["summary"][name] = value.json() if isinstance(value, measure.Estimate) else value
         print(text, flush=True)
         self._write()
@@ -125,5 +125,5 @@ class Record:
             fresh.replace(self.file)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The present table's."""
+        """The lines of the current table."""
         return self._part["lines"]

@@ -1,9 +1,9 @@
 """`sizes`: kernels of one size against kernels of all sizes.
 
-Each function is compiled three times: with ``dynamic=False``, so that its sizes are numbers (``one``); as it is, having
-met other sizes, so that the one that changed is a symbol (``varied``); and with ``dynamic=True``, so that all of them
-are (``all``). They are timed at one size. Then sizes that were not met before are called, once each: what is told is
-how much longer such a call takes than one of a size that was.
+Each function is compiled three times: with ``dynamic=False``, so that its sizes are static (``one``); by default, after
+calls with other sizes, so that the changed size is a symbol (``varied``); and with ``dynamic=True``, so that all of
+them are (``all``). They are timed at one size. Then new sizes are called, once each: the figure is the additional time
+of such a call compared with a known size.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch import Tensor
 from . import agree, contestants, kernels, measure, record
 
 CODE: dict[str, bool | None] = {"one": False, "varied": None, "all": True}
-"""What ``dynamic`` is for each."""
+"""The value of ``dynamic`` for each."""
 
 PAIRS = ["varied/one", "all/one"]
 
 NEW = 40
-"""Sizes that are new, and as many that are not, in turn."""
+"""The number of new sizes, and of known ones, alternating."""
 
 Operands = Callable[[int], list[Tensor]]
 
@@ -40,27 +40,27 @@ class Case:
 
 
 def rows(*more: int) -> Operands:
-    """One matrix, whose other side is 512, and vectors along rows or numbers of other sizes."""
+    """Returns one matrix, whose other side is 512, and vectors along rows or numbers of other sizes."""
     return lambda size: [torch.randn(size, 512), *(torch.randn(side) for side in more)]
 
 
 def heads(size: int) -> list[Tensor]:
-    """Queries, keys and values of four heads."""
+    """Returns queries, keys and values of four heads."""
     return [torch.randn(1, 4, size, 64) for _ in range(3)]
 
 
 def cached(size: int) -> list[Tensor]:
-    """The query of one token, and a cache."""
+    """Returns the query of one token, and a cache."""
     return [torch.randn(1, 8, 1, 64), *(torch.randn(1, 8, size, 64) for _ in range(2))]
 
 
 def picked(size: int) -> list[Tensor]:
-    """A table, and rows of it."""
+    """Returns a table, and rows of it."""
     return [torch.randn(1000, 512), torch.randint(1000, (size,))]
 
 
 def images(size: int) -> list[Tensor]:
-    """A batch of them, and weights."""
+    """Returns a batch of images, and weights."""
     return [torch.randn(size, 16, 28, 28), torch.randn(32, 16, 3, 3)]
 
 
@@ -122,7 +122,7 @@ def run(output: record.Record, only: str, threads: Sequence[int], seconds: float
 
 
 def one(name: str, case: Case, threads: int, seconds: float) -> record.Line:
-    """One line; the caller has set the number of threads."""
+    """Returns one line; the caller has set the number of threads."""
     import dynamlir
 
     contestants.forget()
@@ -146,8 +146,7 @@ def one(name: str, case: Case, threads: int, seconds: float) -> record.Line:
 
 
 def new(function: Callable[..., Any], case: Case, operands: list[Tensor], now: Callable[[], float]) -> float:
-    """Microseconds that a call of a size not met before takes longer, for a size that is small: less time passes in
-    kernels then, and differs."""
+    """Returns the additional microseconds of a call with a new, small size: less of the time is varying kernel time."""
     least = max(case.size // 32, 2)
     known = case.operands(least)
     function(*known)

@@ -1,22 +1,22 @@
-"""`steps`: models trained for twenty steps, every gradient compared with what doubles give.
+"""`steps`: models trained for twenty steps, every gradient compared with that of doubles.
 
-Each step begins with eager's parameters and buffers, which ours and the doubles are given, so that what rounding makes
-of twenty steps is not in the figures: each step's errors are that step's. AdamW then moves eager's. Each step has a
-batch of its own. Dropout is off.
+Each step begins with eager's parameters and buffers, which are copied to ours and to the doubles, so that rounding does
+not accumulate over twenty steps: each step's errors are its own. AdamW then updates eager's. Each step has its own
+batch. Dropout is off.
 
 An error is the norm of a difference from the doubles' gradient, relative to that gradient's norm: of all gradients of a
-step together, and of each parameter alone. That of a parameter is right where it is at most `MORE` times eager's own,
-or less than `FLOOR`, relative to the parameter's gradient or, where that is next to nothing, to `TINY` of the greatest
-gradient of the step.
+step together, and of each parameter separately. That of a parameter is right if it is at most `MORE` times eager's own,
+or less than `FLOOR`, relative to the parameter's gradient or, if that is negligible, to `TINY` of the greatest gradient
+of the step.
 
 Some batch norms here are over few elements with a relu behind them: then the last bit of a parameter decides over
-percents of a gradient, in eager as well. So where an error is not within its bound, eager's own is taken as the worst
-of some whose parameters were changed by at most their last bit; and where all of eager's is then off by more than
-`BLURRED`, floats prove nothing: such a step is counted (``blurred``). At every step ours are computed in doubles as
-well, where hardly anything is that close to a kink. Those have to be right within `DOUBLES`.
+percents of a gradient, in eager as well. So if an error exceeds its bound, eager's own is taken as the worst of several
+trials whose parameters were changed by at most their last bit. If all of eager's is then off by more than `BLURRED`,
+floats prove nothing: such a step is counted (``blurred``). At every step ours are computed in doubles as well, where
+hardly anything is that close to a kink. Those have to be right within `DOUBLES`.
 
-With ``--dropout`` the losses are compared instead: over runs of as many steps, each from the same parameters with
-other random numbers, by Welch's test of their means and by the ratio of their variances.
+With ``--dropout`` the losses are compared instead: over runs of the same number of steps, each from the same parameters
+with other random numbers, by Welch's test of their means and by the ratio of their variances.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from typing import Any
 
 import torch
 
-from . import contestants, picked, record, training
+from . import contestants, record, training, training_models
 
 STEPS = 20
 RUNS = 12
-"""Runs of each with dropout."""
+"""The number of runs of each with dropout."""
 
 MORE, FLOOR, TINY = 4.0, 2e-6, 0.05
 BLURRED, DOUBLES = 1e-3, 1e-6
 TRIES = 48
-"""Changed parameters that eager is tried with: enough to meet a kink that one try of ten meets. In step 15 of
+"""The number of perturbed parameter sets tried with eager: enough to hit a kink that one try in ten hits. In step 15 of
 mnasnet0_5 four of the first 40 tries move one element of `layers.12.2.layers.2` across zero, none of the first six."""
 
 
@@ -50,28 +50,28 @@ Found = dict[str, torch.Tensor]
 
 @dataclasses.dataclass
 class Errors:
-    """The worst of all steps."""
+    """The worst errors of all steps."""
 
     eager: float = 0.0
     ours: float = 0.0
     worst: float = 0.0
-    """The largest error of a parameter's gradient, over what it may have: right below 1."""
+    """The largest error of a parameter's gradient, divided by its bound: right below 1."""
     where: str = ""
     doubles: float = 0.0
-    """Of ours in doubles."""
+    """The error of ours in doubles."""
     blurred: int = 0
-    """Steps in which eager's floats are too far off themselves."""
+    """The number of steps in which eager's floats themselves are too far off."""
     steps: int = 0
 
     @property
     def right(self) -> bool:
-        """Whether all of it is."""
-        # Some models go through floats of their own, so that their doubles are none.
+        """True if all errors are within their bounds."""
+        # Some models use floats internally, so that their doubles are not exact.
         return self.worst <= 1 and self.doubles <= max(DOUBLES, 0.0 if self.blurred else self.eager)
 
 
 def batch(inputs: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Inputs like the given ones: other numbers, other words; masks stay."""
+    """Returns inputs like the given ones: other numbers, other words; masks stay."""
     source = torch.Generator().manual_seed(seed)
     return {name: _like(name, value, source) for name, value in inputs.items()}
 
@@ -81,11 +81,11 @@ def _like(name: str, value: Any, source: torch.Generator) -> Any:
         return value
     if value.is_floating_point():
         return torch.randn(value.shape, generator=source, dtype=value.dtype)
-    return torch.randint(3, picked.SMALL["vocab_size"], value.shape, generator=source)
+    return torch.randint(3, training_models.SMALL["vocab_size"], value.shape, generator=source)
 
 
 def gradients(function: Callable[..., Any], module: torch.nn.Module, inputs: dict[str, Any]) -> Found:
-    """The loss and the gradients by name; they stay on the parameters."""
+    """Returns the loss and the gradients by name; they stay on the parameters."""
     module.zero_grad(set_to_none=True)
     loss = training.loss_of(function(**inputs))
     loss.backward()
@@ -94,7 +94,7 @@ def gradients(function: Callable[..., Any], module: torch.nn.Module, inputs: dic
 
 
 def shares(eager: list[Found], ours: Found, exact: Found) -> tuple[float, str]:
-    """The greatest error of ours over what it may be, and where; eager's is the worst of several."""
+    """Returns the greatest error of ours divided by its bound, and its place; eager's is the worst of several."""
     if any(side.keys() != exact.keys() for side in (*eager, ours)):
         return math.inf, f"{sorted(ours.keys() ^ exact.keys())}"
     norms = {name: float(tensor.double().norm()) for name, tensor in exact.items()}
@@ -110,12 +110,12 @@ def shares(eager: list[Found], ours: Found, exact: Found) -> tuple[float, str]:
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The norm of the difference."""
+    """Returns the norm of the difference."""
     return float((one.double() - other.double()).norm())
 
 
 def together(found: Found, exact: Found) -> float:
-    """The error of all gradients."""
+    """Returns the error of all gradients together."""
     if found.keys() != exact.keys():
         return math.inf
     off = math.hypot(*(apart(found[name], exact[name]) for name in exact))
@@ -131,7 +131,7 @@ def other_last_bits(module: torch.nn.Module, seed: int) -> None:
 
 
 def give(module: torch.nn.Module, other: torch.nn.Module) -> None:
-    """The other has the parameters and buffers of this one."""
+    """Copies the parameters and buffers of this module to the other."""
     _write(_tensors(module), other)
 
 
@@ -145,8 +145,8 @@ def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
-def train(made: picked.Made, compile: Callable[[Any], Any], steps: int = STEPS) -> Errors:
-    """Trains eager, and holds the gradients of what ``compile`` makes of a copy against it."""
+def train(made: training_models.Made, compile: Callable[[Any], Any], steps: int = STEPS) -> Errors:
+    """Trains eager, and compares the gradients of a compiled copy with it."""
     module, inputs = made
     ours, tried, exact = copy.deepcopy(module), copy.deepcopy(module), copy.deepcopy(module).double()
     wide_ours = copy.deepcopy(exact)
@@ -183,8 +183,10 @@ def train(made: picked.Made, compile: Callable[[Any], Any], steps: int = STEPS) 
     return errors
 
 
-def losses(made: picked.Made, compile: Callable[[Any], Any], steps: int, runs: int) -> tuple[list[float], list[float]]:
-    """Of eager and of ours, the mean loss of the later half of each run."""
+def losses(
+    made: training_models.Made, compile: Callable[[Any], Any], steps: int, runs: int
+) -> tuple[list[float], list[float]]:
+    """Returns, for eager and for ours, the mean loss of the later half of each run."""
     module, inputs = made
     begun, ours = copy.deepcopy(module), copy.deepcopy(module)
     results: tuple[list[float], list[float]] = ([], [])
@@ -202,29 +204,31 @@ def losses(made: picked.Made, compile: Callable[[Any], Any], steps: int, runs: i
 
 
 def alike(eager: list[float], ours: list[float]) -> tuple[float, float]:
-    """Welch's t of the two means, and the ratio of the deviations."""
+    """Returns Welch's t of the two means, and the ratio of the deviations."""
     first, second = (statistics.stdev(side) for side in (eager, ours))
     apart = statistics.fmean(ours) - statistics.fmean(eager)
     return apart / (math.sqrt((first**2 + second**2) / len(eager)) or math.inf), second / first
 
 
 def are_alike(t: float, deviations: float) -> bool:
-    """Bounds that a right implementation crosses less often than once in a thousand pairs of a dozen runs."""
+    """Checks bounds that a correct implementation exceeds less than once in a thousand pairs of a dozen runs."""
     return abs(t) < 4 and 1 / 4 < deviations < 4
 
 
-def dropping() -> dict[str, Callable[[], picked.Made]]:
-    """Three language models as their configurations have them, and a ViT that drops features, attention and paths."""
-    import zoo
+def dropping() -> dict[str, Callable[[], training_models.Made]]:
+    """Returns three language models with their default dropout, and a ViT that drops features, attention and paths."""
+    import small_networks
 
-    vit = zoo.timm_model("vit_tiny_patch16_224", img_size=64, depth=2, proj_drop_rate=0.1, drop_path_rate=0.1)
-    return {**{name: zoo.MODELS[name] for name in ("bert", "gpt2", "t5")}, "vit-tiny": vit}
+    vit = small_networks.timm_model(
+        "vit_tiny_patch16_224", img_size=64, depth=2, proj_drop_rate=0.1, drop_path_rate=0.1
+    )
+    return {**{name: small_networks.MODELS[name] for name in ("bert", "gpt2", "t5")}, "vit-tiny": vit}
 
 
 def run(output: record.Record, field: contestants.Field, only: str, dropout: bool) -> None:
     """Prints and records the table, a line per model."""
     torch.set_num_threads(1)
-    models = dropping().items() if dropout else picked.all_of_them()
+    models = dropping().items() if dropout else training_models.all_of_them()
     chosen = ((name, make) for name, make in models if only in name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -232,13 +236,13 @@ def run(output: record.Record, field: contestants.Field, only: str, dropout: boo
 
 
 def without_dropout(output: record.Record, field: contestants.Field, models: Iterable[tuple[str, Any]]) -> None:
-    """Errors of gradients."""
+    """Compares gradients."""
     heads = f"{'':26}{'graphs':>7}{'eager':>9}{'ours':>9}{'doubles':>9}{'of bound':>9}{'blurred':>8}  worst parameter"
     about = f"steps: errors of gradients in {STEPS} steps, dynamlir through {field.door}, against doubles"
     output.part("steps", about, heads)
     for name, make in models:
         contestants.forget()
-        errors = train(picked.made(make), lambda module: field.enter("dynamlir", module))
+        errors = train(training_models.made(make), lambda module: field.enter("dynamlir", module))
         line = record.Line(name, {"steps": errors.steps}, notes=_plain())
         line.figures = {"eager": errors.eager, "ours": errors.ours, "doubles": errors.doubles}
         line.figures |= {"of bound": errors.worst, "blurred": float(errors.blurred), "graphs": float(_graphs())}
@@ -249,13 +253,13 @@ def without_dropout(output: record.Record, field: contestants.Field, models: Ite
 
 
 def with_dropout(output: record.Record, field: contestants.Field, models: Iterable[tuple[str, Any]]) -> None:
-    """Distributions of losses."""
+    """Compares distributions of losses."""
     heads = f"{'':26}{'graphs':>7}{'eager':>10}{'ours':>10}{'t':>8}{'s/s':>8}"
     about = f"steps with dropout: mean losses of {RUNS} runs of {STEPS} steps, dynamlir through {field.door}"
     output.part("steps-dropout", about, heads)
     for name, make in models:
         contestants.forget()
-        made = picked.made(make, dropout=True)
+        made = training_models.made(make, dropout=True)
         eager, ours = losses(made, lambda module: field.enter("dynamlir", module), STEPS, RUNS)
         (t, deviations), graphs = alike(eager, ours), _graphs()
         line = record.Line(name, {"steps": STEPS, "runs": RUNS}, notes=_plain())
@@ -272,7 +276,7 @@ def _graphs() -> int:
 
 
 def _plain() -> list[str]:
-    """The reasons for which something ran plain, and how often."""
+    """Returns the reasons that something ran plain, with their counts."""
     import dynamlir
 
     seen = {event.reason: str(event).splitlines()[0] for event in dynamlir.fallbacks()}

@@ -1,6 +1,6 @@
-"""What the figures are meant to reach, and whether those of a run do.
+"""The targets for the figures, and a check of a run against them.
 
-A target is a figure of a part, a limit, and whether it must stay below or above. Missing one does not fail the run:
+A target is a figure of a part, a limit, and whether it must stay below or above. A missed target does not fail the run;
 wrong results do.
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 Figure = tuple[str, float, str, float]
-"""What it is, its value, `<=` or `>=`, its limit."""
+"""Its description, its value, `<=` or `>=`, its limit."""
 
 INFERENCE, EAGER, KERNEL, CUBES, FEW_ROWS, COMPILE, LAYERS = 0.90, 1.0, 0.95, 0.97, 1.5, 1 / 8, 1.3
 
 
 def figures(document: dict[str, Any]) -> Iterator[Figure]:
-    """All that the run has a figure for."""
+    """Yields every figure of the run that has a target."""
     parts = document["parts"]
     if "models" in parts:
         yield from _models(parts["models"])
@@ -33,14 +33,14 @@ def figures(document: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _models(part: dict[str, Any]) -> Iterator[Figure]:
-    """The mean beside inductor; and each model that is slower than eager, or else the slowest."""
+    """Yields the mean against inductor; and each model that is slower than eager, or else the slowest."""
     for name, seen in part["summary"].items():
         if name.startswith("dynamlir/inductor, "):
             yield f"models: {name}, geometric mean", seen["value"], "<=", INFERENCE
     worst = sorted(part["lines"], key=lambda line: -line["ratios"]["dynamlir/eager"]["value"])
     slower = [line for line in worst if line["ratios"]["dynamlir/eager"]["low"] > EAGER]
     for line in slower or worst[:1]:
-        # What the interval cannot tell from 1 is not slower.
+        # A ratio whose interval includes 1 does not count as slower.
         yield f"{_title(line)}: dynamlir/eager", line["ratios"]["dynamlir/eager"]["low"], "<=", EAGER
 
 
@@ -55,13 +55,13 @@ def _title(line: dict[str, Any]) -> str:
 
 
 def met(figure: Figure) -> bool:
-    """Whether it is where it should be."""
+    """Returns true if the figure is within its limit."""
     _, value, sign, limit = figure
     return value <= limit if sign == "<=" else value >= limit
 
 
 def table(document: dict[str, Any]) -> str:
-    """Each target in a line; nothing where no part has one."""
+    """Returns each target on a line; empty if no part has one."""
     lines = [
         f"{'met' if met(figure) else 'MISSED':8}{figure[0]:64}{figure[1]:8.3f} {figure[2]} {figure[3]:.3f}"
         for figure in figures(document)

@@ -1,9 +1,8 @@
-"""`training`: time of a training step – forward, loss, backward – and how it compares.
+"""`training`: time of a training step – forward, loss, backward – with comparisons.
 
-The models are in training mode: batch norms use and update the statistics of the batch. Dropout is off unless asked
-for, since what draws random numbers gives each contestant other ones. The loss is the mean of the squares of all
-outputs; its own time is in the step, as it is in everybody's loop. Gradients are thrown away after each step, as
-`zero_grad` does.
+The models are in training mode: batch norms use and update the statistics of the batch. Dropout is off unless
+requested, because random draws differ between contestants. The loss is the mean of the squares of all outputs; its own
+time is part of the step, as in any training loop. Gradients are discarded after each step, as `zero_grad` does.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from typing import Any
 
 import torch
 
-from . import agree, catalog, contestants, kept, measure, models, record
+from . import agree, catalog, contestants, measure, models, record, saved_memory
 
 EIGHT = ("bert", "gpt2", "llama", "t5", "vit", "resnet18", "mobilenetv3_large_100", "convnext_atto")
-"""The models that are trained unless others are asked for."""
+"""The models that are trained by default."""
 
 
 MORE = 4.0
-"""How many times eager's own error a gradient may have, where that is more than `agree.TOLERANCE`."""
+"""The allowed multiple of eager's own error for a gradient, if that is more than `agree.TOLERANCE`."""
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """The mean of the squares of all outputs that have a gradient."""
+    """Returns the mean of the squares of all outputs that have a gradient."""
     parts = [
         (tensor if tensor.dtype is torch.float64 else tensor.float()).square().mean()
         for tensor in agree.tensors_of(output)
@@ -37,13 +36,13 @@ def loss_of(output: Any) -> torch.Tensor:
 
 
 def step(function: Callable[..., Any], module: torch.nn.Module, inputs: dict[str, Any]) -> None:
-    """One step without an optimizer."""
+    """Runs one step without an optimizer."""
     loss_of(function(**inputs)).backward()
     module.zero_grad(set_to_none=True)
 
 
 def without_dropout(module: torch.nn.Module) -> torch.nn.Module:
-    """The module in training mode, in which nothing is dropped."""
+    """Returns the module in training mode, with dropout off."""
     for part in module.train().modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
@@ -57,7 +56,7 @@ def without_dropout(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def gradients(function: Callable[..., Any], module: torch.nn.Module, inputs: dict[str, Any]) -> list[torch.Tensor]:
-    """The loss and all gradients of one step; buffers are put back."""
+    """Returns the loss and all gradients of one step; buffers are restored."""
     buffers = [buffer.clone() for buffer in module.buffers()]
     loss = loss_of(function(**inputs))
     loss.backward()
@@ -70,7 +69,7 @@ def gradients(function: Callable[..., Any], module: torch.nn.Module, inputs: dic
 
 
 def exact_gradients(module: torch.nn.Module, inputs: dict[str, Any]) -> list[torch.Tensor]:
-    """As `gradients`, computed in double precision."""
+    """Like `gradients`, computed in double precision."""
     double = copy.deepcopy(module).double()
     wide = {name: value.double() if _is_floating(value) else value for name, value in inputs.items()}
     return [gradient.float() for gradient in gradients(double, double, wide)]
@@ -81,8 +80,8 @@ def _is_floating(value: Any) -> bool:
 
 
 def worst_error(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> float:
-    """As `agree.worst_error`, but for gradients that are nothing beside the others: of some, such as that of a bias
-    that a softmax takes out, all that is there is rounding."""
+    """Like `agree.worst_error`, except for gradients that are negligible beside the others: some, such as that of a
+    bias that a softmax cancels, consist only of rounding."""
     floor = 1e-4 * max((float(tensor.abs().max()) for tensor in wanted[1:]), default=0.0)
     if len(found) != len(wanted):
         return float("inf")
@@ -110,13 +109,12 @@ def run(
 def one(
     field: contestants.Field, name: str, batch: int, threads: int, seconds: float, dropout: bool
 ) -> models.Measured:
-    """One line, and the ratios round by round; the caller has set the number of threads."""
+    """Returns one line, and the ratios round by round; the caller has set the number of threads."""
     module, inputs = catalog.MODELS[name].make(batch)
     module = module.train() if dropout else without_dropout(module)
     contestants.forget()
     functions: dict[str, Callable[..., Any]] = {"eager": module}
-    # The statistics of one image's batch norms leave little of some gradients, in eager as well: so both are compared
-    # with what doubles give.
+    # For a single image, batch norms leave little of some gradients, also in eager: the reference is doubles.
     wanted = exact_gradients(module, inputs)
     own = worst_error(gradients(module, module, inputs), wanted)
     errors: dict[str, float] = {}
@@ -133,11 +131,11 @@ def one(
     )
     line = record.timed(name, {"batch": batch, "threads": threads}, samples, field.pairs)
     line.errors, line.notes = errors, contestants.notes()
-    saved = {who: kept.kept_bytes(function, module, inputs) / 1e6 for who, function in functions.items()}
+    saved = {who: saved_memory.kept_bytes(function, module, inputs) / 1e6 for who, function in functions.items()}
     line.figures = {f"{who} saved MB": value for who, value in saved.items()}
     line.notes.append("MB kept for backward: " + ", ".join(f"{who} {value:.1f}" for who, value in saved.items()))
     each = {"eager": own, **errors}
     line.notes = [*line.notes, "errors: " + ", ".join(f"{who} {error:.1e}" for who, error in each.items())]
-    # Of what others get wrong the notes tell.
+    # Errors of others are in the notes.
     line.right = errors.get("dynamlir", 0.0) <= max(agree.TOLERANCE, MORE * own)
     return line, {pair: measure.ratios(samples, *pair.split("/")) for pair in field.pairs}

@@ -1,2 +1,2 @@
-// Sizes that are expressions: nobody has told this program how to read them.
+// Sizes that are expressions: this program does not have the callbacks that read them.
 func.func private @f(tensor<?xf32, #dynamo.sizes<s0>>)

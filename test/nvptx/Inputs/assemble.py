@@ -1,7 +1,7 @@
 """Assembles PTX files with NVIDIA's assembler: ``assemble.py PTXAS a.80.ptx b.90.ptx``.
 
-The chip is in the file's name. Next to nothing may be spilled to local memory: kernels are scheduled so that
-rows fit registers.
+The chip is in the file's name. Almost nothing may be spilled to local memory: kernels are scheduled so that rows fit in
+registers.
 """
 
 import pathlib

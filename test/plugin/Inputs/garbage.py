@@ -1,4 +1,4 @@
-"""Feeds seeded garbage to the tool that is named; each time it must end with exit code 1."""
+"""Feeds seeded garbage to the named tool; each run must end with exit code 1."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MAGIC = b"ML\xefR"
 
 
 def main() -> int:
-    """Returns 1 when the tool ended in another way."""
+    """Returns 1 if a run ended in another way."""
     folder, tool = pathlib.Path(sys.argv[1]), sys.argv[2]
     path = folder / "garbage"
     bad = 0
     for seed in range(12):
         source = random.Random(seed)
         body = source.randbytes(source.choice([1, 40, 3000]))
-        # Half of them look like bytecode of a version that can be read, so that the reader gets past the head.
+        # Half of them look like bytecode of a supported version, so that the reader gets past the header.
         path.write_bytes(MAGIC + b"\x0d" + b"MLIR\0" + body if seed % 2 else body)
         made = subprocess.run([tool, path], capture_output=True, check=False)
         if made.returncode != 1:

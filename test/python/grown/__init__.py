@@ -1,1 +1,1 @@
-"""Functions grown from a grammar, run by CPython and by dynamlir: what they return, print, raise and change agrees."""
+"""Functions grown from a grammar, run by CPython and by dynamlir: results, output, exceptions and changes agree."""

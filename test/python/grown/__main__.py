@@ -1,6 +1,6 @@
-"""Grown functions in concrete mode, on a CPython that need not have torch: `python -m grown EXTENSION [--seconds S]`.
+"""Runs grown functions in concrete mode, even on a CPython without torch: `python -m grown EXTENSION [--seconds S]`.
 
-Prints as JSON how many ran, how they ended and which seeds differ.
+Prints, as JSON, the range of seeds that ran, the numbers of each outcome, and the seeds that differ.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from . import run
 
 ROOM = 4 << 30
-"""Bytes of addresses that a process may have."""
+"""The limit on the process's address space, in bytes."""
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="say each seed before it runs")
     options = parser.parse_args()
     faulthandler.enable()
-    # Lists that are put into one another again and again are small themselves, and their texts are not.
+    # Lists that are nested in one another many times are small, but their reprs are not.
     resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
     spec = importlib.util.spec_from_file_location("dynamlir._native", options.extension)
     native = importlib.util.module_from_spec(spec)

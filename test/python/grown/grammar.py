@@ -1,4 +1,4 @@
-"""The text of a grown function: lines, names and expressions. Statements are in `statements`."""
+"""The source of a grown function: lines, names and expressions. Statements are in `statements`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ DEFAULTS = {
     "box": "Box(4)",
     "tensor": "torch.ones(3, 4)",
 }
-# `<kind>`, or `<kind:depth>` where only something simple fits.
+# `<kind>`, or `<kind:depth>` where only a simple expression fits.
 HOLE = re.compile(r"<(\w+)(?::(\d))?>")
-# What can be a part of anything without parentheses around it.
+# Expressions that can be part of any other without parentheses.
 ATOMS = (
     ast.Name,
     ast.Call,
@@ -45,13 +45,13 @@ ATOMS = (
 
 @functools.lru_cache(maxsize=1 << 14)
 def enclosed(text: str) -> str:
-    """The expression, in parentheses where it needs them."""
+    """Returns the expression, in parentheses where it needs them."""
     body = ast.parse(text, mode="eval").body
     return text if isinstance(body, ATOMS) or (isinstance(body, ast.Constant) and text.isalnum()) else f"({text})"
 
 
 class Text:
-    """A text that grows, what is bound where it has come to, and expressions over that."""
+    """A growing source, the names bound at its current end, and expressions over these names."""
 
     def __init__(self, seed: int, tensors: bool = False) -> None:
         self.random = random.Random(seed)
@@ -61,7 +61,7 @@ class Text:
         self.lines: list[str] = []
         self.indent = 0
         self.names = 0
-        # Per function, innermost last: what is surely bound, by kind; and every name with its kind.
+        # For each function, innermost last: the names that are surely bound, by kind; and every name with its kind.
         self.scopes: list[dict[str, list[str]]] = []
         self.locals: list[dict[str, str]] = []
         self.loops = 0
@@ -73,17 +73,17 @@ class Text:
         self.lines.append("    " * self.indent + line)
 
     def step(self) -> None:
-        """Counts towards the end of a program that would run for long."""
+        """Emits a step: programs that would run for long end when their steps run out."""
         if not self.tensors:
             self.put("Steps.take()")
 
     def say(self, parts: str) -> None:
-        """Prints; with tensors the output is part of what is returned, since a graph does not print."""
+        """Emits a print. In tensor programs the output becomes part of the result, since a graph does not print."""
         self.put(f"said.append(({parts},))" if self.tensors else f"print({parts})")
 
     @contextlib.contextmanager
     def under(self, line: str) -> Iterator[None]:
-        """A compound statement's head, and its body inside."""
+        """Emits the head of a compound statement and, indented, its body."""
         self.put(line)
         self.indent += 1
         length = len(self.lines)
@@ -109,7 +109,7 @@ class Text:
         return name
 
     def known(self, kind: str) -> list[str]:
-        """Names of that kind that a function sees: its own and, now and then, those around it."""
+        """The names of a kind that a function sees: its own and, sometimes, those of enclosing functions."""
         own = self.scopes[-1].get(kind, [])
         around = [name for scope in self.scopes[:-1] for name in scope.get(kind, [])]
         return own + (around if not own or self.chance(0.3) else [])
@@ -123,11 +123,11 @@ class Text:
         return self.fill(self.random.choice(choices), depth - 1)
 
     def fill(self, form: str, depth: int = 1) -> str:
-        """A form with an expression in each hole."""
+        """Returns a form with an expression in each hole."""
         return HOLE.sub(lambda hole: enclosed(self.expression(hole[1], int(hole[2] or depth))), form)
 
     def target(self, kind: str) -> str:
-        """A name to assign to: a new one, or one whose kind is the same."""
+        """A name to assign to: a new one, or an existing one of the same kind."""
         own = self.scopes[-1].get(kind, [])
         return self.random.choice(own) if own and self.chance(0.5) else self.bind(kind, self.fresh())
 
@@ -135,6 +135,6 @@ class Text:
         return self.random.choice(self.kinds)
 
     def begin(self, start: int) -> None:
-        """Gives most names of the function that ends here a value where its statements began."""
+        """Called at the end of a function; gives most of its names a value before its first statement."""
         given = [(name, kind) for name, kind in self.locals.pop().items() if self.chance(0.95)]
         self.lines[start:start] = ["    " * self.indent + f"{name} = {DEFAULTS[kind]}" for name, kind in given]

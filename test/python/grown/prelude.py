@@ -1,4 +1,4 @@
-"""What grown functions find in their module: helpers and classes with something of everything."""
+"""The module of grown functions: helpers, and classes that cover many features of Python."""
 
 import collections
 import dataclasses
@@ -12,11 +12,11 @@ say = globals().get("say", print)
 
 
 class OutOfSteps(BaseException):
-    """A grown function ran for long enough."""
+    """Raised when a grown function has used up its steps."""
 
 
 class Steps:
-    """Bounds how long a grown function runs: loops and calls count."""
+    """Bounds the run of a grown function by counting its loop iterations and calls."""
 
     left = None
 
@@ -43,7 +43,7 @@ class Doubled:
 
 
 class Box:
-    """An object of ordinary Python."""
+    """An ordinary Python object."""
 
     shared = 5
     double = Doubled()
@@ -118,7 +118,7 @@ class Box:
 
 
 class Small(Box):
-    """A subclass that asks its parent."""
+    """A subclass that calls its parent's methods."""
 
     __slots__ = ("extra",)
 
@@ -147,7 +147,7 @@ class Record:
 
 
 class Held:
-    """A context manager that says what happens, and may swallow an exception."""
+    """A context manager that reports its entry and exit, and may swallow an exception."""
 
     def __init__(self, name, swallow=()):
         self.name = name
@@ -163,7 +163,7 @@ class Held:
 
 
 def counting(n):
-    """A generator that listens."""
+    """A generator that receives values."""
     for i in range(n % 5):
         got = yield i
         if got is not None:
@@ -172,7 +172,7 @@ def counting(n):
 
 
 def helper(a, b=3, *rest, k=0, **more):
-    """A function with every sort of parameter."""
+    """A function with every kind of parameter."""
     Steps.take()
     return (a - b + k + sum(rest) + sum(more.values())) % 101
 

@@ -1,6 +1,6 @@
-"""Runs a grown function both ways and says what differs.
+"""Runs a grown function by CPython and by dynamlir, and reports differences.
 
-The text is executed twice, into modules of their own: neither run sees what the other did to globals or classes.
+The source is executed twice, in separate modules: neither run sees the other's changes to globals or classes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ HARNESS.add(__file__)
 
 
 def text(seed: int, tensors: bool = False) -> str:
-    """The grown `main` of a seed."""
+    """The source of the `main` grown from a seed."""
     return Grower(seed, tensors).main(TENSORS if tensors else PLAIN)
 
 
 @functools.lru_cache(maxsize=8)
 def code(name: str, source: str) -> types.CodeType:
-    """Compiled text, which tracebacks find."""
+    """Compiles a source and registers its lines for tracebacks."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -44,13 +44,13 @@ def code(name: str, source: str) -> types.CodeType:
 
 
 def quiet(*_parts: object) -> None:
-    """Says nothing: a graph has no output."""
+    """Prints nothing: a graph has no output."""
 
 
 def module(seed: int, source: str, tensors: bool = False) -> types.ModuleType:
-    """A new module with the prelude and this text; tracebacks find both."""
+    """A new module with the prelude and this source; tracebacks find the lines of both."""
     made = types.ModuleType("grown.made")
-    # Dataclasses look for their module.
+    # Dataclasses look up their module in `sys.modules`.
     sys.modules[made.__name__] = made
     if tensors:
         made.say = quiet
@@ -68,7 +68,7 @@ def module(seed: int, source: str, tensors: bool = False) -> types.ModuleType:
 
 
 def arguments(made: types.ModuleType, seed: int, tensors: bool = False) -> list[Any]:
-    """Arguments for `main`; the same for the same seed."""
+    """Arguments for `main`, the same for the same seed."""
     chance = random.Random(seed)
     numbers = [chance.randint(-3, 9) for _ in range(6)]
     values: dict[str, Any] = {
@@ -91,7 +91,7 @@ def arguments(made: types.ModuleType, seed: int, tensors: bool = False) -> list[
 
 
 def exact(value: Any, met: dict[int, int] | None = None) -> Any:
-    """A value with the tensors in it spelled out, to the last bit; a list that holds itself, or is held twice, once."""
+    """A value, its tensors spelled out to the last bit; a list or dict that holds itself, or is held twice, once."""
     if type(value).__module__ == "torch" and hasattr(value, "stride"):
         return ["tensor", str(value.dtype), list(value.shape), list(value.stride()), repr(value.tolist())]
     met = {} if met is None else met
@@ -104,13 +104,15 @@ def exact(value: Any, met: dict[int, int] | None = None) -> Any:
     if isinstance(value, dict):
         return ["dict", *([exact(key, met), exact(item, met)] for key, item in value.items())]
     if isinstance(value, (set, frozenset)):
-        # In which order a set shows its elements depends on how it grew.
+        # The order in which a set shows its elements depends on its history.
         return [type(value).__name__, *sorted(map(shown, value))]
     return shown(value)
 
 
 def forget_joined_loads(error: dict[str, Any] | None) -> None:
-    """Warm code of CPython 3.11 loads two locals at once, and says of either that it is unbound where the first is."""
+    """Drops the positions of `UnboundLocalError`s: warm code of CPython 3.11 loads two locals at once, and reports
+    either as unbound at the position of the first.
+    """
     if error is not None:
         if error["type"] == "UnboundLocalError":
             error["positions"] = None
@@ -120,7 +122,7 @@ def forget_joined_loads(error: dict[str, Any] | None) -> None:
 
 
 def came_to(made: types.ModuleType, given: list[Any], call: Callable[..., Any]) -> Any:
-    """What a call of `main` comes to, what it leaves of its arguments included."""
+    """The outcome of a call of `main`, including its effects on the arguments and the module."""
     if not hasattr(made, "torch"):
         made.Steps.left = STEPS
     result: list[Any] = []
@@ -132,7 +134,9 @@ def came_to(made: types.ModuleType, given: list[Any], call: Callable[..., Any]) 
 
 
 def concrete(native: Any, seed: int) -> tuple[Any, Any]:
-    """The outcomes in CPython and in the interpreter's concrete mode of the first call that differs, or the last."""
+    """Calls `main` in CPython and in the interpreter's concrete mode; returns both outcomes of the first call that
+    differs, or of the last call.
+    """
     source = text(seed)
     plain, ours = module(seed, source), module(seed, source)
     for call in range(2):

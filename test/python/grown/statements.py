@@ -1,6 +1,6 @@
 """Grows a function, statement by statement.
 
-A seed is a program, on every version of Python.
+A seed yields the same program on every version of Python.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RAISED = (
 
 
 class Grower(Text):
-    """Grows one function, `main`, with the functions that it defines inside."""
+    """Grows one function, `main`, including the functions defined inside it."""
 
     def block(self, depth: int, length: int = 4) -> None:
         before = {kind: list(names) for kind, names in self.scopes[-1].items()}
         for _ in range(self.random.randint(1, length)):
             self.statement(depth)
         if self.chance(0.9):
-            # What a branch bound may not be bound after it; a few names are kept all the same.
+            # Names bound in a branch may be unbound after it; now and then they are kept all the same.
             self.scopes[-1] = before
 
     def statement(self, depth: int) -> None:
@@ -63,7 +63,7 @@ class Grower(Text):
             chosen(depth)
 
     def guarded(self, statement: Callable[[int], None], depth: int) -> None:
-        """A statement whose exceptions are printed, so that the function goes on."""
+        """Emits a statement whose exceptions are caught and printed, so that the function continues."""
         with self.under("try:"):
             statement(depth)
         with self.under("except Exception as error:"):
@@ -106,7 +106,7 @@ class Grower(Text):
         if kind == "none":
             return
         name = self.random.choice(self.scopes[-1][kind])
-        # Growth is bounded by what follows.
+        # The statements added below bound the growth.
         sign = self.random.choice(operator[kind])
         sign = "//" if sign == "/" and kind == "int" else sign
         self.put(f"{name} {sign}= {self.expression('int' if kind == 'box' else kind)}")
@@ -148,7 +148,7 @@ class Grower(Text):
                 ),
             ]
         )
-        # Where nothing is bound the target is a fresh value, and the statement says nothing.
+        # Where no name is bound, the target is a temporary value, and the statement has no visible effect.
         self.put(self.fill(form))
 
     def show(self, _depth: int) -> None:
@@ -165,7 +165,7 @@ class Grower(Text):
             self.put(f"del {own.pop(self.random.randrange(len(own)))}")
 
     def leave(self, _depth: int) -> None:
-        """Something that ends a block, if a condition holds."""
+        """Emits a statement that leaves a block if a condition is true."""
         ways = [
             "return <int>",
             "return <list>, <str>",
@@ -207,7 +207,7 @@ class Grower(Text):
 
     def loop(self, depth: int) -> None:
         i, j = self.fresh("i"), self.fresh("j")
-        # A list that grows while it is walked ends with the steps, which tensor programs do not count.
+        # A loop over a growing list ends only when the steps run out, and tensor programs do not count steps.
         walked = self.expression("list") if not self.tensors else f"tuple({self.expression('list')})"
         heads: list[tuple[str, tuple[tuple[str, str], ...]]] = [
             (f"for {i} in range({self.expression('digit')}):", (("int", i),)),
@@ -224,7 +224,7 @@ class Grower(Text):
         self.looping(head, depth, bound)
 
     def count(self, depth: int) -> None:
-        # Nothing else assigns to it, so the loop ends.
+        # Nothing else assigns to this name, so the loop ends.
         name = self.fresh("n")
         self.put(f"{name} = {self.random.randint(1, 4)}")
         condition = f" and {self.expression('bool')}" if self.chance(0.4) else ""
@@ -260,7 +260,7 @@ class Grower(Text):
                 with self.under("else:"):
                     self.block(depth - 1, 2)
         if not handled or self.chance(0.35):
-            # break and continue in finally would swallow the end of the steps.
+            # break and continue in a finally block would swallow `OutOfSteps`.
             loops, self.loops = self.loops, 0
             with self.under("finally:"):
                 self.block(depth - 1, 2)
@@ -277,7 +277,7 @@ class Grower(Text):
             self.block(depth - 1)
 
     def function(self, depth: int) -> None:
-        """A function inside, its closure, and calls of it."""
+        """Emits a nested function with its closure, and calls of it."""
         name, a, b = self.fresh("f"), self.fresh("a"), self.fresh("b")
         parameters, arguments = self.random.choice(
             [
@@ -301,7 +301,7 @@ class Grower(Text):
             self.put(f"{self.target('list')} = [{call}]")
 
     def generate(self, depth: int) -> None:
-        """A generator inside, and something that consumes it."""
+        """Emits a nested generator, and a statement that consumes it."""
         name, a, g = self.fresh("g"), self.fresh("a"), self.fresh("it")
         with self.under(f"def {name}({a}=2):"):
             self.step()
@@ -328,7 +328,7 @@ class Grower(Text):
             self.put(re.sub(r"@(\w+)", lambda found: self.target(found[1]), line))
 
     def body(self, depth: int, bound: dict[str, list[str]], nonlocal_: str | None, generator: bool) -> None:
-        """The statements of a function inside."""
+        """Emits the statements of a nested function."""
         self.scopes.append(bound)
         self.locals.append({})
         loops, self.loops = self.loops, 0
@@ -374,7 +374,7 @@ class Grower(Text):
                     self.block(depth - 1, 2)
 
     def main(self, parameters: dict[str, str]) -> str:
-        """The text of `main`, whose parameters are of these kinds."""
+        """The source of `main`, with parameters of these kinds."""
         self.scopes.append({})
         self.locals.append({})
         for name, kind in parameters.items():
@@ -382,7 +382,7 @@ class Grower(Text):
         self.locals[-1].clear()
         with self.under(f"def main({', '.join(parameters)}):"):
             if self.tensors:
-                # What is changed of the arguments' containers is a side effect, which few programs should have.
+                # Changes to the arguments' containers are side effects, which few programs should have.
                 self.put("said = []")
                 copies = ["d = list(d)", "g = Box(g.size)"]
                 for copy in copies * self.chance(0.9):

@@ -1,4 +1,4 @@
-"""Grown functions over tensors through the front door, on torch's own kernels: what differs is the capture's fault."""
+"""Runs grown functions over tensors through the front door, on torch's own kernels: differences are capture errors."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ HARNESS.add(__file__)
 
 
 def seeds(first: int, seconds: float) -> Iterator[int]:
-    """Seeds from the first one on, for that long."""
+    """Seeds from the first one on, for this number of seconds."""
     stop = time.monotonic() + seconds
     return itertools.takewhile(lambda _: time.monotonic() < stop, itertools.count(first))
 
 
 class Endless(BaseException):
-    """A grown function ran for too long."""
+    """Raised when a grown function has run for too long."""
 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[list[bool]]:
-    """Raises `Endless` in the block after that long, again and again, since a grown function may catch it; tells
-    whether it did. Counting steps as elsewhere would be a side effect, which is not captured.
+    """Raises `Endless` in the block after that time, repeatedly, since a grown function may catch it. Yields a list
+    that stays empty if it was never raised. Counting steps, as elsewhere, would be a side effect, which is not
+    captured.
     """
     over: list[bool] = []
 
@@ -49,9 +50,10 @@ def within(seconds: float) -> Iterator[list[bool]]:
 
 
 def captured(seed: int) -> tuple[Any, Any] | None:
-    """What differs between a compiled `main` and a plain one, over a first call, a hit and another call.
+    """Runs `main` plain and compiled: a first call, a cache hit and a call with other arguments. Returns the first two
+    outcomes that differ.
 
-    Nothing where plain Python does not end.
+    None if none differ, or if plain Python does not end.
     """
     source = run.text(seed, tensors=True)
     plain, ours = run.module(seed, source, tensors=True), run.module(seed, source, tensors=True)

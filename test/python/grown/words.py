@@ -1,7 +1,7 @@
-"""The expressions of the grammar, by the kind of value that they have.
+"""The expressions of the grammar, by the kind of their value.
 
-`<kind>` stands for an expression of that kind, `<kind:0>` for a simple one. A kind says what a value usually is, so
-that most programs get somewhere before they raise; that they do raise now and then is intended.
+`<kind>` represents an expression of that kind, `<kind:0>` a simple one. A kind is only the usual type of a value: most
+programs get some way before they raise, and an occasional exception is intended.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ PLAIN: dict[str, list[str]] = {
     ],
 }
 
-# What the tensor programs add. Shapes are those of the arguments, (3, 4), and what reductions leave of them.
+# The additional expressions of tensor programs. Shapes are those of the arguments, (3, 4), or their reductions.
 TENSORS: dict[str, list[str]] = {
     "tensor": [
         "(<tensor> + <tensor>)",
@@ -283,7 +283,7 @@ TENSORS: dict[str, list[str]] = {
 
 
 def table(tensors: bool) -> dict[str, list[str]]:
-    """The expressions of each kind, with tensors or without."""
+    """The expressions of each kind, with or without those over tensors."""
     kinds = PLAIN.keys() | (TENSORS.keys() if tensors else set())
-    # Sorted, so that a seed is a program. Tensors weigh more where there are some.
+    # Sorted, so that a seed always yields the same program. `Text` gives tensors their larger weight.
     return {kind: PLAIN.get(kind, []) + (TENSORS.get(kind, []) if tensors else []) for kind in sorted(kinds)}

@@ -1,1 +1,1 @@
-"""Changes of anything that a captured function can reach, between its calls: grown programs, changes, comparison."""
+"""Changes anything that a captured function can reach between its calls: grown programs, changes, comparison."""

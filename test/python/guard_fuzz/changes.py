@@ -1,7 +1,7 @@
-"""What may happen between two calls: a change of something that a program's module reaches, as Python allows it.
+"""Changes between two calls, to any object that a program's module reaches, as far as Python allows them.
 
-Each change is made of a seed and of the place that it is about, so that it can be made in two worlds alike. Changes of
-what all share – settings, torch – come with a way to undo them.
+Each change depends only on a seed and on a place, so that two equal worlds can be changed equally. Changes to shared
+state (settings, torch) come with a way to undo them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 NAN = float("nan")
-"""One object, since its hash is its address."""
+"""One object, since the hash of a NaN is its address."""
 
 Undo = Callable[[], Any]
 Place = tuple[str, Any]
@@ -27,22 +27,22 @@ DEEPEST = 4
 
 
 def own(kind: type) -> bool:
-    """Whether a class is one of the program's."""
+    """Returns true if a class belongs to the program."""
     return getattr(kind, "__module__", None) == "fuzzed"
 
 
 def stored(value: Any) -> list[Any]:
-    """The items of a container, or the pairs of a dict, past what its class makes of reading."""
+    """The items of a container, or the pairs of a dict, bypassing its class's own ways of reading."""
     for kind in (list, tuple, collections.deque, set, frozenset):
         if isinstance(value, kind):
             return list(kind.__iter__(value))
-    # The order of an ordered dict is not the one of the dict beneath.
+    # The order of an ordered dict can differ from that of the underlying dict.
     kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
     return list(kind.items(value))
 
 
 def beneath(path: str, value: Any) -> Iterator[Place]:
-    """What is one step from a value."""
+    """The places that are one step from a value."""
     if isinstance(value, types.FunctionType):
         yield f"{path}.__dict__", value.__dict__
         for index, cell in enumerate(value.__closure__ or ()):
@@ -87,11 +87,11 @@ OTHERS = (
     ".__dataclass_fields__",
     ".__dataclass_params__",
 )
-"""What Python keeps for itself: `copy` its cache, `abc` its registry."""
+"""Attributes that Python maintains for itself, such as `copy`'s cache and `abc`'s registry."""
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether something is a part of torch or of the standard library, which other programs use as well."""
+    """Returns true if an object belongs to torch or to the standard library, which other programs also use."""
     if isinstance(value, types.FunctionType):
         return value.__globals__.get("__name__") != "fuzzed"
     if isinstance(value, types.ModuleType):
@@ -100,7 +100,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def reach(roots: list[Place]) -> list[Place]:
-    """All places that can be reached, each object once, in an order that is the same in worlds alike."""
+    """All reachable places, each object once, in an order that is the same in equal worlds."""
     seen: dict[int, Any] = {}
     found, level = [], roots
     for _ in range(DEEPEST):
@@ -116,7 +116,7 @@ def reach(roots: list[Place]) -> list[Place]:
 
 
 def other(chance: random.Random, value: Any, world: Any) -> Any:
-    """Something else in the place of a value; now and then of another type."""
+    """A replacement for a value, now and then of another type."""
     if chance.random() < 0.08:
         return chance.choice([1, 2.5, "b", None, True, [2, 3], (1, 2)])
     if isinstance(value, bool):
@@ -151,7 +151,7 @@ def other(chance: random.Random, value: Any, world: Any) -> Any:
 
 
 def tensor(chance: random.Random, value: torch.Tensor) -> torch.Tensor:
-    """Another tensor than the given one."""
+    """Another tensor, derived from the given one."""
     value = value.detach()
     return chance.choice(
         [
@@ -191,7 +191,7 @@ MEMBERS: dict[str, Callable[..., Any]] = {
 
 
 def change_class(chance: random.Random, kind: Any, world: Any) -> None:
-    """A class: its members, its special methods, its bases, its name."""
+    """Changes a class: its members, its special methods, its bases, its name."""
     what = chance.random()
     names = [name for name in vars(kind) if not name.startswith("__") and name != "_abc_impl"]
     if what < 0.35 and names:
@@ -212,7 +212,7 @@ def change_class(chance: random.Random, kind: Any, world: Any) -> None:
 
 
 def change_function(chance: random.Random, function: Any, world: Any) -> None:
-    """A function: its defaults, its code, its attributes."""
+    """Changes a function: its defaults, its code, its attributes."""
     what = chance.randrange(6)
     if what == 0:
         function.__defaults__ = chance.choice([None, (9,), (8, 9), ()])
@@ -229,22 +229,22 @@ def change_function(chance: random.Random, function: Any, world: Any) -> None:
 
 
 def set_in_dict(value: Any, name: str, new: Any) -> None:
-    """``setattr`` past what the class makes of it."""
+    """A ``setattr`` that bypasses the class."""
     value.__dict__[name] = new
 
 
 def set_by_other_dict(value: Any, name: str, new: Any) -> None:
-    """``setattr``, where the instance gets another dict."""
+    """A ``setattr`` that gives the instance another dict."""
     value.__dict__ = {**value.__dict__, name: new}
 
 
 def change_instance(chance: random.Random, value: Any, world: Any) -> None:
-    """An object: what it stores, its class."""
+    """Changes an object: its stored values, its class."""
     names = [name for name in getattr(value, "__dict__", {}) if not name.startswith("_")]
     what = chance.random()
     if what < 0.5 and names:
         name = chance.choice(names)
-        # An instance keeps its values in itself, in a dict that shares them, or in one of its own.
+        # An instance keeps its values inline, in a dict that shares them, or in a separate dict.
         write = chance.choice([setattr, set_in_dict, set_by_other_dict])
         write(value, name, other(chance, getattr(value, name), world))
     elif what < 0.65 and names:
@@ -252,7 +252,7 @@ def change_instance(chance: random.Random, value: Any, world: Any) -> None:
         kept = getattr(value, name)
         delattr(value, name)
         if chance.random() < 0.3:
-            # The same again, at another place in the order.
+            # The same value, at another place in the order.
             setattr(value, name, kept)
     elif what < 0.85:
         setattr(value, chance.choice(["k", "missing", "unset", "value", "width", "lazy", "scaled", "__getattr__"]), 6)
@@ -261,7 +261,7 @@ def change_instance(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_list(chance: random.Random, value: Any, world: Any) -> None:
-    """A list or deque."""
+    """Changes a list or deque."""
     what = chance.randrange(4)
     if what == 0:
         value.append(chance.choice([1, 5, 2.5]))
@@ -275,7 +275,7 @@ def change_list(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_dict(chance: random.Random, value: Any, world: Any) -> None:
-    """A dict, and its order."""
+    """Changes a dict, or its order."""
     what, keys = chance.randrange(5), list(value)
     if what == 0:
         value[chance.choice(["c", "k", "first", "missing"])] = 9
@@ -292,7 +292,7 @@ def change_dict(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_set(chance: random.Random, value: Any, world: Any) -> None:
-    """A set, and the order in which it gives its elements."""
+    """Changes a set, or the order in which it yields its elements."""
     items = list(value)
     chance.shuffle(items)
     value.clear()
@@ -300,7 +300,7 @@ def change_set(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_module(chance: random.Random, value: Any, world: Any) -> None:
-    """A module: its names, its ``__getattr__``, its class."""
+    """Changes a module: its names, its ``__getattr__``, its class."""
     what = chance.randrange(5)
     if what < 2:
         value.k = other(chance, value.k, world)
@@ -313,7 +313,7 @@ def change_module(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_partial(chance: random.Random, value: Any, world: Any) -> None:
-    """A `functools.partial`."""
+    """Changes a `functools.partial`."""
     if chance.random() < 0.5:
         value.keywords[chance.choice(["more", "extra", "gone"])] = 8
     else:
@@ -321,7 +321,7 @@ def change_partial(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_network(chance: random.Random, value: Any, world: Any) -> None:
-    """An `nn.Module`."""
+    """Changes an `nn.Module`."""
     what = chance.randrange(6)
     if what == 0:
         value.train(not value.training)
@@ -339,7 +339,7 @@ def change_network(chance: random.Random, value: Any, world: Any) -> None:
 
 
 def change_tensor(chance: random.Random, value: torch.Tensor, world: Any) -> None:
-    """A tensor, where it is."""
+    """Changes a tensor in place."""
     with torch.no_grad():
         what = chance.randrange(4)
         if what == 0:
@@ -373,7 +373,7 @@ CHANGES: list[tuple[Callable[[Any], bool], Callable[..., None]]] = [
 
 
 def make(seed: int, value: Any, world: Any) -> None:
-    """Changes a value; what Python does not allow changes nothing."""
+    """Changes a value; a change that Python does not allow has no effect."""
     chance = random.Random(seed)
     for fits, change in CHANGES:
         if fits(value):
@@ -383,12 +383,12 @@ def make(seed: int, value: Any, world: Any) -> None:
 
 
 def rebind(seed: int, world: Any, name: str) -> None:
-    """Gives a global another value, or takes it away."""
+    """Rebinds a global to another value, or deletes it."""
     chance = random.Random(seed)
     if chance.random() < 0.1:
         vars(world).pop(name, None)
     elif name in vars(world):
-        # What would take its place may be gone by now.
+        # The replacement may no longer exist.
         with contextlib.suppress(AttributeError):
             setattr(world, name, other(chance, vars(world)[name], world))
 
@@ -407,7 +407,7 @@ BUILTINS: dict[str, Any] = {
 
 
 def hide(seed: int, world: Any) -> str:
-    """Patches a builtin, or hides it behind a global; which one."""
+    """Patches a builtin, or shadows it with a global; returns its name."""
     chance = random.Random(seed)
     name = chance.choice(list(BUILTINS))
     where = vars(world) if chance.random() < 0.5 else world.__builtins__
@@ -427,7 +427,7 @@ def patched(owner: Any, name: str, value: Any) -> Callable[[], Undo]:
 
 
 def setting(change: Callable[[], Any], back: Callable[[], Any]) -> Callable[[], Undo]:
-    """A setting and how it was."""
+    """A change of a setting that can be undone."""
     return lambda: (change(), back)[1]
 
 

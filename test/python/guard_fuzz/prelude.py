@@ -1,4 +1,4 @@
-"""What the programs of the guard fuzzer find in their module: something of everything that may decide."""
+"""The module of the guard fuzzer's programs: one of every kind of object that can decide what a program computes."""
 
 import abc
 import array

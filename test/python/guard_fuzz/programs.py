@@ -1,4 +1,4 @@
-"""Programs of the guard fuzzer: functions that read some of what their module has, and compute with it."""
+"""Programs of the guard fuzzer: functions that read some of their module's objects and compute with them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def handled():
 
 
 def entries(name: str) -> list[str]:
-    """The expressions that a file lists, one a line."""
+    """The expressions listed in a file, one per line."""
     return HERE.joinpath(name).read_text().splitlines()
 
 
@@ -58,20 +58,20 @@ _READING = [
     compile(kinds.HERE.joinpath(name).read_text(), f"<{name}>", "exec", dont_inherit=True)
     for name in ("state.py", "prelude.py")
 ]
-"""What ways of reading find in their module: here the classes are those of the program."""
+"""The definitions that ways of reading need. Each program executes them, so the classes are its own."""
 _READS = [
     (kind, way)
     for kind in kinds.KINDS
     for name in kind.ways
     for way in kinds.entries(name)
-    # A hash that goes by what object it is differs between two runs of one program.
+    # A hash by identity differs between two runs of one program.
     if not (way.startswith("hash(") and kind.name == "values of a dict")
 ]
 _NUMBERS, _TENSORS = entries("numbers.txt"), entries("tensors.txt")
 
 
 def main(seed: int, reads: bool = False) -> str:
-    """The function of a seed. With ``reads`` some of its numbers are read in all ways from containers of all kinds."""
+    """A seed's function. With ``reads``, some numbers are read in all ways from all kinds of containers."""
     chance = random.Random(seed)
     above: list[str] = []
     numbers = _NUMBERS
@@ -105,7 +105,7 @@ def main(seed: int, reads: bool = False) -> str:
 
 
 def read(chance: random.Random, at: int) -> tuple[str, tuple[str, ...]]:
-    """The definition of a container and of a way of reading it, and the numbers that these make."""
+    """The definitions of a container and of a way of reading it, and expressions for the numbers read."""
     kind, way = chance.choice(_READS)
     *lines, result = way.split("; ")
     told = result.startswith("told: ")
@@ -120,11 +120,11 @@ def read(chance: random.Random, at: int) -> tuple[str, tuple[str, ...]]:
 
 
 def world(text: str) -> types.ModuleType:
-    """A new module with everything, in which `main` is the given one."""
+    """A new module with all names, whose `main` is the given one."""
     made = types.ModuleType("fuzzed")
-    # Dataclasses look for their module.
+    # Dataclasses look up their module in `sys.modules`.
     sys.modules["fuzzed"] = made
-    # Builtins of its own, which can be patched without anybody else noticing.
+    # The module's own builtins, which can be patched without affecting other code.
     made.__dict__["__builtins__"] = dict(vars(builtins))
     if "def made_0" in text:
         for code in _READING:
@@ -140,5 +140,5 @@ def world(text: str) -> types.ModuleType:
 
 
 def arguments(made: Any) -> tuple[Any, ...]:
-    """What `main` is called with."""
+    """The arguments of `main`."""
     return made.X, made.O, made.ITEMS, iter([4, 5])

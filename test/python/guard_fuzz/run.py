@@ -1,4 +1,4 @@
-"""Runs a program of the guard fuzzer plain and compiled, with changes between the calls, and says what differs."""
+"""Runs a program of the guard fuzzer plain and compiled, with changes between the calls, and reports differences."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from . import changes, programs
 
 CALLS = 6
 NUMBERS = (2, 3, 4, 5, 6, -4, 0, 1, -4.0, True, 0.5, 1.5, 2.5, -0.0)
-"""What the numbers of containers change to; the first ones one after another are what relaxes them."""
+"""The new numbers for containers. The first ones, one after another, are those that relax a number to a dynamic one."""
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 class Numbers(list):
-    """What is in a tensor: generated kernels round otherwise than torch's."""
+    """The elements of a tensor, compared with a tolerance: generated kernels round differently than torch's."""
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two outcomes are alike."""
+    """Returns true if two outcomes agree."""
     if isinstance(a, Numbers) and isinstance(b, Numbers):
-        # A norm of a row that is all but constant makes the last bit of what is in it some 1e-4 of the largest.
+        # Normalizing an almost constant row magnifies an error in an element's last bit to about 1e-4 of the largest
+        # element.
         largest = max((abs(x) for x in a if math.isfinite(x)), default=0.0)
         return len(a) == len(b) and all(
             x == y or (x != x and y != y) or math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-5 + 1e-3 * largest)
@@ -43,7 +44,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def shown(value: Any, places: dict[int, str], depth: int = 0) -> Any:
-    """A value to the last bit: contents, layout, types, and which object of the world it is."""
+    """Describes a value to the last bit: contents, layout, types, and which object of the world it is."""
     if isinstance(value, torch.Tensor):
         layout = (str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset(), value.requires_grad)
         return type(value).__name__, layout, Numbers(value.detach().double().flatten().tolist()), places.get(id(value))
@@ -60,7 +61,7 @@ def shown(value: Any, places: dict[int, str], depth: int = 0) -> Any:
 
 
 def roots(world: Any, text: str) -> list[changes.Place]:
-    """What the function of a program names, and its arguments."""
+    """The places that a program's function names, and its arguments."""
     names = dict.fromkeys(NAMES.findall(text + "CONFIG"))
     left = ("torch", "F", "main", "made_0", "made_1", "made_2", "write_0", "write_1", "write_2")
     named = [(name, vars(world)[name]) for name in names if name in vars(world) and name not in left]
@@ -71,25 +72,25 @@ def roots(world: Any, text: str) -> list[changes.Place]:
 
 
 def state(world: Any, text: str, places: dict[int, str]) -> Any:
-    """What a program's module holds after a call."""
+    """The state of a program's module after a call."""
     return [(path, shown(value, places, 3)) for path, value in changes.reach(roots(world, text))]
 
 
 def outcome(world: Any, call: Callable[..., Any], text: str) -> Any:
-    """What a call comes to, with what it leaves."""
-    # Two runs of one program share `sys.modules`, and everything else of the process.
+    """The outcome of a call, including the state that it leaves."""
+    # Two runs of one program share `sys.modules` and all other state of the process.
     if "fuzzed_import" not in sys.modules or getattr(sys.modules["fuzzed_import"], "k", 0) == 3:
         sys.modules["fuzzed_import"] = world.fuzzed_import
-    # Held until the end: an object that comes into the place of one that died is not that one.
+    # Kept alive until the end, so that no new object gets the address of one that died and is taken for it.
     before = changes.reach(roots(world, text))
     places = {id(value): path for path, value in before}
     args = programs.arguments(world)
-    # `torch.manual_seed` asks each device first, and notes from where: more work than most of these programs.
+    # `torch.manual_seed` queries each device first, and records the stack: more work than most of these programs.
     torch.default_generator.manual_seed(0)
     try:
         result = shown(call(*args), places)
     except RecursionError:
-        # How deep, and where, is not the same through C.
+        # The depth and the place of the error differ through C.
         result = ("raised", "RecursionError")
     except Exception as error:
         result = "raised", type(error).__name__, ADDRESS.sub("", str(error))
@@ -99,12 +100,12 @@ def outcome(world: Any, call: Callable[..., Any], text: str) -> Any:
 
 
 def differs(seed: int, calls: int = CALLS, *, reads: bool = False) -> str | None:
-    """How a seed's compiled program differs from the plain one, in words; `programs.main` says what ``reads`` is."""
+    """Describes how a seed's compiled program differs from the plain one, if at all. ``reads``: see `programs.main`."""
     text = programs.main(seed, reads)
     chance = random.Random(seed)
     plain, ours = programs.world(text), programs.world(text)
-    # Most run what was captured as it is: nothing is compiled, and the last bit is torch's.
-    # Numbers vary in graphs of our own only.
+    # Most programs run their captured operations as they are: nothing is compiled, and the last bit is torch's. Numbers
+    # are dynamic only in graphs that dynamlir compiles.
     own = seed % 4 == 0 or "KEPT_0" in text
     compiled = dynamlir.compile(ours.main, backend="dynamlir" if own else "eager")
     history: list[str] = []
@@ -143,7 +144,7 @@ def _called(world: Any, call: Callable[..., Any], text: str, handling: bool, sha
 
 
 def _change(chance: random.Random, plain: Any, ours: Any, text: str, shared: list[str]) -> str:
-    """Makes one change in both worlds; what it was."""
+    """Makes one change in both worlds; returns its description."""
     seed, kind = chance.randrange(1 << 30), chance.random()
     if "KEPT_0" in text and chance.random() < 0.7:
         return _number(chance, [plain, ours])
@@ -177,11 +178,11 @@ def _change(chance: random.Random, plain: Any, ours: Any, text: str, shared: lis
 
 
 def _number(chance: random.Random, worlds: list[Any]) -> str:
-    """Gives a container of each world another number, or each world another container; what it was."""
+    """Writes another number to each world's container, or gives each world a new container; returns a description."""
     name = chance.choice([name for name in "012" if f"made_{name}" in vars(worlds[0])])
     n, new = chance.choice(NUMBERS), chance.random() < 0.5
     for world in worlds:
-        # A kind that cannot have this number keeps the one that it has, as does what has been changed otherwise.
+        # A container that cannot hold this number, or that another change has replaced, stays as it is.
         with contextlib.suppress(Exception):
             if new or not hasattr(world, f"write_{name}"):
                 setattr(world, f"KEPT_{name}", getattr(world, f"made_{name}")(n))

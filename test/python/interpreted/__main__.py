@@ -12,7 +12,7 @@ HARNESS.add(__file__)
 
 
 def main(path):
-    # The extension by itself, without the package and without torch.
+    # The extension alone, without the package and without torch.
     spec = importlib.util.spec_from_file_location("dynamlir._native", path)
     native = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(native)

@@ -1,4 +1,4 @@
-"""Containers, unpacking, loops, patterns, the order in which things happen."""
+"""Containers, unpacking, loops, patterns, the order of events."""
 
 from .support import case
 
@@ -212,7 +212,7 @@ def pattern_key_twice():
     return key
 
 
-# --- order of things
+# --- order of events
 
 
 class Tracked:

@@ -1,4 +1,4 @@
-"""What only 3.12 and later can say; as text, since 3.11 cannot read it."""
+"""Syntax of 3.12 and later; as text, since 3.11 cannot parse it."""
 
 import sys
 

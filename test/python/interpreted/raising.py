@@ -173,7 +173,7 @@ def traceback_through_c():
 
 @case
 def traceback_of_what_came_in_place():
-    # C code asks for an exception whose class cannot be instantiated.
+    # C code raises an exception whose class cannot be instantiated.
     _testcapi = optional("_testcapi")
 
     class Unbuildable(Exception):

@@ -1,4 +1,4 @@
-"""Cases, and what one comes to."""
+"""Cases and their outcomes."""
 
 import contextlib
 import importlib
@@ -8,7 +8,7 @@ import re
 import traceback
 
 CASES = {}
-# Files whose frames are not part of what a case comes to.
+# Files whose frames are not part of the outcome of a case.
 HARNESS = {__file__}
 
 
@@ -19,7 +19,7 @@ def case(function):
 
 
 def optional(name):
-    """A module that not every CPython comes with, or None."""
+    """A module that not every CPython includes, or None."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -104,7 +104,7 @@ def shown(value):
 
 
 def shown_error(error, depth=0):
-    """An exception with its traceback, and what it came from."""
+    """An exception with its traceback and its causes."""
     if error is None or depth > 5:
         return None
     entries = [entry for entry in traceback.extract_tb(error.__traceback__) if entry.filename not in HARNESS]
@@ -122,7 +122,7 @@ def shown_error(error, depth=0):
 
 
 def outcome(call, function):
-    """What a function comes to."""
+    """The outcome of a function: its result, exception and output."""
     printed = io.StringIO()
     result, error = None, None
     with contextlib.redirect_stdout(printed):

@@ -1,4 +1,4 @@
-"""What happens around a program: signals, threads, tracing, the collector, frames that others look at."""
+"""Events around a program: signals, threads, tracing, the collector, frames inspected by other code."""
 
 import _thread
 import gc
@@ -52,7 +52,7 @@ def threads_take_turns():
 
     thread = threading.Thread(target=count, name="other")
     thread.start()
-    # Without giving the lock away now and then, this never ends.
+    # This never ends unless the interpreter releases the lock now and then.
     while len(progress) < 3:
         pass
     thread.join()

@@ -1,4 +1,4 @@
-"""Equal graphs are compiled once: the grid's programs differ in how a number is read, not in what is computed."""
+"""Compiles equal graphs once: the grid's programs differ in how a number is read, not in what is computed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unittest import mock
 from dynamlir import native
 
 NAMES = re.compile(r'^#loc.*$|loc\(.*?\)+|\{dynamo\.name = ".*?"\}', re.MULTILINE)
-"""What two graphs may differ in that compute the same: lines of Python, names of inputs."""
+"""The text in which graphs that compute the same may differ: locations in Python code, names of inputs."""
 
 _compiled: dict[tuple[str, str], Any] = {}
 
 
 @contextlib.contextmanager
 def shared() -> Iterator[None]:
-    """While it is entered, a graph that was compiled before is not compiled again."""
+    """Reuses, within the block, the compiled code of graphs that were compiled before."""
     extension = native.module()
     compile_trace = extension.compile_trace
 

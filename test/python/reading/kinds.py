@@ -1,4 +1,4 @@
-"""The kinds of containers that the grid's programs read a number from, and where these are kept."""
+"""The kinds of containers from which the grid's programs read a number, and the places of these containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 
 def entries(name: str) -> tuple[str, ...]:
-    """The ways of reading that a file lists, one a line."""
+    """The ways of reading listed in a file, one per line."""
     return tuple(HERE.joinpath(f"{name}.txt").read_text().splitlines())
 
 
@@ -19,13 +19,13 @@ class Kind:
 
     name: str
     made: str
-    """The expression that makes one which has the number `n`."""
+    """The expression that creates a container with the number `n`."""
     ways: tuple[str, ...]
-    """The files that list how it is read."""
+    """The files that list the ways of reading it."""
     written: str | None = None
-    """The statement that writes another number to one, where it can be written to."""
+    """The statement that writes another number to it, if it can be written to."""
     whole: bool = False
-    """Returns true if it keeps ints alone."""
+    """True if it can hold only ints."""
 
 
 def _sequence(name: str, made: str, *more: str, written: str | None = None, whole: bool = False) -> Kind:
@@ -122,13 +122,13 @@ KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Home:
-    """Where a program has its container from."""
+    """The place from which a program gets its container."""
 
     name: str
     read: str
-    """The expression that finds it."""
+    """The expression that reads the container from there."""
     put: str
-    """The statement that puts `v` there."""
+    """The statement that puts the container `v` there."""
     parameters: str = ""
     arguments: str = ""
 

@@ -1,4 +1,4 @@
-"""What the programs of the grid find in their module: classes that keep numbers, functions that take them."""
+"""The module of the grid's programs: classes that hold numbers, and functions that take them."""
 
 # ruff: noqa: F401
 import array
@@ -35,7 +35,7 @@ class Typed(NamedTuple):
 
 
 class OwnSequence:
-    """What subclasses of sequences add, which reads what C code keeps."""
+    """Members that subclasses of sequences add: they read items that C code stores."""
 
     @property
     def doubled(self):
@@ -96,7 +96,7 @@ class Fielded(OwnSequence, Typed):
 
 
 class Asking(tuple):
-    """A tuple whose items are had through Python."""
+    """A tuple whose items are read through Python methods."""
 
     def __getitem__(self, key):
         return super().__getitem__(key)
@@ -115,7 +115,7 @@ class Asking(tuple):
 
 
 class AskingList(list):
-    """A list whose items are had through Python."""
+    """A list whose items are read through Python methods."""
 
     def __getitem__(self, key):
         return super().__getitem__(key)
@@ -128,7 +128,7 @@ class AskingList(list):
 
 
 class OwnMapping:
-    """What subclasses of dict add, which reads what C code keeps."""
+    """Members that subclasses of dict add: they read items that C code stores."""
 
     @property
     def doubled(self):
@@ -290,7 +290,7 @@ class Box:
 
 
 class Speaking:
-    """All special methods ask the number."""
+    """An object whose special methods all use its number."""
 
     def __init__(self, a):
         self.a = a
@@ -387,7 +387,7 @@ class Speaking:
 
 
 class SpeakingOfPair(Speaking):
-    """The number is in a named tuple."""
+    """A variant whose number is in a named tuple."""
 
     def __init__(self, a):
         self.pair = Named(a, 1)
@@ -398,7 +398,7 @@ class SpeakingOfPair(Speaking):
 
 
 class SpeakingOfDict(Speaking):
-    """The number is in a subclass of dict."""
+    """A variant whose number is in a subclass of dict."""
 
     def __init__(self, a):
         self.table = Mapped(a=a)

@@ -1,4 +1,4 @@
-"""Runs programs of the grid plain and compiled while the number that they read changes, and says what differs."""
+"""Runs programs of the grid plain and compiled while the number that they read changes, and reports differences."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .kinds import HERE, HOMES, KINDS, Home, Kind, entries
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 NUMBERS = {
-    # Twice another value, a sign, an equal one of another type, the first again.
+    # Two more values, a change of sign, an equal value of another type, the first value again.
     "ints": (2, 3, 4, -4, -4.0, 2),
-    # Those that are equal and can be told apart are next to each other.
+    # Values that are equal but distinguishable are next to each other.
     "floats": (0.5, 1.5, 2.5, -2.5, 0.0, -0.0, 0.5),
     "whole": (2, 3, 4, 1, 0, 2),
 }
@@ -29,14 +29,14 @@ NUMBERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A way of reading a number, of which kind of container, and where that is kept."""
+    """A way of reading a number, the kind of container that holds it, and the place of the container."""
 
     kind: Kind
     home: Home
     way: str
     numbers: str
     written: bool
-    """Whether one container is written to; each call has a new one otherwise."""
+    """True if one container is written to; otherwise each call gets a new one."""
 
     def __str__(self) -> str:
         how = "written to" if self.written else "new"
@@ -44,7 +44,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """The function."""
+        """The source of the function."""
         *lines, result = self.way.split("; ")
         told = result.startswith("told: ")
         result = result.removeprefix("told: ")
@@ -61,14 +61,14 @@ SETTER = """    def set_cell(v):
 
     return main, set_cell"""
 STRIDE = 127
-"""One of how many programs is in the sample."""
+"""The sample contains one of this number of programs."""
 KNOWN = HERE / "known.txt"
-"""The programs that are known to be wrong."""
+"""The list of programs that are known to be wrong."""
 STATE = compile(HERE.joinpath("state.py").read_text(), "<state>", "exec")
 
 
 def programs(kinds: tuple[Kind, ...] = KINDS) -> list[Program]:
-    """All programs, in an order that stays: each way of each kind as an argument, and some from another place."""
+    """All programs, in a fixed order: each way of each kind as an argument, and some from another place."""
     made: list[Program] = []
     for kind in kinds:
         at = KINDS.index(kind)
@@ -84,13 +84,13 @@ def programs(kinds: tuple[Kind, ...] = KINDS) -> list[Program]:
 
 
 def sample(kind: Kind) -> list[Program]:
-    """Some of a kind's programs, always the same."""
+    """A fixed selection of a kind's programs."""
     every = programs((kind,))
     return every[KINDS.index(kind) * 7 % min(STRIDE, len(every)) :: STRIDE]
 
 
 def world(program: Program) -> dict[str, Any]:
-    """A module in which the program's function is defined."""
+    """The namespace of a module that defines the program's function."""
     made = types.ModuleType("reading.made")
     exec(STATE, made.__dict__)
     exec(program.text, made.__dict__)
@@ -99,7 +99,7 @@ def world(program: Program) -> dict[str, Any]:
 
 
 def shown(value: Any) -> Any:
-    """What can be told of a value, addresses left out."""
+    """Describes a value, without addresses."""
     if isinstance(value, torch.Tensor):
         return f"{type(value).__name__} {value.dtype} {value.tolist()}"
     if type(value) in (tuple, list):
@@ -108,7 +108,7 @@ def shown(value: Any) -> Any:
 
 
 def outcomes(program: Program, compiled: Callable[[Any], Any]) -> list[tuple[Any, ...]]:
-    """What the calls come to, and what each leaves behind."""
+    """The outcomes of the calls, and the state that each leaves behind."""
     names = world(program)
     names["call"] = compiled(names["main"])
     names["x"] = torch.ones(1)
@@ -122,7 +122,7 @@ def outcomes(program: Program, compiled: Callable[[Any], Any]) -> list[tuple[Any
         try:
             exec(f"{written if at else made}\n{put}", names)
         except Exception as error:
-            # What cannot have this number is not called with it.
+            # There is no call with a number that the container cannot hold.
             found.append((type(error).__name__,))
             continue
         try:
@@ -135,7 +135,7 @@ def outcomes(program: Program, compiled: Callable[[Any], Any]) -> list[tuple[Any
 
 
 def differs(program: Program, dynamic: bool | None = None) -> str | None:
-    """How the compiled program's calls differ from the plain one's."""
+    """Describes how the compiled program's calls differ from the plain program's, if they do."""
     with warnings.catch_warnings(), torch.no_grad(), kernels.shared(), dynamlir.config.patch(on_plain="ignore"):
         warnings.simplefilter("ignore")
         expected = outcomes(program, lambda function: function)
@@ -149,7 +149,7 @@ def differs(program: Program, dynamic: bool | None = None) -> str | None:
 
 
 def main() -> int:
-    """Runs the grid and prints what differs."""
+    """Runs the grid and prints the programs that differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", help="kinds of containers, instead of all")
     parser.add_argument("--sample", action="store_true", help="the sample only")

@@ -1,4 +1,4 @@
-"""What each of the grid's programs has for itself: tables, caches and the places where its container is kept."""
+"""The state of each of the grid's programs: tables, caches and the places of its container."""
 
 import contextvars
 import functools
@@ -11,7 +11,7 @@ from reading.prelude import Box, Plain, SlottedPair
 
 
 class Kept:
-    """Where the class keeps what is read."""
+    """A class with an attribute for the container."""
 
     held: Any = None
 
@@ -56,7 +56,7 @@ def cached_pair(a, b):
 
 
 def remembered(value):
-    """What a program keeps by the text of what it is given."""
+    """Memoizes by the text of the argument."""
     key = repr(type(value).__name__), str(value)[:40]
     return kept(key)
 

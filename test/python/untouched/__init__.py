@@ -1,1 +1,1 @@
-"""A world that a capture may look at and must not touch: what is in it, the programs, and how it is watched."""
+"""A world that a capture may read and must not change: its contents, the programs, and the means to watch it."""

@@ -1,4 +1,4 @@
-"""What an act has changed of a world, and how the effects of two functions differ."""
+"""The changes that an act makes to a world, and the differences between the effects of two functions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from . import process, programs, watch
 
 
 def changes(world: types.ModuleType, act: Callable[[], Any]) -> list[str]:
-    """What an act leaves changed, of a world and of the process, with nothing collected."""
+    """The changes that an act leaves in a world and in the process, with the garbage collector off."""
     values = watch.parts(world)
-    watch.Snapshot(values)  # what looking makes, such as frames of generators, is made
+    watch.Snapshot(values)  # creates what inspection creates, such as frames of generators
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -30,7 +30,7 @@ def changes(world: types.ModuleType, act: Callable[[], Any]) -> list[str]:
 
 
 def effects(world: types.ModuleType, function: Callable[..., Any], written: Callable[[], Any], named: str) -> list[Any]:
-    """What two calls come to, and what they leave in a world that is named, set in the process and print."""
+    """The outcomes of two calls, and their effects on the named parts of a world, on the process and on the output."""
     found = []
     for _ in range(2):
         with process.kept():
@@ -43,7 +43,7 @@ def effects(world: types.ModuleType, function: Callable[..., Any], written: Call
 
 
 def unlike(body: str, written: Callable[[], Any], backend: str = "eager") -> list[str]:
-    """How a compiled function's calls differ from plain Python's."""
+    """Describes how a compiled function's calls differ from plain Python's."""
     plain, ours = programs.world(body), programs.world(body)
     named = f"{body} CONFIG LIST LOG NESTED TABLE"
     expected = effects(plain, plain.main, written, named)

@@ -1,6 +1,6 @@
-"""How often a program's own special methods run, counted by an audit hook; in a process of its own, since hooks stay.
+"""Counts the runs of a program's own special methods by an audit hook, in a separate process, since hooks stay.
 
-``python -m untouched.counts`` prints a line for each program whose capture, or compiled call, runs something too often.
+``python -m untouched.counts`` prints a line for each program whose capture or compiled call runs a method too often.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ counted: collections.Counter[tuple[int, str]] = collections.Counter()
 
 
 def audit(event: str, arguments: tuple[Any, ...]) -> None:
-    """Methods of the world read the code of functions that say which they are."""
+    """Counts a call: each method of the world reads the ``__code__`` of a function whose name identifies the method."""
     if event == "object.__getattr__" and arguments[1] == "__code__" and arguments[0].__name__.startswith("called_"):
         counted[id(arguments[0].__globals__), arguments[0].__name__] += 1
 
 
 def counts(world: types.ModuleType, function: Callable[..., Any]) -> collections.Counter[str]:
-    """What of a world ran during a call."""
+    """The number of runs of each of a world's methods during a call."""
     counted.clear()
     programs.called(function, world)
     return collections.Counter({name: count for (at, name), count in counted.items() if at == id(world.__dict__)})
 
 
 def too_often(body: str) -> list[str]:
-    """What a program's capture, its first and its second compiled call run more often than plain Python."""
+    """The methods that a program's capture, or its first or second compiled call, runs more often than plain Python."""
     plain, ours, alone = (programs.world(body) for _ in range(3))
     expected = [counts(plain, plain.main) for _ in range(2)]
     dynamlir.reset()
@@ -43,7 +43,7 @@ def too_often(body: str) -> list[str]:
         captured = counts(alone, dynamlir.explain(alone.main))
     compiled = dynamlir.compile(ours.main, backend="eager")
     first = counts(ours, compiled)
-    # A capture that ends has read as far as it came, and then plain Python runs.
+    # An abandoned capture has run the methods up to the place where it ended; then plain Python runs them.
     first -= captured if dynamlir.fallbacks() else collections.Counter()
     seen = {"captured": captured, "first": first, "second": counts(ours, compiled)}
     limits = {"captured": expected[0], "first": expected[0], "second": expected[1]}

@@ -1,4 +1,4 @@
-"""What a process is set to, besides any program's objects: random states, settings, hooks; and how to set it back."""
+"""The state of a process apart from any program's objects (random states, settings, hooks), and how it is restored."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ READ: dict[str, Callable[[], Any]] = {
 
 
 def state() -> dict[str, Any]:
-    """All of it, at one moment."""
+    """All of this state, at one moment."""
     return {name: read() for name, read in READ.items()}
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What has changed, in words."""
+    """The changes, as text."""
     return [
         f"{name}: {before[name]!s:.200} became {after[name]!s:.200}" for name in before if before[name] != after[name]
     ]
@@ -112,7 +112,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Sets back, afterwards, what the programs set."""
+    """Restores the state that programs set within the block."""
     hooks = torch.nn.modules.module._global_forward_hooks
     tables: list[Any] = [os.environ, sys.modules, hooks, logging.root.manager.loggerDict]
     copies = [dict(table) for table in tables]

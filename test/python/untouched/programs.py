@@ -1,4 +1,4 @@
-"""Programs about the watched world: what they read and write is listed, a line each; the rest is a grammar."""
+"""Programs over the watched world: files list reads and writes, one per line; a grammar combines them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ WORLD = HERE.joinpath("world.py").read_text()
 
 
 def entries(name: str) -> list[str]:
-    """The expressions that a file lists."""
+    """The expressions listed in a file."""
     return HERE.joinpath(name).read_text().splitlines()
 
 
 WRITES = entries("writes.txt")
 UNRELIABLE = ("cached(2)", "cached(NUMBER)", "bump()", "next(it, 9)")
-"""Expressions of the guard fuzzer that are writes."""
+"""The guard fuzzer's expressions that write."""
 READS = entries("reads.txt") + [each for each in programs.entries("numbers.txt") if each not in UNRELIABLE]
 TENSORS = entries("tensors.txt") + programs.entries("tensors.txt")
 
 
 def world(body: str) -> types.ModuleType:
-    """A new world, whose `main` has this body; Python's own caches about its classes are filled."""
+    """A new world whose `main` has this body; Python's own caches about its classes are already filled."""
     lines = "\n".join(f"    {line}" for line in ["y = x", *body.splitlines(), "return y"])
     torch.manual_seed(0)
     made = programs.world(WORLD)
-    # Code by itself: what is compiled together shares its constants, and classes keep such of theirs.
+    # Compiled separately: code that is compiled together shares constants, and classes keep some of theirs.
     exec(compile(f"def main(x, o, items, it):\n{lines}\n", "<main>", "exec"), made.__dict__)
     for kind in list(vars(made).values()):
         if isinstance(kind, type):
@@ -49,7 +49,7 @@ def world(body: str) -> types.ModuleType:
 
 @contextlib.contextmanager
 def imported(made: types.ModuleType) -> Iterator[None]:
-    """While what the world's programs import can be imported."""
+    """Makes the modules that the world's programs import available within the block."""
     sys.modules["fuzzed_import"] = made.fuzzed_import
     try:
         yield
@@ -59,7 +59,7 @@ def imported(made: types.ModuleType) -> Iterator[None]:
 
 
 def called(function: Callable[..., Any], made: types.ModuleType) -> Any:
-    """What a call comes to, or the name of what it raises."""
+    """The result of a call, or the name of the exception that it raises."""
     try:
         return function(*programs.arguments(made))
     except Exception as error:

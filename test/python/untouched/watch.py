@@ -1,7 +1,7 @@
-"""What a world consists of, read without running any code of it: contents by identity, versions, reference counts.
+"""The state of a world, read without running any of its code: contents by identity, versions, reference counts.
 
-Contents come from `gc.get_referents`, which sees what the collector sees, in order. What is not made of objects –
-bytes, positions of iterators, versions – comes from C functions and from memory.
+Contents come from `gc.get_referents`, which sees what the collector sees, in order. State that does not consist of
+objects (bytes, positions of iterators, versions) comes from C functions and from memory.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from typing import Any
 import torch
 
 TYPE_FLAGS, TYPE_VERSION, DICT_VERSION, DICT_VALUES = 168, 384, 24, 40
-"""Where CPython keeps them in objects."""
+"""Their offsets in CPython's objects."""
 VALID_VERSION = 1 << 19
 WATCHERS = {(3, 11): 0, (3, 12): 8}.get(sys.version_info[:2], 12)
-"""Bits of a dict's version that say who watches it, from 3.12 on."""
+"""The number of bits in a dict's version that record its watchers, from 3.12 on."""
 
 ATOMS = (str, bytes, int, float, complex, type(None), types.CodeType, torch.dtype, range)
 EMPTY: Any = ()
 SHARED = {id(value) for module in (dataclasses, functools, typing, enum) for value in vars(module).values()}
-"""What modules of the library give to all."""
+"""The ids of objects that modules of the standard library share with all code."""
 ITERATORS = tuple(
     {
         type(made)
@@ -47,13 +47,13 @@ ITERATORS = tuple(
 
 
 def word(place: int, size: type = ctypes.c_uint64) -> int:
-    """What memory holds."""
+    """The integer at an address."""
     return int(size.from_address(place).value)
 
 
 def is_foreign(value: Any, name: str) -> bool:
-    """Whether something is not part of the module of that name, which others use as well."""
-    if type(value).__name__ == "_localdummy":  # in the thread's dict, of any `threading.local`
+    """Returns true if an object does not belong to the module of that name; other code may use it as well."""
+    if type(value).__name__ == "_localdummy":  # any `threading.local` has one in the thread's dict
         return True
     if isinstance(value, ATOMS) or type(value) in (object, types.MappingProxyType) or id(value) in SHARED:
         return True
@@ -69,7 +69,7 @@ def is_foreign(value: Any, name: str) -> bool:
 
 
 def parts(world: types.ModuleType) -> list[Any]:
-    """Everything that a module reaches and that is its own."""
+    """All objects that belong to a module and that it reaches."""
     name = world.__name__
     seen = {id(world.__dict__["__builtins__"])}
     found: list[Any] = []
@@ -81,7 +81,7 @@ def parts(world: types.ModuleType) -> list[Any]:
         found.append(value)
         waiting += gc.get_referents(value)
         if "__dict__" in dir_of(type(value)):
-            # Made here, where it had not been yet; that is not a change that anybody could see.
+            # This creates the dict if it does not exist yet, a change that no program can observe.
             waiting.append(object.__getattribute__(value, "__dict__"))
         if type(value) is types.FunctionType:
             waiting.append(value.__annotations__)
@@ -100,7 +100,7 @@ def of_tensor(value: torch.Tensor) -> Any:
 
 
 def of_dict(value: Any) -> Any:
-    # From 3.13 on it does not tell of values that an instance shares.
+    # From 3.13 on, a dict's version does not cover values that it shares with an instance.
     shares = sys.version_info >= (3, 13) and word(id(value) + DICT_VALUES) != 0
     version = 0 if shares else word(id(value) + DICT_VERSION)
     return version >> WATCHERS, tuple(map(id, dict.keys(value)))
@@ -113,7 +113,7 @@ def of_type(value: Any) -> Any:
 
 
 class Version(int):
-    """Of a type. It has none before it is first asked for one."""
+    """The version of a type. A type has none (0) until it is first requested, so 0 equals any later version."""
 
     def __eq__(self, other: object) -> bool:
         return int(self) == 0 or super().__eq__(other)
@@ -153,11 +153,11 @@ READERS: list[tuple[Any, Callable[[Any], Any]]] = [
 
 
 PLACES = (bytearray, array.array, memoryview, types.GeneratorType, *ITERATORS, itertools.count, torch.Generator)
-"""Of these the readers say the same of two worlds alike."""
+"""Types whose readers return the same for two equal worlds."""
 
 
 def positions(world: types.ModuleType) -> list[Any]:
-    """Contents and positions of what a world has that has no attributes to compare."""
+    """The contents and positions of a world's objects that do not have attributes to compare."""
     held = [(name, value) for name, value in world.__dict__.items() if isinstance(value, PLACES)]
     found: list[Any] = [
         (name, [reader(value) for kinds, reader in READERS if isinstance(value, kinds)]) for name, value in held
@@ -176,24 +176,24 @@ HEAP_TYPE = 1 << 9
 
 
 def own_state(value: Any) -> Any:
-    """What a value holds besides references."""
+    """The state of a value apart from its references."""
     kind = type(value)
-    # A class that Python code made may be a part of a world: nothing may keep it.
+    # A class that Python code created may belong to a world: no cache may keep it alive.
     readers = readers_of(kind) if flags_of(kind) & HEAP_TYPE else readers_of_static(kind)
     return id(kind), tuple([reader(value) for reader in readers]), weakref.getweakrefcount(value)
 
 
 class Snapshot:
-    """A world at one moment."""
+    """The state of a world at one moment."""
 
     def __init__(self, values: list[Any]) -> None:
         self.states = [(own_state(value), tuple(map(id, gc.get_referents(value)))) for value in values]
-        # Last, when all of the above has let go what it was given.
+        # Last, when the code above has released its references.
         self.counts = [sys.getrefcount(value) for value in values]
 
 
 def differences(values: list[Any], before: Snapshot, after: Snapshot) -> list[str]:
-    """What has changed, in words."""
+    """The changes, as text."""
     found = []
     for value, was, now, held, holds in zip(
         values, before.states, after.states, before.counts, after.counts, strict=True
@@ -208,7 +208,7 @@ def differences(values: list[Any], before: Snapshot, after: Snapshot) -> list[st
 
 
 def label(value: Any, values: list[Any]) -> str:
-    """What to call a part of a world: its name there, or that of what it belongs to."""
+    """A label for a part of a world: its name there, or the name of the object to which it belongs."""
     kind = type(value).__qualname__
     for name, held in values[0].__dict__.items():
         if held is value:

@@ -1,7 +1,7 @@
-"""What the world of `test_untouched` has besides the guard fuzzer's: what answers with code, hooks and counts.
+"""Additions of `test_untouched` to the guard fuzzer's world: objects that answer with code, hooks and counts.
 
-Each method of the program's own that Python calls by itself reads the ``__code__`` of a function of its own, which
-audit hooks are told of: that counts calls without changing anything that a capture could see.
+Each of the program's own methods that Python calls implicitly reads the ``__code__`` of its own function. Audit hooks
+are notified of that: it counts calls without a change that a capture could see.
 """
 
 import array
@@ -132,7 +132,7 @@ class Slots:
 
 
 class Counted:
-    """Iterates with code of its own; a new iterator each time."""
+    """Iterates with its own code; creates a new iterator each time."""
 
     def __init__(self, count):
         self.count = count
@@ -222,7 +222,7 @@ class Hooked(nn.Module):
         super().__init__()
         self.fc = nn.Linear(3, 3)
         self.drop = nn.Dropout(0.5)
-        # Not registered: the number of a hook would be that of all modules there ever were.
+        # Not registered: the number of a registered hook would depend on all modules that ever existed.
         self._forward_hooks[0] = hook
         self.fc._forward_pre_hooks[0] = hook_before
 

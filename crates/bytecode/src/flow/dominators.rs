@@ -5,19 +5,19 @@ use super::Flow;
 /// The dominator tree (Cooper, Harvey and Kennedy: "A simple, fast dominance algorithm").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dominators {
-    /// The immediate dominator of each block; the entry is its own, what is unreachable has none.
+    /// The immediate dominator of each block. The entry is its own; unreachable blocks have none.
     immediate: Vec<Option<usize>>,
     /// The distance of each block from the entry, in the tree.
     depth: Vec<u32>,
 }
 
 impl Dominators {
-    /// The tree of a code object's graph, over edges of all kinds.
+    /// Computes the tree of a code object's graph, over edges of all kinds.
     pub fn of(flow: &Flow) -> Self {
         Self::over(&flow.reverse_postorder(), flow.blocks.len(), |block| &flow.blocks[block].predecessors)
     }
 
-    /// The tree of any graph of `count` blocks: `order` has those that its first reaches, in reverse postorder.
+    /// Computes the tree of any graph of `count` blocks. `order` lists the blocks reachable from its first element, in reverse postorder.
     pub fn over<'a>(order: &[usize], count: usize, predecessors: impl Fn(usize) -> &'a [usize]) -> Self {
         let mut rank = vec![usize::MAX; count];
         for (position, &block) in order.iter().enumerate() {
@@ -44,12 +44,12 @@ impl Dominators {
         Self { immediate, depth }
     }
 
-    /// The closest strict dominator; `None` for the entry and for what is unreachable.
+    /// Returns the closest strict dominator; `None` for the entry and for unreachable blocks.
     pub fn immediate(&self, block: usize) -> Option<usize> {
         self.immediate[block].filter(|&above| above != block)
     }
 
-    /// Whether every path from the entry to `block` leads through `above`. A block dominates itself.
+    /// Returns true if every path from the entry to `block` leads through `above`. A block dominates itself.
     pub fn dominates(&self, above: usize, block: usize) -> bool {
         let mut at = block;
         while self.depth[at] > self.depth[above] {
@@ -62,7 +62,7 @@ impl Dominators {
     }
 }
 
-/// The closest block that dominates both.
+/// Returns the closest block that dominates both.
 fn meet(immediate: &[Option<usize>], rank: &[usize], mut a: usize, mut b: usize) -> usize {
     while a != b {
         while rank[a] > rank[b] {

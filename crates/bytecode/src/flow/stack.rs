@@ -5,20 +5,20 @@ use thiserror::Error;
 use super::{EdgeKind, Flow};
 use crate::{Code, Opcode, stack_effect};
 
-/// The stack does not work out: no compiler made this code.
+/// The stack depths are inconsistent: no compiler produces such code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StackError {
-    /// An instruction pops more than there is.
+    /// An instruction pops more values than the stack has.
     #[error("the stack underflows at unit {0}")]
     Underflow(u32),
-    /// Two ways lead to an instruction with stacks of different depths.
+    /// Two paths reach an instruction with stacks of different depths.
     #[error("unit {unit} is reached with {one} and with {other} values on the stack")]
     Unequal {
         /// The instruction.
         unit: u32,
-        /// The depth by one way.
+        /// The depth along one path.
         one: u32,
-        /// The depth by another.
+        /// The depth along another.
         other: u32,
     },
 }
@@ -26,14 +26,14 @@ pub enum StackError {
 /// Depths of the stack, by instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackDepths {
-    /// The depth before each instruction; `None` where it cannot be reached.
+    /// The depth before each instruction; `None` if it is unreachable.
     pub before: Vec<Option<u32>>,
-    /// The deepest that the stack gets: `co_stacksize`, or a little less.
+    /// The maximum depth of the stack: `co_stacksize`, or a little less.
     pub max: u32,
 }
 
 impl StackDepths {
-    /// Follows every path once.
+    /// Computes the depths by following every path once.
     pub fn of(code: &Code, flow: &Flow) -> Result<Self, StackError> {
         let mut depths = Self { before: vec![None; code.instructions.len()], max: 0 };
         let mut open = Vec::new();
@@ -46,7 +46,7 @@ impl StackDepths {
         Ok(depths)
     }
 
-    /// Notes the depth at a block's start, and that the block is to be followed if it is new.
+    /// Records the depth at a block's start, and queues the block if it is new.
     fn enter(&mut self, code: &Code, flow: &Flow, block: usize, depth: u32, open: &mut Vec<usize>) -> Result<(), StackError> {
         let first = flow.blocks[block].first;
         self.max = self.max.max(depth);
@@ -68,7 +68,7 @@ impl StackDepths {
             self.before[at] = Some(depth);
             let after = |jump| {
                 let effect = match instruction.opcode {
-                    // The first `send` pushes a value, which a POP_TOP takes.
+                    // The first `send` pushes a value, which a POP_TOP removes.
                     Opcode::ReturnGenerator => 1,
                     opcode => stack_effect(code.version, opcode, instruction.arg, jump).unwrap_or(0),
                 };
@@ -85,7 +85,7 @@ impl StackDepths {
         for edge in &flow.blocks[block].successors {
             match (edge.kind, flow.blocks[block].handler) {
                 (EdgeKind::Next, _) => self.enter(code, flow, edge.to, depth, open)?,
-                // The stack is cut back; the offset, if wanted, and the exception are pushed.
+                // The stack is truncated; then the offset, if requested, and the exception are pushed.
                 (EdgeKind::Exception, Some(handler)) => {
                     self.enter(code, flow, edge.to, handler.depth.saturating_add(1 + u32::from(handler.lasti)), open)?;
                 }

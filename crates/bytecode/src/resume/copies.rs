@@ -1,30 +1,30 @@
-//! What is left of an iteration, before the loop itself: blocks are copied, once for each loop in which the function is entered.
+//! The rest of the current iteration, before the loop itself: blocks are copied once for each loop in which the function resumes.
 //!
-//! A copy has a level: how many of these loops it is within, in the iteration that had begun. A way that leads back to the head of such a
-//! loop, or out of it, leads to a copy further out; level 0 is the function as it was. The iterator of an iteration that had begun is not
-//! on the stack: it is put there where its loop begins.
+//! The level of a copy is the number of these loops whose current iteration it is part of. A path that leads back to the head of such a
+//! loop, or out of it, leads to a copy of a lower level; level 0 is the original function. The iterator of a loop in its current iteration
+//! is not on the stack: it is pushed where the loop begins.
 
 use std::{cmp::Reverse, collections::HashSet};
 
 use super::{Guard, Value};
 use crate::{Code, Dominators, EdgeKind, Flow, Instruction, Opcode, Position, StackDepths, ends_flow, liveness};
 
-/// A block within so many iterations that had begun.
+/// A block, copied for the current iterations of `level` loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Copy {
     pub level: usize,
     pub block: usize,
-    /// Not the block itself, but what comes before it: a loop begins, whose iterator goes to this place.
+    /// If set, this is not the block itself but the code before it: a loop begins there, and its iterator goes to this stack slot.
     pub begins: Option<u32>,
 }
 
-/// A loop in which the function is entered.
+/// A loop in which the function resumes.
 struct Loop {
     header: usize,
     within: Vec<bool>,
     /// The handler of its head, by unit.
     handler: Option<u32>,
-    /// Where its iterator is on the stack.
+    /// The stack slot of its iterator.
     iterator: Option<u32>,
 }
 
@@ -33,15 +33,15 @@ pub(super) struct Copies<'a> {
     code: &'a Code,
     flow: &'a Flow,
     depths: &'a StackDepths,
-    /// The outermost first.
+    /// The loops, outermost first.
     loops: Vec<Loop>,
-    /// Where it begins.
+    /// The copy where the function resumes.
     pub start: Copy,
-    /// The handlers around that, the innermost first, with their depths as they were.
+    /// The handlers around `start`, innermost first, with their original depths.
     guards: Vec<(Guard, u32)>,
 }
 
-/// Lines of copies are not those of what they are copies of, which else were one.
+/// Added to the line numbers of copies: otherwise a copy and its original would be taken for one.
 const LINES: u32 = 1_000_000;
 
 impl<'a> Copies<'a> {
@@ -54,7 +54,7 @@ impl<'a> Copies<'a> {
         let mut copies = Self { code, flow, depths, loops, start, guards: Vec::new() };
         let mut at = start;
         while let (Some(guard), Some(handler)) = (copies.guard(at), flow.blocks[at.block].handler) {
-            // What ends a handler is not around what it is for.
+            // A handler's cleanup does not enclose the code that the handler protects.
             if copies.guards.last().is_none_or(|(_, depth)| handler.depth <= *depth) {
                 copies.guards.push((guard, handler.depth));
             }
@@ -63,7 +63,7 @@ impl<'a> Copies<'a> {
         copies
     }
 
-    /// Where a way from a copy to a block leads.
+    /// Returns the copy that a path from a copy to a block leads to.
     pub fn follow(&self, from: Copy, to: usize) -> Copy {
         let mut level = from.level;
         while let Some(found) = level.checked_sub(1).map(|at| &self.loops[at]) {
@@ -78,7 +78,7 @@ impl<'a> Copies<'a> {
         Copy { level, block: to, begins: None }
     }
 
-    /// The handler of a copy: one around a loop is none of an iteration.
+    /// Returns the handler of a copy. A handler around a loop does not belong to an iteration.
     pub fn guard(&self, of: Copy) -> Option<Guard> {
         let handler = self.flow.blocks[of.block].handler?;
         let mut level = of.level;
@@ -90,29 +90,29 @@ impl<'a> Copies<'a> {
         Some(Guard { to: Copy { level, block, begins: None }, depth: handler.depth - missing, lasti: handler.lasti })
     }
 
-    /// The number of places that a loop has on the stack.
+    /// Returns the number of stack slots that a loop occupies.
     fn loop_places(&self) -> u32 {
         self.code.version.facts().iterator_places
     }
 
-    /// Places whose iterators are not on the stack.
+    /// Returns the slots whose iterators are not on the stack.
     fn missing(&self, level: usize) -> impl Iterator<Item = u32> {
         self.loops[..level].iter().filter_map(|found| found.iterator)
     }
 
-    /// The handler of what is put at a place of the stack.
+    /// Returns the handler that is active while a stack slot is filled.
     pub fn guard_at(&self, place: u32) -> Option<Guard> {
         self.guards.iter().find(|(_, depth)| *depth <= place).map(|(guard, _)| *guard)
     }
 
-    /// What stands at a place of the stack.
+    /// Returns the kind of value in a stack slot.
     pub fn value(&self, place: u32, real: bool) -> Value {
         let places = self.code.version.facts().with_places;
         let leaves_from = |place: u32, (guard, depth): &(Guard, u32)| {
             let from = self.flow.blocks[guard.to.block].first;
             *depth == place + places && self.code.instructions[from..].iter().take(2).any(|found| found.opcode == Opcode::WithExceptStart)
         };
-        // From 3.14 on the object of the exit method is above it, or NULL.
+        // From 3.14 on, the object of the exit method, or NULL, is above it.
         if places == 2 && place.checked_sub(1).is_some_and(|below| self.guards.iter().any(|guard| leaves_from(below, guard))) {
             return Value::Beside;
         }
@@ -129,7 +129,7 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// The instructions of a copy from one on, but for those that drop an iterator which is not there.
+    /// Returns the instructions of a copy from index `from` on, without those that drop an iterator that is not on the stack.
     pub fn instructions(&self, of: Copy, from: usize) -> impl Iterator<Item = &'a Instruction> {
         let (code, depths, places) = (self.code, self.depths, self.loop_places());
         let missing: Vec<u32> = self.missing(of.level).collect();
@@ -138,7 +138,7 @@ impl<'a> Copies<'a> {
             let pops = |at: usize| is(at, Opcode::PopTop) || is(at, Opcode::PopIter);
             let dropped = |place: u32| {
                 let depth = |at: usize| depths.before[at].and_then(|depth| depth.checked_sub(place));
-                // From below what is returned: a swap with all places of the loop, then each is popped.
+                // Drops the iterator below the return value: a swap with all slots of the loop, then a pop of each.
                 let pops_below = |swap: usize| {
                     let turns = is(swap, Opcode::Swap) && code.instructions[swap].arg == places + 1 && depth(swap) == Some(places + 1);
                     turns && (1..=places as usize).all(|next| pops(swap + next))
@@ -151,7 +151,7 @@ impl<'a> Copies<'a> {
         (from..self.flow.blocks[of.block].end).filter(move |at| !drops(*at)).map(move |at| &code.instructions[at])
     }
 
-    /// All copies that run after the instruction where the function begins, each before those that it leads to, but for loops.
+    /// Returns all copies that run after the instruction where the function resumes, each before its successors except for loops.
     pub fn reached(&self, start: usize) -> Vec<Copy> {
         let mut found: HashSet<Copy> = HashSet::new();
         let mut open = vec![self.start];
@@ -177,7 +177,7 @@ impl<'a> Copies<'a> {
         order
     }
 
-    /// The slots of variables that these copies read or write, and the block from the instruction on where the function begins.
+    /// Returns the variable slots read or written by these copies and by the first block from the resumed instruction on.
     pub fn uses(&self, start: usize, reached: &[Copy]) -> HashSet<u32> {
         let blocks = reached.iter().flat_map(|copy| self.flow.instructions(self.code, copy.block));
         let first = &self.code.instructions[start..self.flow.blocks[self.start.block].end];
@@ -190,14 +190,14 @@ impl<'a> Copies<'a> {
 }
 
 impl Copy {
-    /// The place in the source, for what the copy has of it.
+    /// Returns the source position to give to a copied instruction.
     pub fn position(self, position: Position) -> Position {
         let line = |line: Option<u32>| line.map(|line| line + LINES * self.level as u32);
         Position { line: line(position.line), end_line: line(position.end_line), ..position }
     }
 }
 
-/// The loops around a block, the outermost first.
+/// Returns the loops around a block, outermost first.
 fn loops(code: &Code, flow: &Flow, depths: &StackDepths, block: usize) -> Vec<Loop> {
     let dominators = Dominators::of(flow);
     let mut found: Vec<(Loop, usize)> = Vec::new();
@@ -230,7 +230,8 @@ fn loops(code: &Code, flow: &Flow, depths: &StackDepths, block: usize) -> Vec<Lo
 }
 
 impl Loop {
-    /// Takes in what belongs to the loop without leading back: handlers of its own, what leaves the function, and what drops the iterator.
+    /// Adds blocks that belong to the loop without leading back: its own handlers, exits from the function, and code that drops the
+    /// iterator.
     fn widen(&mut self, code: &Code, flow: &Flow, depths: &StackDepths, dominators: &Dominators) -> bool {
         let mut more = Vec::new();
         for (at, block) in flow.blocks.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Where this crate and the interpreter differ over one code object.
+//! Compares this crate with the interpreter on one code object.
 
 use dynamlir_bytecode::{Assembly, CodeObject, Dominators, Flow, Liveness, StackDepths, Version, disassemble};
 
 use super::support::Facts;
 
-/// What differs, by name, and how. Empty is what a test wants.
+/// Returns the differences: their names and details. A test expects none.
 pub fn differences(object: &CodeObject, facts: &Facts) -> Vec<(&'static str, String)> {
     let code = match object.decode() {
         Ok(code) => code,
@@ -36,7 +36,7 @@ pub fn differences(object: &CodeObject, facts: &Facts) -> Vec<(&'static str, Str
     match StackDepths::of(&code, &flow) {
         Err(error) => note(true, "stack", error.to_string()),
         Ok(depths) =>
-        // The compiler counts blocks that it then drops.
+        // The compiler counts blocks that it later drops.
         {
             note(depths.max > object.stack_size, "stack size", format!("{} for {}", depths.max, object.stack_size));
         }
@@ -46,7 +46,7 @@ pub fn differences(object: &CodeObject, facts: &Facts) -> Vec<(&'static str, Str
     note(reached.iter().any(|&block| !dominators.dominates(0, block)), "dominators", "the entry dominates what it reaches".to_owned());
     let parameters = object.parameter_count() as u32;
     let unbound: Vec<_> = Liveness::of(&code, &flow).live(0).into_iter().filter(|&slot| slot >= parameters).collect();
-    // A local that may be read before it is written is legal, but for cells and free variables rare.
+    // Reading a local before it is written is legal, but rare for cells and free variables.
     note(unbound.iter().any(|&slot| slot as usize >= facts.slots.len()), "liveness", format!("{unbound:?}"));
 
     if let Some(expected) = &facts.dis {

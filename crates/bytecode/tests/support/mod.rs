@@ -4,12 +4,12 @@
 use dynamlir_bytecode::{CodeObject, Const, Position, Version};
 use serde_json::Value;
 
-/// What the interpreter itself said about a code object.
+/// The interpreter's own facts about a code object.
 #[derive(Debug, Default)]
 pub struct Facts {
     pub positions: Vec<Position>,
     pub slots: Vec<String>,
-    /// `dis`'s text, without nested code objects; only 3.11 and 3.12 print what we do.
+    /// The text of `dis`, without nested code objects; only 3.11 and 3.12 print it in our format.
     pub dis: Option<String>,
 }
 
@@ -35,7 +35,7 @@ fn float(value: &Value) -> f64 {
     f64::from_be_bytes(bytes(value).try_into().expect("64 bits"))
 }
 
-/// A constant of a dump.
+/// Reads a constant of a dump.
 pub fn constant(version: Version, value: &Value) -> Const {
     let items = |value: &Value| array(value).iter().map(|item| constant(version, item)).collect();
     match value {
@@ -65,14 +65,14 @@ pub fn constant(version: Version, value: &Value) -> Const {
     }
 }
 
-/// `-0x1f` in decimal, if it fits 128 bits; what is longer stays as it is, since `repr` and source may hold either.
+/// Returns `-0x1f` in decimal if it fits 128 bits. Longer numbers stay as they are, since `repr` and source may hold either.
 fn decimal(hexadecimal: &str) -> String {
     let digits = hexadecimal.trim_start_matches('-').trim_start_matches("0x");
     let sign = if hexadecimal.starts_with('-') { "-" } else { "" };
     u128::from_str_radix(digits, 16).map_or(hexadecimal.to_owned(), |value| format!("{sign}{value}"))
 }
 
-/// The code object of a dump.
+/// Reads the code object of a dump.
 pub fn code(version: Version, dump: &Value) -> CodeObject {
     let texts = |name: &str| array(&dump[name]).iter().map(text).collect();
     CodeObject {
@@ -97,7 +97,7 @@ pub fn code(version: Version, dump: &Value) -> CodeObject {
     }
 }
 
-/// The facts of a dump made with `--facts`.
+/// Reads the facts of a dump made with `--facts`.
 pub fn facts(dump: &Value) -> Facts {
     let facts = &dump["facts"];
     let position = |value: &Value| {
@@ -111,7 +111,7 @@ pub fn facts(dump: &Value) -> Facts {
     }
 }
 
-/// A code object's dump and those of the code objects nested in it.
+/// Visits a code object's dump and those of its nested code objects.
 pub fn every<'a>(dump: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
     fn nested<'a>(value: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
         match value {

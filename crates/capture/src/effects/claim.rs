@@ -1,67 +1,67 @@
-//! What is claimed of C functions, and so why they may be called while capturing.
+//! The claims about C functions, which justify calling them while capturing.
 //!
-//! Each claim is of CPython's, torch's or numpy's source, for the versions that are supported; `test_effects.py` holds it
-//! against what the function does to arguments that watch.
+//! Each claim comes from the source of CPython, torch or numpy, for the supported versions; `test_effects.py` checks it against what the
+//! function does to instrumented arguments.
 
-/// What a C function looks at besides the arguments themselves.
+/// The state that a C function reads besides the arguments themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
-    /// What the arguments hold, however deep.
+    /// The contents of the arguments, however deep.
     Arguments,
-    /// Settings of the thread that the guard of torch's state compares.
+    /// Thread settings that the guard of torch's state compares.
     GuardedState,
-    /// Other settings of the process or thread: the guard is the question itself.
+    /// Other settings of the process or thread: each guard check calls the function again.
     OtherState,
 }
 
-/// What it changes.
+/// The state that it changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
     /// Nothing that Python can see.
     Nothing,
-    /// Iterators among its arguments, which it steps; the result may do so later. The policy sees to whose they are.
+    /// Iterators among its arguments, which it advances; its result may do so later. The policy checks to whom they belong.
     Iterators,
-    /// Its first argument, which the frame must have made.
+    /// Its first argument, which the frame must have created.
     First,
-    /// Settings of the thread, which the frame must set back.
+    /// Thread settings, which the frame must restore.
     State,
 }
 
-/// Which Python it may call back. That comes through the frame hook and is interpreted like any other.
+/// The Python code that it may call back, which comes through the frame hook and is interpreted like any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
-    /// Special methods of the arguments, and of what they hold.
+    /// Special methods of the arguments, and of their contents.
     Specials(&'static [&'static str]),
     /// Those, and functions among its arguments.
     Functions(&'static [&'static str]),
 }
 
-/// What refers to the arguments, or to what they hold, when it has returned.
+/// The objects that refer to the arguments, or to their contents, after it has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
     /// Nothing.
     Nothing,
-    /// What it returns.
+    /// Its result.
     Result,
-    /// Its first argument, and perhaps what it returns.
+    /// Its first argument, and perhaps its result.
     First,
 }
 
-/// All of that for one function, or for a group that is alike.
+/// All these claims for one function, or for a group of similar functions.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
-    /// What it looks at.
+    /// The state that it reads.
     pub reads: Reads,
-    /// What it changes.
+    /// The state that it changes.
     pub writes: Writes,
-    /// Which Python it may call.
+    /// The Python code that it may call.
     pub calls: Calls,
-    /// What keeps its arguments.
+    /// The objects that keep its arguments.
     pub keeps: Keeps,
 }
 
 impl Claim {
-    /// The special methods that it may call.
+    /// Returns the special methods that it may call.
     pub fn specials(&self) -> &'static [&'static str] {
         match self.calls {
             Calls::Specials(names) | Calls::Functions(names) => names,
@@ -71,13 +71,13 @@ impl Claim {
 
 const QUIET: Calls = Calls::Specials(&[]);
 
-/// Looks at objects that are fixed once made, or only takes them.
+/// Reads objects that never change once created, or only takes them.
 pub const TAKES: Claim = Claim { reads: Reads::Arguments, writes: Writes::Nothing, calls: QUIET, keeps: Keeps::Result };
 
-/// Asks whether what it is given can be called.
+/// Checks whether its argument can be called.
 pub const ASKS_FOR_CALL: Claim = Claim { calls: Calls::Specials(&["__call__"]), keeps: Keeps::Nothing, ..TAKES };
 
-/// Computes from numbers, and from what turns into one.
+/// Computes from numbers, and from objects that convert to a number.
 pub const NUMBERS: Claim = Claim {
     calls: Calls::Specials(&[
         "__abs__",
@@ -100,7 +100,7 @@ pub const NUMBERS: Claim = Claim {
     ..TAKES
 };
 
-/// Steps what iterates, and hashes and compares what comes.
+/// Advances iterators, and hashes and compares their items.
 pub const WALKS: Claim = Claim {
     writes: Writes::Iterators,
     calls: Calls::Functions(&[
@@ -122,7 +122,7 @@ pub const WALKS: Claim = Claim {
     ..TAKES
 };
 
-/// Numbers from what iterates.
+/// Computes numbers from iterables.
 pub const FOLDS: Claim = Claim {
     writes: Writes::Iterators,
     calls: Calls::Specials(&[
@@ -140,7 +140,7 @@ pub const FOLDS: Claim = Claim {
     ..TAKES
 };
 
-/// Text and bytes of objects.
+/// Creates text and bytes from objects.
 pub const TEXTS: Claim = Claim {
     writes: Writes::Iterators,
     calls: Calls::Specials(&[
@@ -157,7 +157,7 @@ pub const TEXTS: Claim = Claim {
     ..TAKES
 };
 
-/// Makes an iterator that steps others and calls functions when it is stepped.
+/// Creates an iterator that advances others and calls functions when it is advanced.
 pub const LAZY: Claim = Claim {
     writes: Writes::Iterators,
     calls: Calls::Functions(&[
@@ -180,17 +180,17 @@ pub const LAZY: Claim = Claim {
 /// Answers from settings that are guarded together.
 pub const GUARDED: Claim = Claim { reads: Reads::GuardedState, keeps: Keeps::Nothing, ..TAKES };
 
-/// Answers from settings that are asked for again.
+/// Answers from settings that each guard check queries again.
 pub const OTHER: Claim = Claim { reads: Reads::OtherState, keeps: Keeps::Nothing, ..TAKES };
 
-/// The same, by a flag that need not be a bool.
+/// The same, given a flag that need not be a bool.
 pub const OTHER_BY_FLAG: Claim = Claim { calls: Calls::Specials(&["__bool__"]), ..OTHER };
 
 /// Sets state of the thread.
 pub const SETS: Claim = Claim { writes: Writes::State, keeps: Keeps::Nothing, ..TAKES };
 
-/// Of the classes in the table: slots and methods that change nothing. What they call is what elements answer.
+/// For the classes in the table: slots and methods that change nothing. They call only methods of elements.
 pub const METHODS: Claim = Claim { writes: Writes::Iterators, calls: Calls::Functions(&["any special method of the arguments"]), ..TAKES };
 
-/// Of the classes in the table: methods that change the object itself.
+/// For the classes in the table: methods that change the object itself.
 pub const MUTATORS: Claim = Claim { writes: Writes::First, keeps: Keeps::First, ..METHODS };

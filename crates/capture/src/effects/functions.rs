@@ -1,4 +1,4 @@
-//! C functions that may be called while capturing, each with what is claimed of it. What is not here ends the capture.
+//! C functions that may be called while capturing, each with its claim. Functions that are not listed here end the capture.
 
 use super::{
     Effect,
@@ -8,7 +8,7 @@ use super::{
 /// Functions by module: name of the module, then of the functions or types.
 pub(super) type Names = &'static [(&'static str, &'static [&'static str])];
 
-/// A group of functions of which the same holds.
+/// A group of functions with the same effect and claim.
 pub(super) struct Row {
     pub effect: Effect,
     pub claim: Claim,
@@ -16,7 +16,7 @@ pub(super) struct Row {
 }
 
 pub(super) const FUNCTIONS: &[Row] = &[
-    // Calls the slots by which an object is a number. An exact int, float or complex is returned as it is.
+    // Calls the numeric slots of an object. An exact int, float or complex is returned unchanged.
     Row {
         effect: Effect::Pure,
         claim: NUMBERS,
@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ("operator", &["index", "length_hint"]),
         ],
     },
-    // As those, through C doubles; nothing of the arguments is in the result.
+    // The same, through C doubles; the result contains nothing of the arguments.
     Row {
         effect: Effect::Pure,
         claim: Claim { keeps: Keeps::Nothing, ..NUMBERS },
@@ -87,11 +87,11 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ],
         )],
     },
-    // Steps the iterables, and adds or multiplies.
+    // Iterates over the arguments, and adds or multiplies.
     Row { effect: Effect::Pure, claim: FOLDS, names: &[("math", &["dist", "fsum", "prod"])] },
-    // Text and bytes of objects. An exact str or bytes is returned as it is.
+    // Creates text and bytes from objects. An exact str or bytes is returned unchanged.
     Row { effect: Effect::Pure, claim: TEXTS, names: &[("builtins", &["ascii", "bytes", "bytearray", "format", "repr", "str"])] },
-    // Steps the iterables at once; elements are in the result. `key=` and `object_hook` are functions.
+    // Iterates over the arguments at once; their elements are in the result. `key=` and `object_hook` are functions.
     Row {
         effect: Effect::Pure,
         claim: WALKS,
@@ -102,7 +102,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ("torch._C", &["_fx_map_aggregate", "_fx_map_arg"]),
         ],
     },
-    // Steps the iterables later.
+    // Iterates over the arguments later.
     Row {
         effect: Effect::Pure,
         claim: LAZY,
@@ -135,7 +135,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ),
         ],
     },
-    // Holds what it is given, to be looked at when the result is used: those uses are calls of their own.
+    // Keeps its arguments, which are read when the result is used: those uses are calls of their own.
     Row {
         effect: Effect::Pure,
         claim: TAKES,
@@ -149,25 +149,25 @@ pub(super) const FUNCTIONS: &[Row] = &[
     },
     // Looks for `__call__` on the type, without calling it.
     Row { effect: Effect::Pure, claim: ASKS_FOR_CALL, names: &[("builtins", &["callable"])] },
-    // Copies `__doc__` and `__wrapped__` of what it is given.
+    // Copies `__doc__` and `__wrapped__` of its argument.
     Row { effect: Effect::Pure, claim: TAKES, names: &[("builtins", &["classmethod", "property", "staticmethod"])] },
-    // Refers to its argument weakly: that is seen by `weakref.getweakrefcount` alone, which is not in the table.
+    // Refers to its argument weakly: only `weakref.getweakrefcount` shows this, which is not in the table.
     Row { effect: Effect::Pure, claim: TAKES, names: &[("_weakref", &["ref"])] },
-    // Makes a class: the metaclass, `__set_name__` and `__init_subclass__` are Python or in the table themselves. The bases' `__subclasses__`
-    // list it weakly.
+    // Creates a class: the metaclass, `__set_name__` and `__init_subclass__` are Python code or in the table themselves. The bases'
+    // `__subclasses__` list it weakly.
     Row { effect: Effect::Pure, claim: WALKS, names: &[("builtins", &["__build_class__"])] },
-    // A tuple of sizes, of what iterates.
+    // Creates a tuple of sizes from an iterable.
     Row { effect: Effect::Pure, claim: FOLDS, names: &[("torch", &["Size"])] },
-    // Makes one of torch's values from numbers and names, or tells what a value is.
+    // Creates one of torch's values from numbers and names, or describes a value.
     Row {
         effect: Effect::Pure,
         claim: NUMBERS,
         names: &[("torch", &["device", "dtype", "finfo", "iinfo", "is_tensor", "memory_format", "layout"])],
     },
-    // Steps its argument, and looks for `__torch_function__` on types.
+    // Iterates over its argument, and looks for `__torch_function__` on types.
     Row { effect: Effect::Pure, claim: FOLDS, names: &[("torch._C", &["_has_torch_function"])] },
-    // Looks for `__torch_function__` on types; tells the name of a backend, which is set once; gives back its argument.
-    // Torch 2.11 has `Function.apply` in Python, which calls `unwrap_if_dead` on each argument.
+    // Looks for `__torch_function__` on types; returns the name of a backend, which is set once; returns its argument. In torch 2.11,
+    // `Function.apply` is Python code, which calls `unwrap_if_dead` on each argument.
     Row {
         effect: Effect::Pure,
         claim: TAKES,
@@ -176,23 +176,23 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ("torch._C._functorch", &["unwrap_if_dead", "is_batchedtensor"]),
         ],
     },
-    // Compares dtypes, by a table.
+    // Compares dtypes using a table.
     Row { effect: Effect::Outside, claim: Claim { keeps: Keeps::Nothing, ..TAKES }, names: &[("torch", &["promote_types", "can_cast"])] },
-    // Notes in a class which of its methods are abstract.
+    // Records in a class which of its methods are abstract.
     Row { effect: Effect::MutatesFirst, claim: Claim { writes: Writes::First, ..WALKS }, names: &[("_abc", &["_abc_init"])] },
-    // Counts what it is given in a dict.
+    // Counts elements in a dict.
     Row {
         effect: Effect::MutatesFirst,
         claim: Claim { writes: Writes::First, keeps: Keeps::First, ..WALKS },
         names: &[("_collections", &["_count_elements"])],
     },
-    // Look at nothing but what they are given, where that is data: else they may call back, or compare.
+    // Reads only its arguments if these are data. Otherwise it may call back, or compare.
     Row {
         effect: Effect::Data,
         claim: TAKES,
         names: &[("posix", &["fspath"]), ("sys", &["intern"]), ("_bisect", &["bisect_left", "bisect_right"])],
     },
-    // What the guard of torch's state covers. A transform is seen in the thread's dispatch keys.
+    // State that the guard of torch's state covers. A transform shows in the thread's dispatch keys.
     Row {
         effect: Effect::ReadsState,
         claim: GUARDED,
@@ -219,7 +219,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
             ("sys", &["getdefaultencoding"]),
         ],
     },
-    // What has no other guard than the question itself. A dtype that is set where autocast is off is not in the guarded state.
+    // State whose only guard is calling the function again. A dtype set while autocast is off is not in the guarded state.
     Row {
         effect: Effect::Asked,
         claim: OTHER,
@@ -269,7 +269,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
         ],
     },
     Row { effect: Effect::Asked, claim: OTHER_BY_FLAG, names: &[("torch._C._autograd", &["_top_saved_tensors_default_hooks"])] },
-    // What the frame must set back before it returns.
+    // State that the frame must restore before it returns.
     Row {
         effect: Effect::SetsState,
         claim: SETS,

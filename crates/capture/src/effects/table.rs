@@ -1,4 +1,4 @@
-//! The rows of the table that are not plain functions: what the policy does itself, what it refuses, types and their mutators.
+//! The rows of the table other than plain functions: those that the policy implements itself or refuses, and types with their mutators.
 
 use dynamlir_reasons as reason;
 
@@ -111,7 +111,7 @@ pub const NODES: &[(&str, &str)] = &[
     ("torch._C._functorch", "_wrap_for_grad"),
 ];
 
-/// Functions that begin and end a transform of `torch.func`, in Python and in C.
+/// Functions in Python and in C that begin and end a transform of `torch.func`.
 pub(super) const LEVELS: &[(&str, &str)] = &[
     ("torch._functorch.predispatch", "_vmap_increment_nesting"),
     ("torch._functorch.predispatch", "_vmap_decrement_nesting"),
@@ -179,11 +179,11 @@ pub(super) const SPECIAL: &[(&str, &str, Special)] = &[
     ("torch._C", "_get_tracing_state", Special::None),
     ("torch._C", "_is_tracing", Special::False),
     ("torch._C", "_log_api_usage_once", Special::None),
-    // The capture's own modes are nobody's business.
+    // The program must not see the capture's own modes.
     ("torch._C", "_len_torch_dispatch_stack", Special::Zero),
 ];
 
-/// Methods that the policy does itself, by the class that has them.
+/// Methods that the policy implements itself, by the class that has them.
 pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_contextvars", "ContextVar", "get", Special::ContextVarGet),
     ("_contextvars", "ContextVar", "set", Special::ContextVarSet),
@@ -193,7 +193,7 @@ pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("builtins", "type", "__instancecheck__", Special::PlainInstance),
     ("types", "GetSetDescriptorType", "__get__", Special::Binds),
     ("types", "MemberDescriptorType", "__get__", Special::Binds),
-    // Ranges for a profiler: there are none within a graph.
+    // Ranges for a profiler do not exist within a graph.
     ("torch.autograd.profiler", "record_function", "__enter__", Special::Annotates),
     ("torch.autograd.profiler", "record_function", "__exit__", Special::Ignored),
     ("builtins", "range", "__iter__", Special::Iter),
@@ -203,7 +203,7 @@ pub(super) const MEMBERS: &[(&str, &str, &str, Special)] = &[
     ("_thread", "RLock", "__exit__", Special::Unlock),
 ];
 
-/// Types whose methods, slots and constructors only read their arguments, but for the listed mutators of the object itself.
+/// Types whose methods, slots and constructors only read their arguments, except for the listed mutators of the object itself.
 pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
     ("builtins", "object", &[]),
     ("builtins", "type", &["__setattr__", "__delattr__"]),
@@ -323,8 +323,8 @@ pub(super) const TYPES: &[(&str, &str, &[&str])] = &[
     ("torch", "dtype", &[]),
 ];
 
-/// Builtin types that have no name in a module: reached through an example of them. Iterators among them are changed by being
-/// stepped and set.
+/// Builtin types that do not have a name in a module: each is reached through an example. Iterators among them change when they are
+/// advanced or set.
 pub(super) const EXAMPLES: &[&str] = &[
     "iter([])",
     "iter(())",

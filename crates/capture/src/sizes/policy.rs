@@ -1,12 +1,8 @@
-//! What the program does with sizes that vary. They are primitives to the capture: operators run as they are, and the sizes answer. Here is
-//! where that is not enough: where C code looks at a type, and where a type is asked for.
+//! The program's operations on dynamic sizes. Sizes are primitives to the capture: operators run as they are, and the sizes compute the
+//! result. This module handles the cases for which that is not enough: C code that inspects a type, and queries for a type.
 
-use std::{
-    cell::RefCell,
-    rc::{Rc, Weak},
-};
+use std::rc::Rc;
 
-use dynamlir_graph::Line;
 use dynamlir_shapes::Dim;
 use pyo3::{
     intern,
@@ -14,49 +10,40 @@ use pyo3::{
     types::{PyBool, PyInt, PyList, PySlice, PyTuple, PyType},
 };
 
-use super::{
-    asked::is_asked,
-    class::{self, is_number, is_size, node_of, settled},
+use dynamlir_symint::{
+    is_asked, location,
+    sym_int::{self, is_number, is_size, node_of, settled},
 };
+
 use crate::{
     calls::{Keywords, receiver},
     effects::Effect,
     graph_break::{GraphBreak, reason},
-    same::SINGLE,
+    is_operator::SINGLE,
     state::{Capture, Halt, Outcome, State, Tracked},
 };
 
-thread_local! {
-    /// The capture that this thread is about.
-    static CURRENT: RefCell<Weak<State>> = const { RefCell::new(Weak::new()) };
-}
-
-/// Has guards on sizes say where the program is.
+/// Makes guards on sizes record the program's location, while this capture lasts.
 pub(crate) fn follow(state: &Rc<State>) {
-    CURRENT.with(|current| current.replace(Rc::downgrade(state)));
+    let state = Rc::downgrade(state);
+    location::located_by(move || state.upgrade().map_or_else(Vec::new, |state| Python::attach(|py| Capture::new(py, state).location())));
 }
 
-/// Where the program of this thread's capture is.
-pub(super) fn location() -> Vec<Line> {
-    let state = CURRENT.with(|current| current.borrow().upgrade());
-    state.map_or_else(Vec::new, |state| Python::attach(|py| Capture::new(py, state).location()))
-}
-
-/// C functions that do with a size what they do with any object, by their modules.
+/// C functions that treat a size like any other object, by their modules.
 const KEEPING: &[(&str, &[&str])] = &[
     ("builtins", &["min", "max", "sum", "abs", "divmod", "pow", "round", "any", "all", "sorted", "iter", "next", "len"]),
     ("math", &["prod", "ceil", "floor", "trunc"]),
     ("_functools", &["reduce"]),
 ];
 
-/// Classes whose instances keep what they are made of.
+/// Classes whose instances store the objects they are created from.
 const KEEPING_CLASSES: &[(&str, &[&str])] = &[
     ("builtins", &["tuple", "list", "dict", "set", "frozenset", "frozendict", "zip", "enumerate", "map", "filter", "reversed", "slice"]),
     ("torch", &["Size"]),
     ("collections", &["OrderedDict", "defaultdict", "deque"]),
 ];
 
-/// Metaclasses that ask for the class of what they are asked about.
+/// Metaclasses whose instance checks depend only on the class of the object.
 const METACLASSES: &[(&str, &[&str])] = &[
     ("abc", &["ABCMeta"]),
     ("enum", &["EnumType"]),
@@ -65,15 +52,15 @@ const METACLASSES: &[(&str, &[&str])] = &[
 ];
 
 impl<'py> Capture<'py> {
-    /// The value itself, or the number that a size is, from now on.
+    /// Returns the value itself; for a size, returns the number that it is, and guards it.
     pub(crate) fn settle_size(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
-        if !self.varying.any() || !is_size(&value.object) {
+        if !self.sizes.any() || !is_size(&value.object) {
             return Ok(value.clone());
         }
         Ok(Tracked::new(settled(&value.object)?))
     }
 
-    /// Arguments for C code: numbers for sizes, where it does more than to keep them. None where nothing is to be done.
+    /// Returns arguments for C code, with numbers in place of sizes if it does more than store them. `None` if nothing has to be done.
     pub(crate) fn settle_for_c(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -81,7 +68,7 @@ impl<'py> Capture<'py> {
         args: &[Tracked<'py>],
         kwargs: &Keywords<'py>,
     ) -> Outcome<Option<(Vec<Tracked<'py>>, Keywords<'py>)>> {
-        if !self.varying.any() || matches!(effect, Effect::Torch | Effect::Special(_) | Effect::MutatesFirst | Effect::Refused(_)) {
+        if !self.sizes.any() || matches!(effect, Effect::Torch | Effect::Special(_) | Effect::MutatesFirst | Effect::Refused(_)) {
             return Ok(None);
         }
         let given = || args.iter().chain(kwargs.iter().map(|(_, value)| value));
@@ -92,7 +79,7 @@ impl<'py> Capture<'py> {
         self.settle_arguments(args, kwargs).map(Some)
     }
 
-    /// Arguments with numbers for sizes. A size within another value ends the attempt.
+    /// Returns arguments with numbers in place of sizes. A size within another value ends the attempt.
     pub(crate) fn settle_arguments(&self, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<(Vec<Tracked<'py>>, Keywords<'py>)> {
         let settle = |value: &Tracked<'py>| {
             let value = self.settle_size(value)?;
@@ -104,12 +91,12 @@ impl<'py> Capture<'py> {
         Ok((args, kwargs))
     }
 
-    /// Ends the attempt where one of these is a size, or holds one: what it is computed from is a number from then on.
+    /// Ends the attempt if one of these values is or holds a size: the numbers that it is computed from are then static.
     pub(crate) fn refuse_sizes<'a>(&self, what: &str, values: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> Outcome<()>
     where
         'py: 'a,
     {
-        if !self.varying.any() {
+        if !self.sizes.any() {
             return Ok(());
         }
         for value in values {
@@ -121,14 +108,14 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// The first size among values, in tuples, lists, dicts and slices too.
+    /// Returns the first size in a value, also inside tuples, lists, dicts and slices.
     fn find_size(&self, value: &Bound<'py, PyAny>) -> Option<Dim> {
-        let found = crate::torch::find(value, |value| is_size(value) || value.is_exact_instance_of::<PySlice>() && has_size(value))?;
+        let found = crate::torch_types::find(value, |value| is_size(value) || value.is_exact_instance_of::<PySlice>() && has_size(value))?;
         let found = if is_size(&found) { found } else { parts(&found).into_iter().find(is_size)? };
         Some(node_of(&found).ok()?.get().dim(self.py))
     }
 
-    /// Whether a C function keeps sizes, or asks them by the operators of numbers only.
+    /// Returns true if a C function only stores sizes, or only applies the operators of numbers to them.
     fn keeps_sizes(&self, callable: &Bound<'py, PyAny>) -> Outcome<bool> {
         let py = self.py;
         if let Some(owner) = receiver(callable) {
@@ -140,19 +127,19 @@ impl<'py> Capture<'py> {
         Ok(listed(if callable.is_instance_of::<PyType>() { KEEPING_CLASSES } else { KEEPING }, callable) || is_of(callable, "itertools"))
     }
 
-    /// `int(size)`, which is the size itself; None for another call.
+    /// Evaluates `int(size)`, which is the size itself; `None` for another call.
     pub(crate) fn int_of_size(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Option<Tracked<'py>> {
         let [value] = args else { return None };
-        let same = self.varying.any() && kwargs.is_empty() && is_number(&value.object) && callable.is(self.py.get_type::<PyInt>());
+        let same = self.sizes.any() && kwargs.is_empty() && is_number(&value.object) && callable.is(self.py.get_type::<PyInt>());
         same.then(|| value.clone())
     }
 
-    /// `sizes.numel()` of a `torch.Size` of which some vary; None for another call.
+    /// Evaluates `sizes.numel()` for a `torch.Size` with dynamic sizes; `None` for another call.
     pub(crate) fn product_of_sizes(&self, callable: &Bound<'py, PyAny>, args: &[Tracked<'py>]) -> Outcome<Option<Tracked<'py>>> {
-        if !self.varying.any() {
+        if !self.sizes.any() {
             return Ok(None);
         }
-        // A method of the class is given them.
+        // A method accessed through the class receives them as an argument.
         let owner = match (receiver(callable), args) {
             (Some(owner), []) => owner,
             (None, [owner]) => owner.object.clone(),
@@ -168,9 +155,10 @@ impl<'py> Capture<'py> {
         Ok(Some(Tracked::new(sizes.iter().try_fold(one, |product, size| product.mul(size))?)))
     }
 
-    /// What `isinstance` is asked about in the place of a size: an int, which need not be the same where classes answer by themselves.
+    /// Returns the object that `isinstance` checks in place of a size: an int, which must be the actual number if classes implement the
+    /// check.
     pub(crate) fn instance_of_size(&self, value: &Tracked<'py>, classes: &Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
-        if !self.varying.any() || !is_size(&value.object) {
+        if !self.sizes.any() || !is_size(&value.object) {
             return Ok(value.clone());
         }
         if is_asked(&value.object) && dynamlir_interpreter::suspended(|| self.goes_by_type(classes))? {
@@ -183,7 +171,8 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Whether `isinstance` answers the same of all ints: a class does, unless the Python code of a metaclass of the user's has the say.
+    /// Returns true if `isinstance` gives the same answer for all ints: it does for a class, unless the Python code of a user-defined
+    /// metaclass decides.
     fn goes_by_type(&self, classes: &Bound<'py, PyAny>) -> Outcome<bool> {
         if let Ok(class) = classes.cast::<PyType>() {
             let metaclass = class.get_type();
@@ -202,7 +191,8 @@ impl<'py> Capture<'py> {
         Ok(true)
     }
 
-    /// Whether what `torch._check` is given is a comparison that only running tells: it is true from now on, and checked then.
+    /// Returns true if the condition passed to `torch._check` is an undecided comparison. It is then assumed to be true, and checked at run
+    /// time.
     pub(crate) fn expected(&self, asked: &Tracked<'py>) -> Outcome<bool> {
         if !is_asked(&asked.object) {
             return Ok(false);
@@ -214,18 +204,18 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// Why the capture ends where something was asked of a size that only running tells.
+    /// Returns the reason why the capture ends if an unbacked size was queried without a possible answer.
     pub(crate) fn undecided_size(&self) -> Option<GraphBreak> {
-        let (message, location) = self.varying.sizes()?.bind(self.py).get().undecided()?;
+        let (message, location) = self.sizes.sizes()?.bind(self.py).get().undecided()?;
         Some(GraphBreak { reason: reason::DATA_DEPENDENT, message, location })
     }
 
-    /// Whether there are sizes that only running tells. What is computed with such is looked at each time.
+    /// Returns true if unbacked sizes exist. Calls that compute with them are not repeated.
     pub(crate) fn has_unbacked(&self) -> bool {
-        self.varying.sizes().is_some_and(|sizes| sizes.bind(self.py).get().unbacked_count() > 0)
+        self.sizes.sizes().is_some_and(|sizes| sizes.bind(self.py).get().unbacked_count() > 0)
     }
 
-    /// Whether a value is computed from a size that only running tells.
+    /// Returns true if a value is computed from an unbacked size.
     pub(crate) fn is_unbacked(&self, value: &Tracked<'py>) -> Outcome<bool> {
         if !self.has_unbacked() || !is_number(&value.object) {
             return Ok(false);
@@ -234,9 +224,9 @@ impl<'py> Capture<'py> {
         Ok(node.get().sizes.get().is_unbacked(&node.get().dim(self.py)))
     }
 
-    /// What `tolist` gives of a tensor of ints, each to be known when the graph runs; None where it is to be read by Python.
+    /// Returns the result of `tolist` on a tensor of ints, whose numbers are known when the graph runs; `None` if Python has to read it.
     pub(crate) fn listed(&self, fake: &Tracked<'py>) -> Outcome<Option<Tracked<'py>>> {
-        let sizes: Option<Vec<usize>> = self.ask("may_list", (&fake.object,))?.extract()?;
+        let sizes = self.recorder().may_list(&fake.object)?;
         sizes.map(|sizes| self.nested(fake, &sizes)).transpose()
     }
 
@@ -252,17 +242,18 @@ impl<'py> Capture<'py> {
         Ok(Tracked::new(list.into_any()))
     }
 
-    /// What torch's code has returned, as the program has it.
+    /// Converts a result of torch's code to the form that the program sees.
     pub(crate) fn as_program(&self, value: Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
-        if !self.varying.any() {
+        if !self.sizes.any() {
             return Ok(value);
         }
-        Ok(dynamlir_interpreter::suspended(|| class::as_program(&value))?)
+        Ok(dynamlir_interpreter::suspended(|| sym_int::as_program(&value))?)
     }
 
-    /// `lhs is rhs` of sizes: numbers of which there is one object each are what they are equal to. None without a size.
+    /// Evaluates `lhs is rhs` for sizes. Numbers that exist as a single object are identical if they are equal. `None` if neither is a
+    /// size, or if both are the same object.
     pub(crate) fn is_same_size(&self, lhs: &Tracked<'py>, rhs: &Tracked<'py>) -> Outcome<Option<bool>> {
-        if !self.varying.any() || !(is_size(&lhs.object) || is_size(&rhs.object)) || lhs.object.is(&rhs.object) {
+        if !self.sizes.any() || !(is_size(&lhs.object) || is_size(&rhs.object)) || lhs.object.is(&rhs.object) {
             return Ok(None);
         }
         let other = if is_size(&lhs.object) { rhs } else { lhs };
@@ -295,10 +286,10 @@ fn is_of(callable: &Bound<'_, PyAny>, module: &str) -> bool {
     callable.getattr("__module__").and_then(|name| name.extract::<String>()).is_ok_and(|name| name == module)
 }
 
-/// The class of `int | None`, by its names before CPython 3.14 and since then.
+/// The class of `int | None`, by its names before CPython 3.14 and from then on.
 const UNIONS: &[(&str, &[&str])] = &[("types", &["UnionType"]), ("typing", &["Union"])];
 
-/// Whether an object is one of these, by what the modules have under the names.
+/// Returns true if an object is one of those that the modules define under these names.
 fn listed(table: &[(&str, &[&str])], object: &Bound<'_, PyAny>) -> bool {
     let Ok(name) = object.getattr("__name__").and_then(|name| name.extract::<String>()) else { return false };
     let has = |module: &str| {

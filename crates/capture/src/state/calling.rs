@@ -1,11 +1,11 @@
-//! The call that is being made: of Python code by the frame, or of C code, and what that has started.
+//! The current call, of Python code by the frame, or of C code, and the function that it has started.
 
 use std::cell::{Cell, RefCell};
 
 use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
 
-use crate::beneath::Native;
+use crate::c_code_on_tensors::Native;
 
 /// A function by its address, and sources by slot.
 pub(crate) type Carried = (usize, Vec<(usize, SourceId)>);
@@ -13,19 +13,19 @@ pub(crate) type Carried = (usize, Vec<(usize, SourceId)>);
 /// Calls in progress.
 #[derive(Default)]
 pub struct Calling {
-    /// The address of the function that a call of the frame's is about to start; 0 for none.
+    /// The address of the function that a call in the frame is about to start; 0 for none.
     pub(crate) entering: Cell<usize>,
-    /// The address of the function that is about to start, and the sources of the numbers that it is given, by slot.
+    /// The address of the function that is about to start, and the sources of its number arguments, by slot.
     pub(crate) carried: RefCell<Option<Carried>>,
-    /// The address of the function with arguments that C code has started last, if that is not `entering`; else 0.
+    /// The address of the last function with arguments that C code has started, if that is not `entering`; otherwise 0.
     pub(crate) called_back: Cell<usize>,
-    /// Whether C code looks for an attribute that a module may lack.
+    /// True if C code looks up an attribute that a module may lack.
     pub(crate) asks_a_module: Cell<bool>,
-    /// The C code that runs: who calls it puts back what ran before.
+    /// The running C code. Its caller restores the previous value.
     pub(crate) native: RefCell<Option<Native>>,
 }
 
-/// How [`Calling`] was, but for the C code that runs.
+/// A savepoint of [`Calling`], without the running C code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallingMark {
     entering: usize,
@@ -38,7 +38,7 @@ impl Calling {
         CallingMark { entering: self.entering.get(), called_back: self.called_back.get(), asks_a_module: self.asks_a_module.get() }
     }
 
-    /// The sources of what a function that starts is given; none if another one was about to start.
+    /// Returns the sources of the arguments of a function that starts; empty if another function was about to start.
     pub(crate) fn take_carried(&self, function: &Bound<'_, PyAny>) -> Vec<(usize, SourceId)> {
         let address = function.as_ptr() as usize;
         let own = self.carried.borrow().as_ref().is_some_and(|(starts, _)| *starts == address);

@@ -1,4 +1,4 @@
-//! Objects that existed before the frame: where they were reached, and what was looked into.
+//! Objects that existed before the frame: their sources, and the ones that were inspected.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -8,47 +8,46 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Capture, Tracked,
-    journal::{Journal, Mark},
+    undo_map::{Mark, UndoMap},
 };
 
-/// A set that goes back as a map does.
-type Set<K> = Journal<K, ()>;
+/// A set that rolls back as a map does.
+type Set<K> = UndoMap<K, ()>;
 
-/// What a capture knows of existing objects.
+/// The existing objects that a capture has seen.
 #[derive(Default)]
 pub struct Existing {
-    /// Where each was first reached, by address, kept alive.
-    known: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
+    /// The first source of each object, by address, kept alive.
+    known: RefCell<UndoMap<usize, (Py<PyAny>, SourceId)>>,
     /// Copies of containers with fakes for tensors, by address of the original.
-    pub(crate) snapshots: RefCell<Journal<usize, Py<PyAny>>>,
-    /// The other way round: the container that a copy stands for, by the address of the copy, and where it was reached.
-    pub(crate) originals: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
-    /// Copies that stand for containers which the frame has changed, by address of the original.
-    pub(crate) changed: RefCell<Journal<usize, Py<PyAny>>>,
-    /// Those whose contents are guarded, by address; whether they hold tensors.
-    pub(crate) looked_into: RefCell<Journal<usize, bool>>,
-    /// Where the class of existing objects is reached, by its address: through the first of them, whose
-    /// guard keeps it alive.
-    pub(crate) classes: RefCell<Journal<usize, SourceId>>,
-    /// Classes and functions of theirs that C code has called, which are guarded, by their addresses.
+    pub(crate) snapshots: RefCell<UndoMap<usize, Py<PyAny>>>,
+    /// The inverse: the container that a copy represents, and its source, by the address of the copy.
+    pub(crate) originals: RefCell<UndoMap<usize, (Py<PyAny>, SourceId)>>,
+    /// Copies that represent containers changed by the frame, by address of the original.
+    pub(crate) changed: RefCell<UndoMap<usize, Py<PyAny>>>,
+    /// Objects whose contents are guarded, by address; true if they hold tensors.
+    pub(crate) looked_into: RefCell<UndoMap<usize, bool>>,
+    /// The source of each class of existing objects, by its address: through the first of these objects, whose guard keeps it alive.
+    pub(crate) classes: RefCell<UndoMap<usize, SourceId>>,
+    /// Classes and their functions that C code has called, which are guarded, by their addresses.
     pub(crate) specials: RefCell<Set<(usize, usize)>>,
-    /// Those that C code has compared with others by identity.
+    /// Objects that C code has compared with others by identity.
     compared: RefCell<Set<SourceId>>,
-    /// The addresses of cells of existing functions, which keep them alive, by where their contents are reached.
-    pub(crate) cells: RefCell<Journal<SourceId, usize>>,
-    /// Where each `nan` that existed was reached, by address, kept alive.
-    pub(crate) nans: RefCell<Journal<usize, (Py<PyAny>, SourceId)>>,
-    /// Frozen dicts, kept alive, and copies of them as dicts, by the address of the first.
+    /// The addresses of cells of existing functions, which keep them alive, by the sources of their contents.
+    pub(crate) cells: RefCell<UndoMap<SourceId, usize>>,
+    /// The source of each existing `nan`, by address, kept alive.
+    pub(crate) nans: RefCell<UndoMap<usize, (Py<PyAny>, SourceId)>>,
+    /// Frozen dicts, kept alive, and copies of them as dicts, by the address of the frozen dict.
     pub(crate) thawed: RefCell<FxHashMap<usize, [Py<PyAny>; 2]>>,
     /// Copies of frozen dicts with fakes for tensors, kept alive: see `originals`.
     pub(crate) frozen_copies: RefCell<Vec<Py<PyAny>>>,
-    /// Classes whose special methods are all seen, by address, kept alive.
+    /// Classes whose special methods are all visible to the capture, by address, kept alive.
     pub(crate) seen_classes: RefCell<FxHashMap<usize, Py<PyType>>>,
     /// The globals of the captured function, once one of them was looked up.
     pub(crate) globals: OnceCell<Py<PyAny>>,
 }
 
-/// How far [`Existing`] is.
+/// A savepoint of [`Existing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExistingMark {
     known: Mark,
@@ -93,7 +92,7 @@ impl Existing {
         drop((known, snapshots, originals, changed, nans));
     }
 
-    /// Says that C code has compared an object with others by identity.
+    /// Records that C code has compared an object with others by identity.
     pub(crate) fn note_compared(&self, source: SourceId) {
         let mut compared = self.compared.borrow_mut();
         if !compared.contains(&source) {
@@ -101,32 +100,32 @@ impl Existing {
         }
     }
 
-    /// Those that C code has compared with others by identity, in order.
+    /// Returns the objects that C code has compared with others by identity, in order.
     pub(crate) fn compared(&self) -> Vec<SourceId> {
         let mut sources: Vec<_> = self.compared.borrow().iter().map(|(source, ())| *source).collect();
         sources.sort_unstable();
         sources
     }
 
-    /// How many of them were compared.
+    /// Returns the number of compared objects.
     pub(crate) fn compared_count(&self) -> usize {
         self.compared.borrow().len()
     }
 
-    /// How many classes of them were met.
+    /// Returns the number of their classes seen so far.
     pub(crate) fn class_count(&self) -> usize {
         self.classes.borrow().len()
     }
 }
 
 impl<'py> Capture<'py> {
-    /// Where an object was reached, if it existed before the frame.
+    /// Returns the source of an object, if it existed before the frame.
     pub fn source_of(&self, object: &Bound<'py, PyAny>) -> Option<SourceId> {
         self.existing.known.borrow().get(&(object.as_ptr() as usize)).map(|(_, source)| *source)
     }
 
-    /// Where a value was reached: noted on the value itself, or for its object.
-    /// A number that is computed has no place: it is guarded to be what it is.
+    /// Returns the source of a value: the one recorded on the value itself, or that of its object. A computed number does not have a
+    /// source: its value is guarded.
     pub fn source(&self, value: &Tracked<'py>) -> Option<SourceId> {
         if let Some(computed) = value.source.filter(|source| self.is_computed(*source)) {
             self.guards.settle(computed);
@@ -135,12 +134,13 @@ impl<'py> Capture<'py> {
         value.source.or_else(|| self.source_of(&value.object))
     }
 
-    /// Where the existing objects were first reached.
+    /// Returns the first sources of the existing objects.
     pub(crate) fn existing_sources(&self) -> Vec<SourceId> {
         self.existing.known.borrow().iter().map(|(_, (_, source))| *source).collect()
     }
 
-    /// The existing objects, and where they were first reached, in that order: guards are made of them, which are the same in each capture.
+    /// Returns the existing objects with their first sources, ordered by these: guards are built from them and must be the same in each
+    /// capture.
     pub(crate) fn existing_objects(&self) -> Vec<(Bound<'py, PyAny>, SourceId)> {
         let known = self.existing.known.borrow();
         let mut found: Vec<_> = known.iter().map(|(_, (object, source))| (object.bind(self.py).clone(), *source)).collect();
@@ -148,18 +148,18 @@ impl<'py> Capture<'py> {
         found
     }
 
-    /// Where those existing objects were first reached of which this is true.
+    /// Returns the first sources of the existing objects for which this is true.
     pub(crate) fn existing_where(&self, wanted: impl Fn(&Bound<'py, PyAny>, SourceId) -> bool) -> Vec<SourceId> {
         self.existing_objects().into_iter().filter(|(object, source)| wanted(object, *source)).map(|(_, source)| source).collect()
     }
 
-    /// The existing object that was first reached at a source.
+    /// Returns the existing object whose first source is this one.
     pub(crate) fn existing_at(&self, source: SourceId) -> Option<Bound<'py, PyAny>> {
         let known = self.existing.known.borrow();
         known.iter().find(|(_, (_, first))| *first == source).map(|(_, (object, _))| object.bind(self.py).clone())
     }
 
-    /// Says where an existing object was reached; where it was reached first.
+    /// Records the source of an existing object. Returns its first source.
     pub(crate) fn note_existing(&self, object: &Bound<'py, PyAny>, source: SourceId) -> SourceId {
         let key = object.as_ptr() as usize;
         let mut known = self.existing.known.borrow_mut();

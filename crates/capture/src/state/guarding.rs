@@ -1,4 +1,4 @@
-//! Guards that most of the capture notes: that a value is what it is, that an object is this one or of this class.
+//! The guards that most of the capture uses: for the value, the identity or the class of an object.
 
 use dynamlir_guards::{Facet, Guard, GuardError, Source, SourceId};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use super::{Capture, Halt, Outcome, Tracked, type_name};
 use crate::graph_break::{GraphBreak, reason};
 
 impl<'py> Capture<'py> {
-    /// Guards a primitive's value, because it decides something or goes where its source is not followed.
+    /// Guards a primitive's value, because a decision depends on it or it goes where its source is not tracked.
     pub fn guard_value(&self, value: &Tracked<'py>) -> Outcome<()> {
         let Some(source) = value.source else { return Ok(()) };
         if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
@@ -25,7 +25,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// What comes of noting a guard; where none can be, the capture ends: it is not an exception of the frame's.
+    /// Converts the result of creating a guard. If it failed, the capture ends: the error is not an exception of the frame.
     pub fn guarded<T>(&self, outcome: Result<T, GuardError>) -> Outcome<T> {
         outcome.map_err(|error| self.unguardable(&error, error.to_string()))
     }
@@ -35,7 +35,7 @@ impl<'py> Capture<'py> {
         interrupted.unwrap_or_else(|| Halt::Break(GraphBreak { reason: reason::UNGUARDABLE, message, location: self.location() }))
     }
 
-    /// Guards that an existing object is this very one: functions, classes, modules.
+    /// Guards the identity of an existing object: functions, classes, modules.
     pub fn pin(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         match self.guards.identity(source, object) {
             Ok(()) => Ok(()),
@@ -49,8 +49,8 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Where the class of an existing object is reached; guards the type. All objects of a class share one source for it, so that
-    /// what the class holds is guarded once.
+    /// Returns the source of an existing object's class, and guards the object's type. All objects of a class share one source for it, so
+    /// that the contents of the class are guarded once.
     pub fn class_source(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<SourceId> {
         self.pin_type(object, source)?;
         let class = object.get_type_ptr() as usize;

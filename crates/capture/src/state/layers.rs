@@ -1,22 +1,22 @@
-//! Calls of modules that were seen, so that equal ones need not be interpreted; see [`crate::repeats`].
+//! Module calls seen so far, so that equal ones need not be interpreted; see [`crate::repeated_layers`].
 
 use std::cell::{Cell, RefCell};
 
-use super::journal::{Journal, Mark};
-use crate::repeats::SeenCalls;
+use super::undo_map::{Mark, UndoMap};
+use crate::repeated_layers::SeenCalls;
 
-/// What is known of calls of modules.
+/// The module calls of a capture.
 #[derive(Default)]
 pub struct Layers {
-    /// Whether calls may be repeated without interpreting them.
+    /// True if calls may be repeated without interpreting them.
     pub(crate) repeat: bool,
-    /// Calls, by all that they could be told apart by.
-    pub(crate) calls: RefCell<Journal<String, SeenCalls>>,
-    /// How often something was done that running the graph's nodes again would not do.
+    /// Calls, by everything that distinguishes them.
+    pub(crate) calls: RefCell<UndoMap<String, SeenCalls>>,
+    /// The number of actions that running the graph's nodes again would not repeat.
     unrepeatable: Cell<usize>,
 }
 
-/// How far [`Layers`] are.
+/// A savepoint of [`Layers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LayersMark {
     calls: Mark,
@@ -28,12 +28,12 @@ impl Layers {
         Self { repeat, ..Self::default() }
     }
 
-    /// Says that something is done that running the graph's nodes again would not do.
+    /// Records an action that running the graph's nodes again would not repeat.
     pub(crate) fn note_unrepeatable(&self) {
         self.unrepeatable.set(self.unrepeatable.get() + 1);
     }
 
-    /// How often that was said.
+    /// Returns the number of recorded actions.
     pub(crate) fn unrepeatable(&self) -> usize {
         self.unrepeatable.get()
     }

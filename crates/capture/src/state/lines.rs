@@ -1,4 +1,4 @@
-//! Where something happens: the lines of the user's Python, of which code objects know units only.
+//! Locations: the lines of the user's Python code. Code objects only have units.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -9,11 +9,10 @@ use rustc_hash::FxHashMap;
 use super::Capture;
 use crate::callbacks::is_wrapper;
 
-/// How many frames, from the innermost on, are said to be where something happens: all of them would take quadratic time and memory
-/// where functions call themselves.
+/// The number of innermost frames in a location: all of them would take quadratic time and memory in recursive functions.
 const DEEPEST_LOCATION: usize = 64;
 
-/// What is known of lines. It is true of code objects, which no capture changes: rolling back leaves it.
+/// The lines of code objects. A rollback keeps them, because a capture does not change code objects.
 #[derive(Default)]
 pub struct Locations {
     /// First units and lines of code objects, by address, kept alive.
@@ -23,7 +22,7 @@ pub struct Locations {
 /// By the address of a code object, which is kept alive.
 type LinesByCode = FxHashMap<usize, (Py<PyAny>, Rc<Lines>)>;
 
-/// File, function name, and the lines of a code object's units.
+/// The file, the function name, and the lines of a code object's units.
 struct Lines {
     file: String,
     function: String,
@@ -31,7 +30,7 @@ struct Lines {
 }
 
 impl<'py> Capture<'py> {
-    /// The Python lines being run, innermost first.
+    /// Returns the Python lines being run, innermost first.
     pub fn location(&self) -> Vec<Line> {
         let mut found = Vec::new();
         let mut place = dynamlir_interpreter::here();
@@ -66,14 +65,14 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// The line where a function is defined.
+/// Returns the line where a function is defined.
 pub(crate) fn defined_at(function: &Bound<'_, PyAny>) -> PyResult<Vec<Line>> {
     let code = function.getattr("__code__")?;
     let text = |name: &str| code.getattr(name)?.extract::<String>();
     Ok(vec![(text("co_filename")?, code.getattr("co_firstlineno")?.extract()?, text("co_name")?)])
 }
 
-/// The lines of an exception's traceback, innermost first.
+/// Returns the lines of an exception's traceback, innermost first.
 pub(crate) fn raised_at(py: Python<'_>, error: &PyErr) -> PyResult<Vec<Line>> {
     let mut lines = Vec::new();
     let mut entry = error.traceback(py).map(Bound::into_any);

@@ -1,4 +1,4 @@
-//! Tensors: which fakes stand for which, and which nodes they are the values of.
+//! Tensors: the fakes that represent them, and the nodes that compute the fakes.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,7 +8,7 @@ use pyo3::{exceptions::PyException, prelude::*};
 
 use super::{
     Capture, Halt, Outcome, State,
-    journal::{Journal, Mark},
+    undo_map::{Mark, UndoMap},
 };
 use crate::graph_break::GraphBreak;
 
@@ -19,30 +19,30 @@ pub struct Input {
     pub fake: Py<PyAny>,
     /// The tensor itself.
     pub real: Py<PyAny>,
-    /// Where it was first reached.
+    /// Its first source.
     pub source: SourceId,
     /// Its placeholder.
     pub node: NodeId,
-    /// Whether it is a number: there is a float at the source, and the stand-in is that number's, or an int, which is how long it is.
+    /// True if the source holds a number: a float, which the stand-in represents, or an int, which is the length of the stand-in.
     pub number: bool,
 }
 
 /// The tensors that a capture knows.
 #[derive(Default)]
 pub struct Tensors {
-    /// Those that were read, in order.
+    /// The tensors that were read, in order.
     pub inputs: RefCell<Vec<Input>>,
-    /// Their places, by the addresses of tensors and of fakes.
-    places: RefCell<Journal<usize, usize>>,
+    /// Their positions, by the addresses of tensors and of fakes.
+    places: RefCell<UndoMap<usize, usize>>,
     /// The node of each fake, by address, kept alive.
-    nodes: RefCell<Journal<usize, (Py<PyAny>, NodeId)>>,
-    /// Whether there is a number among all that the frame has seen.
+    nodes: RefCell<UndoMap<usize, (Py<PyAny>, NodeId)>>,
+    /// True if the frame has seen a number.
     numbers: Cell<bool>,
     /// True if one of the inputs is a buffer whose contents may be read.
     buffers: Cell<bool>,
 }
 
-/// How far [`Tensors`] are.
+/// A savepoint of [`Tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TensorsMark {
     inputs: usize,
@@ -51,12 +51,12 @@ pub(super) struct TensorsMark {
 }
 
 impl Tensors {
-    /// The node of the fake at an address.
+    /// Returns the node of the fake at an address.
     pub(crate) fn node_at(&self, fake: usize) -> Option<NodeId> {
         self.nodes.borrow().get(&fake).map(|(_, node)| *node)
     }
 
-    /// Whether the frame has seen a number.
+    /// Returns true if the frame has seen a number.
     pub(crate) fn has_numbers(&self) -> bool {
         self.numbers.get()
     }
@@ -66,12 +66,12 @@ impl Tensors {
         self.buffers.get()
     }
 
-    /// Notes that one of the inputs is.
+    /// Records that one of the inputs is such a buffer.
     pub(crate) fn note_buffer(&self) {
         self.buffers.set(true);
     }
 
-    /// The number that stands for the float at a source.
+    /// Returns the number that represents the float at a source.
     pub(crate) fn number_of(&self, source: SourceId) -> Option<Py<PyAny>> {
         let inputs = self.inputs.borrow();
         let found = inputs.iter().find(|input| input.number && input.source == source)?;
@@ -91,21 +91,21 @@ impl Tensors {
 }
 
 impl State {
-    /// The node of the fake at an address.
+    /// Returns the node of the fake at an address.
     pub(crate) fn node_at(&self, fake: usize) -> Option<NodeId> {
         self.tensors.node_at(fake)
     }
 }
 
 impl<'py> Capture<'py> {
-    /// The fake of a tensor reached at `source`.
+    /// Returns the fake of a tensor reached at `source`.
     pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         let is_new = self.fake_of_real(real).is_none();
         self.refuse_dynamic(real, source)?;
         let expression = self.guards.expression(source);
-        let sized = if is_new { self.varying_sizes(real, source, &expression)? } else { None };
+        let sized = if is_new { self.dynamic_sizes(real, source, &expression)? } else { None };
         let sized = sized.map(|sized| self.as_lists(sized)).transpose()?;
-        let fake = self.ask("input", (real, &expression, sized)).or_else(|error| self.refused_input(error))?;
+        let fake = self.recorder().input(real, &expression, sized).or_else(|error| self.refused_input(error))?;
         self.note_input(&fake, real, source)?;
         if is_new {
             self.note_buffer(&fake, real, source)?;
@@ -113,10 +113,10 @@ impl<'py> Capture<'py> {
         Ok(fake)
     }
 
-    /// Why a tensor cannot be an input.
+    /// Returns the reason why a tensor cannot be an input.
     pub(crate) fn refused_input<T>(&self, error: PyErr) -> Outcome<T> {
         Err(match self.session_error(error) {
-            // Of ours: no handler of the frame's may see it.
+            // An internal error: no handler of the frame may see it.
             Halt::Raise(error) if error.is_instance_of::<PyException>(self.py) => {
                 Halt::Break(GraphBreak { location: self.location(), ..GraphBreak::internal(&error) })
             }
@@ -124,7 +124,7 @@ impl<'py> Capture<'py> {
         })
     }
 
-    /// Says which tensor a fake stands for, and where it was reached; the first time it is a placeholder.
+    /// Records the tensor that a fake represents, and its source; the first time this adds a placeholder.
     pub(crate) fn note_input(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         match self.input_source(fake) {
             Some(first) if first != source => {
@@ -132,7 +132,7 @@ impl<'py> Capture<'py> {
             }
             Some(_) => {}
             None => {
-                // A function mode would see what is asked.
+                // A function mode would observe these queries.
                 let matched = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?;
                 self.guards.tensor(source, self.loosened(matched, source));
                 let expression = self.guards.expression(source);
@@ -148,7 +148,7 @@ impl<'py> Capture<'py> {
         Ok(())
     }
 
-    /// Says which number stands for the float at `source`; `real` is the tensor that the graph is given of it now.
+    /// Records the number that represents the float at `source`; `real` is the tensor that the graph currently receives for it.
     pub(crate) fn note_number(&self, number: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) {
         let expression = self.guards.expression(source);
         let node = {
@@ -163,7 +163,7 @@ impl<'py> Capture<'py> {
         inputs.push(Input { fake: number.clone().unbind(), real: real.clone().unbind(), source, node: node.0, number: true });
     }
 
-    /// Says which fake is as long as the int at `source` says; `real` is the tensor that the graph is given of it now.
+    /// Records the fake whose length is the int at `source`; `real` is the tensor that the graph currently receives for it.
     pub(crate) fn note_length(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) {
         let expression = self.guards.expression(source);
         let node = {
@@ -177,7 +177,7 @@ impl<'py> Capture<'py> {
         inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node, number: true });
     }
 
-    /// Says which node a fake is the value of.
+    /// Records the node that computes a fake.
     pub fn bind(&self, fake: &Bound<'py, PyAny>, node: NodeId) {
         if self.torch.is_number(fake) {
             self.tensors.numbers.set(true);
@@ -187,7 +187,7 @@ impl<'py> Capture<'py> {
         self.graph.borrow_mut().set_example(node, Example::Is(fake.clone().unbind()));
     }
 
-    /// The fake that is the value of the node at a place.
+    /// Returns the fake computed by the node at a position.
     pub(crate) fn fake_of(&self, place: usize) -> Option<Bound<'py, PyAny>> {
         match &self.graph.borrow().nodes().get(place)?.example {
             Example::Is(fake) => Some(fake.bind(self.py).clone()),
@@ -195,25 +195,25 @@ impl<'py> Capture<'py> {
         }
     }
 
-    /// The node of a fake.
+    /// Returns the node of a fake.
     pub fn node(&self, fake: &Bound<'py, PyAny>) -> Option<NodeId> {
         self.node_at(fake.as_ptr() as usize)
     }
 
-    /// Where a tensor was first reached, by itself or by its fake.
+    /// Returns the first source of a tensor, given the tensor itself or its fake.
     pub(crate) fn input_source(&self, tensor: &Bound<'py, PyAny>) -> Option<SourceId> {
         let place = *self.tensors.places.borrow().get(&(tensor.as_ptr() as usize))?;
         Some(self.tensors.inputs.borrow()[place].source)
     }
 
-    /// The fake of a tensor that was read.
+    /// Returns the fake of a tensor that was read.
     pub(crate) fn fake_of_real(&self, real: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let place = *self.tensors.places.borrow().get(&(real.as_ptr() as usize))?;
         let inputs = self.tensors.inputs.borrow();
         inputs[place].real.is(real).then(|| inputs[place].fake.bind(self.py).clone())
     }
 
-    /// The tensor that a fake stands for, where the frame did not compute it.
+    /// Returns the tensor that a fake represents, if the fake was not computed by the frame.
     pub fn real_of(&self, fake: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, SourceId)> {
         let place = *self.tensors.places.borrow().get(&(fake.as_ptr() as usize))?;
         let inputs = self.tensors.inputs.borrow();
@@ -221,7 +221,7 @@ impl<'py> Capture<'py> {
     }
 }
 
-/// `L['x']` → `x`; `L['self']._modules['fc'].weight` → `self_modules_fc_weight`.
+/// Converts an expression to a name: `L['x']` → `x`; `L['self']._modules['fc'].weight` → `self_modules_fc_weight`.
 fn placeholder_name(expression: &str) -> String {
     let plain = expression.strip_prefix("L['").and_then(|rest| rest.strip_suffix("']")).filter(|name| !name.contains('['));
     if let Some(name) = plain {

@@ -1,5 +1,5 @@
-//! What the frame has done to what existed: attributes of objects, global names and variables of enclosing functions that it has set or
-//! deleted, and containers that it has changed. Nothing of it is touched.
+//! The frame's writes to existing objects: attributes of objects, global names and variables of enclosing functions that it has set or
+//! deleted, and containers that it has changed. The objects themselves stay untouched.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,70 +13,70 @@ use rustc_hash::FxHashSet;
 
 use super::Tracked;
 
-/// How something is stored.
+/// The way in which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// As an attribute of an object, or as what a cell contains.
+pub(crate) enum WriteKind {
+    /// As an attribute of an object, or as the content of a cell.
     Attribute,
     /// Under a name in the globals of functions.
     Global,
-    /// By a method of a container, which is called with what was given.
+    /// By a method of a container, which is called with the arguments.
     Call,
-    /// All that a container holds, which its copy has.
+    /// As the whole contents of a container, which its copy holds.
     Contents,
     /// As the value of a context variable.
     Context,
 }
 
-impl Kind {
-    /// Whether something is stored under a name.
+impl WriteKind {
+    /// Returns true if the value is stored under a name.
     pub(crate) fn is_named(self) -> bool {
         matches!(self, Self::Attribute | Self::Global | Self::Context)
     }
 }
 
-/// A write to what existed.
+/// A write to an existing object.
 pub(crate) struct Written {
-    pub kind: Kind,
+    pub kind: WriteKind,
     /// The object, the cell, the dict of globals, or the container.
     pub owner: Py<PyAny>,
-    /// The address of what stores it: the owner's dict, which objects may share, or else the owner.
+    /// The address of the storage: the owner's dict, which objects may share, or else the owner.
     pub storage: usize,
-    /// Where the owner is reached.
+    /// The source of the owner.
     pub source: SourceId,
-    /// Where what is stored is reached.
+    /// The source of the stored value.
     pub stored: SourceId,
-    /// The name; of a container the method.
+    /// The name; for a container, the method.
     pub name: String,
-    /// What was set, and where it came from; None where it was deleted. The last argument of a method.
+    /// The value that was set, and its source; `None` if it was deleted. For a method, its last argument.
     pub value: Option<(Py<PyAny>, Option<SourceId>)>,
-    /// What the method of a container is given before that.
+    /// The argument of a container's method before that.
     pub key: Option<Py<PyAny>>,
     /// The Python lines of the write.
     pub location: Vec<Line>,
 }
 
-/// What was written, in the order of the program. What is set again keeps its place, as in a dict.
+/// The writes, in program order. A repeated write keeps its position, as in a dict.
 #[derive(Default)]
 pub struct Writes {
     list: RefCell<Vec<Rc<Written>>>,
-    /// How many of them are changes to containers.
+    /// The number of changes to containers among them.
     changes: Cell<usize>,
-    /// How often anything was noted.
+    /// The number of recorded writes, including repeated ones.
     noted: Cell<usize>,
-    /// The captured frame's instruction that has recorded a `backward`, which runs later and may read what is written from now on.
+    /// The captured frame's instruction that has recorded a `backward`, which runs later and may read values written after that.
     closed: Cell<Option<usize>>,
-    /// Whether what runs later is being recorded.
+    /// True while code that runs later is being recorded.
     recording: Cell<bool>,
-    /// What that has looked at: what is stored at an address under a name, or without one all that is stored there.
+    /// The storage read by that code: an address and a name, or only an address if everything stored there was read.
     looked_at: RefCell<FxHashSet<(usize, Option<String>)>>,
 }
 
-/// Writes as they are now, to be compared with what they are later: how often anything was noted, and owners, names and values.
+/// A snapshot of the writes, to compare with a later one: the number of recorded writes, and owners, names and values.
 pub(crate) type WritesNow = (usize, Vec<(usize, String, usize)>);
 
 impl Writes {
-    /// Looks at the latest write to what is stored at this address under a name, if there was one.
+    /// Calls `look` with the latest write to the value stored at this address under a name, if any.
     pub(crate) fn find<R>(&self, storage: usize, name: &str, look: impl FnOnce(&Written) -> R) -> Option<R> {
         self.look(storage, Some(name));
         if !self.has_named() {
@@ -86,17 +86,17 @@ impl Writes {
         list.iter().rev().find(|entry| entry.kind.is_named() && entry.storage == storage && entry.name == name).map(|entry| look(entry))
     }
 
-    /// Whether nothing was written.
+    /// Returns true if nothing was written.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.borrow().is_empty()
     }
 
-    /// Says that a `backward` was recorded, at this instruction of the captured frame.
+    /// Records that a `backward` was recorded, at this instruction of the captured frame.
     pub(crate) fn close(&self, step: usize) {
         self.closed.set(self.closed.get().or(Some(step)));
     }
 
-    /// Records what runs later, such as a `backward`: it may run after what is written from then on.
+    /// Records code that runs later, such as a `backward`: it may run after subsequent writes.
     pub(crate) fn later<R>(&self, record: impl FnOnce() -> R) -> R {
         let outer = self.recording.replace(true);
         let result = record();
@@ -104,36 +104,36 @@ impl Writes {
         result
     }
 
-    /// Whether what runs later is being recorded.
+    /// Returns true while code that runs later is being recorded.
     pub(crate) fn is_recording(&self) -> bool {
         self.recording.get()
     }
 
-    /// Notes that something is looked at which is stored at an address: under a name, or else all of it.
+    /// Records a read of the value stored at an address under a name, or without a name of everything stored there.
     pub(crate) fn look(&self, storage: usize, name: Option<&str>) {
         if self.recording.get() {
             self.looked_at.borrow_mut().insert((storage, name.map(str::to_owned)));
         }
     }
 
-    /// Whether what runs later has looked at what is stored at an address, under a name if there is one.
+    /// Returns true if code that runs later has read the value stored at an address, under a name if there is one.
     pub(crate) fn is_looked_at(&self, storage: usize, name: Option<&str>) -> bool {
         let looked_at = self.looked_at.borrow();
         !looked_at.is_empty()
             && (looked_at.contains(&(storage, None)) || name.is_some_and(|name| looked_at.contains(&(storage, Some(name.to_owned())))))
     }
 
-    /// Whether nothing was written, nor needs to be noted that somebody looks.
+    /// Returns true if nothing was written, and reads do not have to be recorded.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_empty() && !self.recording.get()
     }
 
-    /// At which instruction the first `backward` was recorded.
+    /// Returns the instruction at which the first `backward` was recorded.
     pub(crate) fn closed(&self) -> Option<usize> {
         self.closed.get()
     }
 
-    /// Looks at the first of what is stored under a name that this is true of.
+    /// Returns the first result of `look` among the writes under a name.
     pub(crate) fn find_map<R>(&self, mut look: impl FnMut(&Written) -> Option<R>) -> Option<R> {
         if !self.has_named() {
             return None;
@@ -146,12 +146,12 @@ impl Writes {
         self.list.borrow().len() > self.changes.get()
     }
 
-    /// Whether any container was changed.
+    /// Returns true if any container was changed.
     pub(crate) fn has_changes(&self) -> bool {
         self.changes.get() > 0
     }
 
-    /// What was done to the container at this address, in order.
+    /// Returns the changes to the container at this address, in order.
     pub(crate) fn changes(&self, container: usize) -> Vec<Rc<Written>> {
         self.look(container, None);
         if !self.has_changes() {
@@ -160,12 +160,12 @@ impl Writes {
         self.list.borrow().iter().filter(|entry| entry.changes(container)).cloned().collect()
     }
 
-    /// Whether anything was done to the container at this address.
+    /// Returns true if the container at this address was changed.
     pub(crate) fn has_changed(&self, container: usize) -> bool {
         self.has_changes() && self.list.borrow().iter().any(|entry| entry.changes(container))
     }
 
-    /// Has what a container holds in the end stand for what was done to it.
+    /// Replaces the changes to a container with its final contents.
     pub(crate) fn settle_contents(&self, contents: Written) {
         let mut list = self.list.borrow_mut();
         let container = contents.storage;
@@ -175,12 +175,12 @@ impl Writes {
         *list = kept;
         self.changes.set(self.changes.get() + 1 - dropped.len());
         self.noted.set(self.noted.get() + 1);
-        // What is dropped may run Python code, which may come back here.
+        // Dropping values may run Python code, which may access these writes.
         drop(list);
         drop(dropped);
     }
 
-    /// Notes a write.
+    /// Records a write.
     pub(crate) fn push(&self, written: Written) {
         self.noted.set(self.noted.get() + 1);
         let mut list = self.list.borrow_mut();
@@ -196,17 +196,17 @@ impl Writes {
             return;
         };
         let former = std::mem::replace(known, Rc::new(written));
-        // What is dropped may run Python code, which may come back here.
+        // Dropping values may run Python code, which may access these writes.
         drop(list);
         drop(former);
     }
 
-    /// How often anything was noted.
+    /// Returns the number of recorded writes, including repeated ones.
     pub(crate) fn noted(&self) -> usize {
         self.noted.get()
     }
 
-    /// What they are now.
+    /// Returns a snapshot of the writes.
     pub(crate) fn now(&self) -> WritesNow {
         let address = |object: &Py<PyAny>| object.as_ptr() as usize;
         let value = |entry: &Written| entry.value.as_ref().map_or(0, |(value, _)| address(value));
@@ -214,7 +214,7 @@ impl Writes {
         (self.noted.get(), writes)
     }
 
-    /// All of them, in order.
+    /// Returns all writes, in order.
     pub(crate) fn all(&self) -> Vec<Rc<Written>> {
         self.list.borrow().clone()
     }
@@ -228,12 +228,12 @@ impl Writes {
 }
 
 impl Written {
-    /// What was set.
+    /// Returns the value that was set.
     pub(crate) fn tracked<'py>(&self, py: Python<'py>) -> Option<Tracked<'py>> {
         self.value.as_ref().map(|(value, source)| Tracked { object: value.bind(py).clone(), source: *source })
     }
 
-    /// Whether it is a change to the container at this address.
+    /// Returns true if this is a change to the container at this address.
     fn changes(&self, container: usize) -> bool {
         !self.kind.is_named() && self.storage == container
     }

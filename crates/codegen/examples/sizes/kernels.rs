@@ -1,45 +1,44 @@
-//! The kernels that are timed, at stage 04, with numbers or symbols for their sizes.
+//! The kernels that are timed, at stage 04, with numbers or symbols as sizes.
 
 use std::fmt::Write as _;
 
-/// A kernel over rows and columns, as the planner would write it. In its body a value has one of the types `!F` (rows × columns),
-/// `!R` (one for each row), `!C` (one for each column), `!S` (a single number) of `f32`; a letter `I`, `B` or `D` before it stands
-/// for `i64`, `i1` and `f64`.
+/// A kernel over rows and columns, as the planner would write it. In its body a value has one of the types `!F` (rows × columns), `!R` (one
+/// per row), `!C` (one per column), `!S` (a single number), all of `f32`; a leading `I`, `B` or `D` makes it `i64`, `i1` or `f64`.
 pub struct Kernel {
     pub name: &'static str,
     reduced: &'static [i64],
-    /// What is read: a name and where it lies. The body finds it under that name, as `f32`.
+    /// The operands that are read: name and layout. In the body each has that name, converted to `f32`.
     reads: &'static [(&'static str, Place)],
     writes: Place,
-    /// Primitives; the last value is `%y`.
+    /// The primitives; the last value is `%y`.
     body: &'static str,
 }
 
-/// How an operand lies in memory.
+/// The layout of an operand in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Rows of columns, one after another.
+    /// Row-major.
     Full,
-    /// The same, with as much between two rows as a row has.
+    /// Row-major, with a gap of one row's length between two rows.
     Apart,
-    /// Columns of rows.
+    /// Column-major.
     Transposed,
-    /// One for each row.
+    /// One element per row.
     Rows,
-    /// One for each column.
+    /// One element per column.
     Columns,
     /// One number.
     Single,
-    /// An index into a table for each row, seen at each point.
+    /// An index into a table per row, broadcast over the columns.
     Indices,
-    /// As many rows as [`TABLE`] says.
+    /// A table of [`TABLE`] rows.
     Table,
 }
 
-/// Rows of a table that is gathered from.
+/// The number of rows of a table that is gathered from.
 pub const TABLE: i64 = 512;
 
-/// The numbers of rows and columns, each a number or a symbol with what it is expected to be.
+/// The numbers of rows and columns, each a number or a symbol with its hint.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     pub numbers: [i64; 2],
@@ -51,7 +50,7 @@ impl Sizes {
     fn text(&self, dim: usize) -> String {
         if self.open[dim] { format!("s{dim}") } else { self.numbers[dim].to_string() }
     }
-    /// A size as what `dynamo.full` takes.
+    /// A size in the form that `dynamo.full` takes.
     fn size(&self, dim: usize) -> String {
         if self.open[dim] { format!("#dynamo.expr<s{dim}>") } else { format!("{} : i64", self.numbers[dim]) }
     }
@@ -72,7 +71,7 @@ fn shape_of(dims: &[String], element: &str) -> String {
     dims.iter().map(|dim| if dim.starts_with('s') { "?" } else { dim }).chain([element]).collect::<Vec<_>>().join("x")
 }
 
-/// A type of these sizes.
+/// A tensor type of these sizes.
 fn tensor_of(dims: &[String], element: &str) -> String {
     let open = dims.iter().any(|dim| dim.starts_with('s'));
     let said = if open { format!(", {}", list(dims)) } else { String::new() };
@@ -101,7 +100,7 @@ impl Place {
     pub fn element(self, element: &str) -> &str {
         if self == Self::Indices { "i64" } else { element }
     }
-    /// Elements of the memory that it lies in.
+    /// The number of elements of the underlying memory.
     pub fn elements(self, [rows, columns]: [i64; 2]) -> i64 {
         match self {
             Self::Full | Self::Transposed => rows * columns,
@@ -127,17 +126,17 @@ impl Place {
 }
 
 impl Kernel {
-    /// Whether it reads what it writes, which is so for writes by index. These are of `f32` only: nothing is converted on the way.
+    /// Returns true if it reads what it writes, as writes by index do. These are `f32` only: nothing is converted on the way.
     pub fn adds(&self) -> bool {
         self.body.contains("%out")
     }
 
-    /// Where operands lie, in the order of arguments.
+    /// The layouts of the operands, in the order of arguments.
     pub fn places(&self) -> Vec<Place> {
         self.reads.iter().map(|&(_, place)| place).chain([self.writes]).collect()
     }
 
-    /// The kernel for these sizes and an element type of memory.
+    /// The kernel for these sizes and an element type in memory.
     pub fn text(&self, sizes: &Sizes, element: &str) -> String {
         let args: Vec<_> = self.reads.iter().map(|(name, place)| place.argument(name, sizes, element)).collect();
         let args = [args, vec![self.writes.argument("out", sizes, element), "%rows: index".into(), "%columns: index".into()]].concat();
@@ -200,7 +199,7 @@ impl Kernel {
 
 use Place::{Apart, Columns, Full, Indices, Rows, Single, Table, Transposed};
 
-/// All of them.
+/// All kernels.
 pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "scaled sum",

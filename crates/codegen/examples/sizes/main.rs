@@ -1,8 +1,8 @@
-//! What it costs a kernel that its sizes are arguments: the same kernels with numbers, and with symbols for the number of rows, of columns,
-//! or both, timed in turns on one thread.
+//! The cost of sizes that are arguments: times the same kernels with numbers, and with symbols for the number of rows, of columns, or both,
+//! alternating on one thread.
 //!
-//! `cargo run --release -p dynamlir-codegen --example sizes -- [NAME [ROWSxCOLUMNS …]] [--dump DIR]`. The figures are times over those of the kernel
-//! with numbers; `other hints`: both are symbols, which were expected to be 32.
+//! `cargo run --release -p dynamlir-codegen --example sizes -- [NAME [ROWSxCOLUMNS …]] [--dump DIR]`. The figures are times relative to the
+//! kernel with numbers; `other hints`: both are symbols with a hint of 32.
 
 #![expect(clippy::cast_precision_loss, reason = "figures")]
 
@@ -15,7 +15,7 @@ use dynamlir_dialect::{Session, context::module_op, ops};
 use dynamlir_runtime::{Jit, Kernel as Linked};
 use kernels::{KERNELS, Kernel, Sizes, TABLE};
 
-/// What is timed beside the kernel with numbers: a head, which sizes are symbols, and what these are expected to be.
+/// The variants timed besides the kernel with numbers: a heading, which sizes are symbols, and their hints.
 const FORMS: &[(&str, [bool; 2], Option<i64>)] = &[
     ("rows", [true, false], None),
     ("columns", [false, true], None),
@@ -23,7 +23,7 @@ const FORMS: &[(&str, [bool; 2], Option<i64>)] = &[
     ("other hints", [true, true], Some(32)),
 ];
 const SIZES: &[[i64; 2]] = &[[256, 1024], [1000, 64], [64, 4096], [257, 509], [4, 100]];
-/// Seconds that are timed of each form in one turn, and how many turns there are.
+/// The seconds that each variant is timed in one turn, and the number of turns.
 const TURN: f64 = 2e-3;
 const TURNS: usize = 25;
 
@@ -74,7 +74,7 @@ fn pair(text: &str) -> Option<[i64; 2]> {
     Some([rows.parse().ok()?, columns.parse().ok()?])
 }
 
-/// The least time of a call of each form, the one with numbers first. All have to come to the same.
+/// The shortest time of a call of each variant, the one with numbers first. All must compute the same result.
 fn race(kernel: &Kernel, numbers: [i64; 2], element: &str, dump: Option<&str>) -> Fallible<Vec<f64>> {
     let forms = FORMS.iter().map(|&(head, open, hint)| (head, open, numbers.map(|number| hint.unwrap_or(number))));
     let mut contestants = Vec::new();
@@ -90,7 +90,7 @@ fn race(kernel: &Kernel, numbers: [i64; 2], element: &str, dump: Option<&str>) -
     let time = |linked: &Linked, count: u32| {
         let start = Instant::now();
         for _ in 0..count {
-            // SAFETY: the row has an address for each argument, of as much memory as it lies in, and the sizes.
+            // SAFETY: the row contains an address for each argument, of enough memory for it, and the sizes.
             unsafe { linked.call(row.as_ptr()) };
         }
         start.elapsed().as_secs_f64() / f64::from(count)
@@ -138,12 +138,12 @@ fn compile(text: &str, keep: Option<&str>) -> Fallible<Linked> {
     Ok(jit.kernel("k")?)
 }
 
-/// A cache line, to which torch aligns memory too.
+/// A cache line, the alignment of torch's memory too.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line([u8; 64]);
 
-/// Memory for a kernel's operands, with the same numbers each time.
+/// Memory for a kernel's operands, with the same contents each time.
 fn operands(kernel: &Kernel, numbers: [i64; 2], element: &str) -> Vec<Vec<Line>> {
     let mut state = 1_u64;
     let mut random = || {

@@ -1,8 +1,8 @@
 //! `exp` and `tanh` of `f64`.
 //!
-//! An argument is a whole number of ln 2 and a rest of at most half of that, as by Cody and Waite; the exponential of the rest less one is a
-//! polynomial, so that small results keep all of their digits. Processors with vectors of 512 bits multiply by powers of two whatever the
-//! result is; on others results that are not normal numbers are rare.
+//! As by Cody and Waite, an argument is split into an integer multiple of ln 2 and a remainder of at most half of that. A polynomial
+//! computes the exponential of the remainder minus one, so that small results keep all of their digits. Processors with 512-bit vectors can
+//! multiply by any power of two; on others, results that are not normal numbers take the rare path.
 
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -10,13 +10,13 @@ use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
 
 use super::Lanes;
 
-/// ln 2 less the `f64` next to it.
+/// The difference between ln 2 and the nearest `f64`.
 const LN_2_REST: f64 = 2.319_046_813_846_299_6e-17;
-/// Adding this to a number rounds it to an integer, which then stands in the lowest bits of the sum.
+/// Adding this to a number rounds it to an integer, in the lowest bits of the sum.
 const ROUNDING: f64 = 6_755_399_441_055_744.0;
-/// Where an `f64` has its exponent.
+/// The bit position of the exponent in an `f64`.
 const EXPONENT: i64 = 52;
-/// From here on results may be subnormal, or infinite.
+/// Beyond this magnitude results may be subnormal or infinite.
 const BOUND: f64 = 708.0;
 /// (exp(r) - 1 - r)/r² for r up to ln 2 / 2, to 1e-16.
 const SERIES: &[f64] = &[
@@ -32,7 +32,7 @@ const SERIES: &[f64] = &[
     0.500_000_000_000_000_1,
 ];
 
-/// From here on exponentials are infinite, and of what is below 0 by this they are 0.
+/// Exponentials of arguments from the first bound on are infinite; of arguments below the negative of the second they are 0.
 const ENDS: f64 = 710.0;
 const GONE: f64 = 745.2;
 /// (tanh(√s)/√s - 1)/s on [0, 0.3025], to 8e-18.
@@ -49,12 +49,12 @@ const TANGENT: &[f64] = &[
     0.133_333_333_333_327_14,
     -0.333_333_333_333_333_3,
 ];
-/// Up to here `tanh` is a polynomial, and from there on it is 1.
+/// `tanh` is a polynomial up to the first bound, and 1 from the second on.
 const STEEP: f64 = 0.55;
 const FLAT: f64 = 22.0;
 
 impl Lanes {
-    /// exp(r) - 1, and a number in whose lowest bits n stands; of the argument and a small rest of it.
+    /// exp(r) - 1, and a number with n in its lowest bits, for the argument x plus a small correction.
     fn exp_in_parts(&self, x: Value, more: Option<Value>) -> (Value, Value) {
         let rounding = self.number(ROUNDING);
         let sum = self.fma(x, self.number(LOG2_E), rounding);
@@ -64,12 +64,13 @@ impl Lanes {
         let rest = self.fma(self.mulf(r, r), self.polynomial(r, SERIES), r);
         (rest, sum)
     }
-    /// The same parts of the argument of an exponential: exp(r) - 1, and n.
+    /// The same decomposition of the argument of an exponential: exp(r) - 1, and n.
     fn exp_and_exponent(&self, x: Value, more: Option<Value>) -> (Value, Value) {
         let (rest, sum) = self.exp_in_parts(x, more);
         (rest, self.subf(sum, self.number(ROUNDING)))
     }
-    /// The exponential of what is between `-ENDS` and `ENDS` times a factor; where there are no vectors of 512 bits only if it is a normal number.
+    /// The exponential of x between `-GONE` and `ENDS`, times a factor; without 512-bit vectors, correct only if the result is a normal
+    /// number.
     pub(super) fn exp_times(&self, x: Value, more: Option<Value>, factor: Option<Value>) -> Value {
         if self.scales() {
             let (rest, n) = self.exp_and_exponent(x, more);
@@ -83,11 +84,11 @@ impl Lanes {
     fn one_more_times(&self, rest: Value, factor: Option<Value>) -> Value {
         factor.map_or_else(|| self.addf(rest, self.number(1.0)), |factor| self.fma(rest, factor, factor))
     }
-    /// The bits that, added to those of a number, multiply it by the integer in the lowest bits of this one.
+    /// The bits which, added to those of a number, multiply it by two to the power of the integer in the lowest bits of `sum`.
     fn exponent(&self, sum: Value) -> Value {
         self.shli(self.bitcast(sum, self.word()), self.bits(EXPONENT))
     }
-    /// No more than this; NaN stays.
+    /// The minimum of x and `most`; NaN is kept.
     pub(super) fn at_most(&self, x: Value, most: f64) -> Value {
         let most = self.number(most);
         self.select(self.cmpf(CmpF::Ogt, x, most), most, x)
@@ -97,7 +98,7 @@ impl Lanes {
 pub(super) fn exp(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let x = operands[0];
     if lanes.scales() {
-        // To round a result to nothing takes the processor as long as to compute twenty others.
+        // Rounding a result to zero takes the processor as long as computing twenty others.
         let is_gone = lanes.cmpf(CmpF::Olt, x, lanes.number(-GONE));
         let value = lanes.exp_times(lanes.at_most(lanes.select(is_gone, lanes.number(0.0), x), ENDS), None, None);
         return (lanes.select(is_gone, lanes.number(0.0), value), lanes.none());
@@ -105,7 +106,7 @@ pub(super) fn exp(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     (lanes.exp_times(x, None, None), lanes.not_below(lanes.absf(x), BOUND))
 }
 
-/// `1 - 2e / (1 + e)` of `e = exp(-2t)`, so that what is left of 1 is as exact as the last subtraction; next to 0 an odd polynomial.
+/// `1 - 2e / (1 + e)` with `e = exp(-2t)`, so that the difference from 1 is as exact as the last subtraction; near 0 an odd polynomial.
 pub(super) fn tanh(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let t = lanes.at_most(lanes.absf(operands[0]), FLAT);
     let one = lanes.number(1.0);

@@ -1,5 +1,5 @@
-//! `atan`, `asin` and `acos` of `f64`: odd polynomials near 0, and what is left of an eighth, a quarter or half of a turn elsewhere, as in
-//! Moshier's Cephes.
+//! `atan`, `asin` and `acos` of `f64`: odd polynomials near 0; elsewhere the argument is reduced by an eighth, a quarter or half of a turn,
+//! as in Moshier's Cephes.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -7,11 +7,11 @@ use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
 
 use super::Lanes;
 
-/// π/2 less the `f64` next to it.
+/// The difference between π/2 and the nearest `f64`.
 const FRAC_PI_2_REST: f64 = 6.123_233_995_736_766e-17;
 /// The tangents of a sixteenth and of three sixteenths of a turn.
 const TANGENTS: [f64; 2] = [0.414_213_562_373_095_03, 2.414_213_562_373_095];
-/// (atan(√s)/√s - 1)/s for √s up to the first of them, to 2e-18.
+/// (atan(√s)/√s - 1)/s for √s up to the first of these tangents, to 2e-18.
 const TANGENT: &[f64] = &[
     -0.018_367_995_073_872_156,
     0.038_504_991_743_094_18,
@@ -55,7 +55,7 @@ pub(super) fn atan(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     (lanes.copysign(value, operands[0]), lanes.is_nan(operands[0]))
 }
 
-/// Beyond ½ half of the angle that is missing there.
+/// The parts of an arcsine. Beyond ½, half of the angle missing to a right angle.
 struct Angle {
     is_steep: Value,
     z: Value,
@@ -71,11 +71,11 @@ impl Lanes {
         let z = self.select(is_steep, self.sqrt(half), size);
         Angle { is_steep, z, rest: self.mulf(self.mulf(z, square), self.polynomial(square, SINE)) }
     }
-    /// An angle in two parts, less another one.
+    /// A constant angle in two parts minus another angle in two parts.
     fn less(&self, [angle, more]: [f64; 2], first: Value, rest: Value) -> Value {
         self.addf(self.subf(self.number(angle), first), self.subf(self.number(more), rest))
     }
-    /// The lanes that hold no sine.
+    /// The lanes whose value is not a sine.
     fn is_no_sine(&self, x: Value) -> Value {
         let is_one = self.cmpf(CmpF::Ole, self.absf(x), self.number(1.0));
         self.xori(is_one, self.int(is_one.ty(), 1))

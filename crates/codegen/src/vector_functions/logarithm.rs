@@ -1,4 +1,4 @@
-//! `log`, `log2` and `log10` of `f64`: of the exponent, and of a mantissa `1 + f` between √½ and √2, by the series of the area tangent of
+//! `log`, `log2` and `log10` of `f64`, from the exponent and a mantissa `1 + f` between √½ and √2, with the series of the area tangent of
 //! `f / (2 + f)`, as in Sun's fdlibm.
 
 use std::f64::consts::{LN_2, LOG2_E, LOG10_2, LOG10_E};
@@ -7,7 +7,7 @@ use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
 
 use super::Lanes;
 
-/// ((ln(1 + s) - ln(1 - s))/s - 2)/s² of s² up to 0.1716², to 2e-20.
+/// ((ln(1 + s) - ln(1 - s))/s - 2)/s² as a function of s², for s up to 0.1716, to 2e-20.
 const SERIES: &[f64] = &[
     0.132_474_366_069_183_4,
     0.132_505_983_871_570_48,
@@ -20,14 +20,14 @@ const SERIES: &[f64] = &[
 ];
 /// The bits of √½, the smallest mantissa.
 const FIRST: i64 = 0x3fe6_a09e_667f_3bcd;
-/// Where an `f64` has its exponent.
+/// The bit position of the exponent in an `f64`.
 const EXPONENT: i64 = 52;
 /// The bits of a mantissa.
 const MANTISSA: i64 = (1 << EXPONENT) - 1;
-/// The lowest bits of this number hold an integer, by which it is larger.
+/// The sum of this number and an integer has the integer in its lowest bits.
 const INTEGER: f64 = 6_755_399_441_055_744.0;
 
-/// A base: the logarithms of e and of 2 to it, in two parts each.
+/// A base of logarithms: the logarithms of e and of 2 to this base, in two parts each.
 struct Base {
     e: [f64; 2],
     two: [f64; 2],
@@ -66,10 +66,10 @@ fn logarithm(lanes: &Lanes, x: Value, base: &Base) -> (Value, Value) {
     let s = lanes.divf(f, lanes.addf(f, lanes.number(2.0)));
     let square = lanes.mulf(s, s);
     let half = lanes.mulf(lanes.mulf(f, f), lanes.number(0.5));
-    // ln(1 + f) is f and a small rest.
+    // ln(1 + f) is f plus a small remainder.
     let rest = lanes.subf(lanes.mulf(s, lanes.fma(square, lanes.polynomial(square, SERIES), half)), half);
     let (first, rest) = lanes.times(f, rest, base.e);
-    // Of a sum what its rounding has lost is added at the end: eager's is within 0.52 units in the last place.
+    // The rounding errors of the sums are added at the end: eager's results are within 0.52 units in the last place.
     let [high, low] = base.two_in_parts();
     let of_mantissa = lanes.addf(first, rest);
     let lost = lanes.subf(rest, lanes.subf(of_mantissa, first));
@@ -77,7 +77,7 @@ fn logarithm(lanes: &Lanes, x: Value, base: &Base) -> (Value, Value) {
     let sum = lanes.addf(of_exponent, of_mantissa);
     let lost = lanes.addf(lost, lanes.subf(of_mantissa, lanes.subf(sum, of_exponent)));
     let value = lanes.addf(sum, lanes.fma(exponent, lanes.number(low), lost));
-    // Subnormal numbers store no exponent of their own, so they are left to the scalar function.
+    // Subnormal numbers do not store an exponent of their own, so they are left to the scalar function.
     let is_common = lanes.andi(lanes.cmpf(CmpF::Oge, x, lanes.number(f64::MIN_POSITIVE)), lanes.cmpf(CmpF::Ole, x, lanes.number(f64::MAX)));
     (value, lanes.xori(is_common, lanes.int(is_common.ty(), 1)))
 }

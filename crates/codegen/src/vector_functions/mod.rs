@@ -1,13 +1,13 @@
 //! `dynamo-vector-functions`: defines vector variants of functions for which the vector math library is slow.
 //!
-//! A loop calls the function of one number; LLVM's vectorizer takes the variant where there is one ([`crate::vectorize_math`]). A variant
-//! of ours computes all lanes by a formula that holds for common arguments; where one lane has another, all are computed once more in a
-//! way that holds for every argument, which is the library's if there is none of ours.
+//! A loop calls the scalar function; LLVM's vectorizer uses the variant if there is one ([`crate::vectorize_math`]). A variant of ours
+//! computes all lanes by a formula that is valid for common arguments; if one lane has another argument, all lanes are recomputed in a way
+//! that is valid for every argument: ours, or else the library's.
 //!
-//! - `sin`, `cos`, `tan` of `f32`: the library's reduce the argument number by number once one of them is beyond 125.
-//! - `exp`, `erf`, `erfc`, `tanh`, `log`, `log2`, `log10`, `sin`, `cos`, `tan`, `atan`, `asin`, `acos` of `f64`: the library's take twice as
-//!   long, and more.
-//! - `fmod` (what `arith.remf` becomes), exact, in one step where quotients have no more digits than a mantissa.
+//! - `sin`, `cos`, `tan` of `f32`: once one argument exceeds 125, the library's variants reduce each lane separately.
+//! - `exp`, `erf`, `erfc`, `tanh`, `log`, `log2`, `log10`, `sin`, `cos`, `tan`, `atan`, `asin`, `acos` of `f64`: the library's variants
+//!   take at least twice as long.
+//! - `fmod` (from `arith.remf`), exact, in one step if quotients have no more digits than a mantissa.
 //!
 //! Before: `%1 = arith.remf %0, %cst : f32`
 //!
@@ -52,21 +52,21 @@ pub static PASS: Pass = Pass {
 
 const DEFINED: Statistic = Statistic { name: "defined", description: "vector functions defined" };
 
-/// How a variant is computed: the value, and the lanes in which it does not hold.
+/// The computation for common arguments: returns the value, and the lanes in which it is not valid.
 type Common = fn(&Lanes, &[Value]) -> (Value, Value);
-/// The value of all arguments.
+/// The computation for all arguments.
 type Rare = fn(&Lanes, &[Value]) -> Value;
 
 /// A function that has a variant of ours.
 #[derive(Clone, Copy)]
 struct Own {
-    /// The operation that asks for one.
+    /// The operation that needs it.
     operation: &'static str,
     /// Its name in the C library.
     symbol: &'static str,
     real: Real,
     common: Common,
-    /// The library's where there is none.
+    /// `None` uses the library's.
     rare: Option<Rare>,
 }
 
@@ -133,7 +133,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Declares a function without effects, if it is not there.
+/// Declares a function without side effects, unless it is already declared.
 fn declare(outside: Builder, symbol: &str, operands: &[Type], result: Type) {
     if is_there(outside, symbol) {
         return;
@@ -179,14 +179,14 @@ fn define(outside: Builder, own: Own, function: &VectorFunction, variant: &Varia
     lanes.func_return(&[result]);
 }
 
-/// True if a lane is.
+/// True if any lane is true.
 fn any(builder: Builder, lanes: Value) -> Value {
     builder.vector_reduction(Reduction::Or, lanes)
 }
 
-/// The number of coefficients from which a polynomial is long.
+/// The number of coefficients from which a polynomial counts as long.
 const LONG: usize = 6;
-/// The operand by which an instruction rounds in the current rounding mode.
+/// The operand that makes an instruction round in the current rounding mode.
 const CURRENT_ROUNDING: i64 = 4;
 
 /// Builds arithmetic on vectors of one float type.
@@ -206,23 +206,24 @@ impl Lanes {
     fn number(&self, value: f64) -> Value {
         self.float(self.real, value)
     }
-    /// The same lanes of `f64`.
+    /// The same lanes as `f64`.
     fn wide(&self) -> Self {
         Self { builder: self.builder, real: self.real.with_element(Type::f64(self.ctx())) }
     }
-    /// A pattern of bits.
+    /// A constant bit pattern.
     fn bits(&self, pattern: i64) -> Value {
         self.int(self.word(), pattern)
     }
-    /// The type of the bits of a number.
+    /// The integer type with the width of a number.
     fn word(&self) -> Type {
         self.real.with_element(Type::int(self.ctx(), self.real.element().width()))
     }
-    /// The lanes that hold no number.
+    /// The lanes that hold NaN.
     fn is_nan(&self, x: Value) -> Value {
         self.cmpf(arith::CmpF::Uno, x, x)
     }
-    /// A polynomial, highest coefficient first. A long one is two polynomials of the square: a processor waits for each step of one.
+    /// A polynomial, highest coefficient first. A long one is computed as two polynomials of the square, whose steps overlap: within one
+    /// polynomial each step waits for the one before.
     fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {
         if coefficients.len() < LONG {
             return self.horner(x, coefficients.iter().copied());
@@ -234,12 +235,12 @@ impl Lanes {
         };
         self.fma(half(1), x, half(0))
     }
-    /// A polynomial, one step after the other, as by Horner.
+    /// A polynomial by Horner's method.
     fn horner(&self, x: Value, mut coefficients: impl Iterator<Item = f64>) -> Value {
         let first = self.number(coefficients.next().expect("a polynomial has a coefficient"));
         coefficients.fold(first, |sum, coefficient| self.fma(sum, x, self.number(coefficient)))
     }
-    /// No lanes.
+    /// The mask with no lanes set.
     fn none(&self) -> Value {
         self.int(self.real.with_element(Type::int(self.ctx(), 1)), 0)
     }
@@ -247,12 +248,12 @@ impl Lanes {
     fn scales(&self) -> bool {
         self.real.shape() == [8] && self.real.element().is_f64()
     }
-    /// A number times two to the power of a whole one.
+    /// A number times two to the power of an integer.
     fn scale(&self, x: Value, exponent: Value) -> Value {
         let (all, rounding) = (self.int(Type::int(self.ctx(), 8), -1), self.int(Type::int(self.ctx(), 32), CURRENT_ROUNDING));
         self.llvm_call_instruction("llvm.x86.avx512.mask.scalef.pd.512", &[x, exponent, x, all, rounding], self.real)
     }
-    /// The lanes in which this is not below a bound; NaN is not.
+    /// The lanes in which x is not below a bound; these include NaN.
     fn not_below(&self, x: Value, bound: f64) -> Value {
         let below = self.cmpf(arith::CmpF::Olt, x, self.number(bound));
         self.xori(below, self.int(below.ty(), 1))

@@ -1,8 +1,9 @@
 //! `fmod`, exactly.
 //!
-//! A dividend less its rounded quotient times the divisor is a number that a fused multiplication gives exactly: it is a multiple of the
-//! divisor's last place, and of no more digits than that has. So a quotient of many digits is taken away step by step, as many digits at
-//! a time as a mantissa has, and the last step's, cut off, is the true one or one more: then the divisor is added once.
+//! A fused multiply-add computes the dividend minus its rounded quotient times the divisor exactly: the difference is a multiple of the
+//! divisor's last place, and has no more digits than the divisor. So a quotient of many digits is removed step by step, in each step as
+//! many digits as a mantissa has. The truncated quotient of the last step is correct or one too large; in that case the divisor is added
+//! once.
 
 use dynamlir_dialect::{
     ir::{Builder, Value},
@@ -11,10 +12,10 @@ use dynamlir_dialect::{
 
 use super::{Lanes, any};
 
-/// A power of two that takes a divisor, once or twice, to where quotients of all numbers are finite.
+/// A power of two that scales a divisor, applied once or twice, so that quotients of all numbers are finite.
 const SCALE: f64 = 1.071_508_607_186_267_3e301;
 
-/// One step; it does not hold for a longer quotient, and for operands without a quotient.
+/// A single step; not valid for longer quotients, and for operands that do not have a quotient.
 pub(super) fn one_step(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let digits = if lanes.real.element().is_f32() { 23 } else { 52 };
     let [dividend, divisor] = [lanes.absf(operands[0]), lanes.absf(operands[1])];
@@ -25,7 +26,7 @@ pub(super) fn one_step(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     (value, fails)
 }
 
-/// Steps in `f64`, in which no quotient of `f32`s is infinite.
+/// Steps in `f64`, in which a quotient of `f32`s is never infinite.
 pub(super) fn in_double(lanes: &Lanes, operands: &[Value]) -> Value {
     let wide = lanes.wide();
     let [dividend, divisor] = [operands[0], operands[1]].map(|operand| wide.absf(wide.extf(operand, wide.real)));
@@ -34,7 +35,7 @@ pub(super) fn in_double(lanes: &Lanes, operands: &[Value]) -> Value {
     lanes.truncf(wide.finish(rest, divisor, sign), lanes.real)
 }
 
-/// Steps, of which the first ones take away multiples of the divisor times a power of two if the quotient is infinite.
+/// Repeated steps. If the quotient is infinite, the first ones subtract multiples of the divisor times a power of two.
 pub(super) fn step_by_step(lanes: &Lanes, operands: &[Value]) -> Value {
     let [dividend, divisor] = [lanes.absf(operands[0]), lanes.absf(operands[1])];
     let scale = lanes.number(SCALE);
@@ -50,8 +51,8 @@ pub(super) fn step_by_step(lanes: &Lanes, operands: &[Value]) -> Value {
 }
 
 impl Lanes {
-    /// Takes multiples of what `fitting` gives away until all of the rest is smaller than the divisor. NaN, where there is no
-    /// remainder, ends it.
+    /// Subtracts multiples of the value that `fitting` returns until all remainders are smaller than the divisor. NaN, for operands without
+    /// a remainder, ends the loop.
     fn steps(&self, dividend: Value, divisor: Value, fitting: impl FnOnce(Builder, Value) -> Value) -> Value {
         let is_left = |b: Builder, rest: Value| b.cmpf(CmpF::Oge, b.absf(rest), divisor);
         let start = self.select(self.cmpf(CmpF::Uno, divisor, divisor), divisor, dividend);
@@ -61,12 +62,12 @@ impl Lanes {
             |step, rest| {
                 let by = fitting(step, rest);
                 let next = step.fma(step.negf(step.trunc(step.divf(rest, by))), by, rest);
-                // Not times an infinite divisor.
+                // Keeps finished lanes: their divisor may be infinite.
                 step.select(is_left(step, rest), next, rest)
             },
         )
     }
-    /// A rest between minus and plus the divisor becomes one of the dividend's sign.
+    /// Turns a remainder between minus and plus the divisor into one with the dividend's sign.
     fn finish(&self, rest: Value, divisor: Value, dividend: Value) -> Value {
         let is_short = self.cmpf(CmpF::Olt, rest, self.number(0.0));
         self.copysign(self.select(is_short, self.addf(rest, divisor), rest), dividend)

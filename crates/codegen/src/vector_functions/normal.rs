@@ -1,4 +1,4 @@
-//! `erf` and `erfc` of `f64`: an odd polynomial next to 0, and what is missing from 1 beyond; that is an exponential times a fraction, as in
+//! `erf` and `erfc` of `f64`: an odd polynomial near 0; beyond, the difference from 1, which is an exponential times a fraction, as in
 //! Cody's functions.
 
 use dynamlir_dialect::{ir::Value, upstream::arith::CmpF};
@@ -75,10 +75,10 @@ const LONG: [&[f64]; 2] = [
         1.0,
     ],
 ];
-/// Where the tail of `erf` begins, and from where on it is 1.
+/// The bound from which `erf` is computed by its tail, and the bound from which it is 1.
 const NEAR: f64 = 1.0;
 const FAR: f64 = 10.0;
-/// Where the tail of `erfc` begins, from where on it is subnormal, and 0.
+/// The bounds from which `erfc` is computed by its tail, may be subnormal, and is 0.
 const HALF: f64 = 0.5;
 const SUBNORMAL: f64 = 26.5;
 const GONE: f64 = 27.3;
@@ -88,7 +88,7 @@ impl Lanes {
     fn erf_near(&self, x: Value) -> Value {
         self.fma(x, self.polynomial(self.mulf(x, x), ERF), x)
     }
-    /// `erfc` of what is not below ½: an exponential, whose argument is in two parts, times a fraction.
+    /// `erfc` of arguments from ½ on: an exponential, whose argument is in two parts, times a fraction.
     fn erfc_far(&self, t: Value, fraction: [&[f64]; 2]) -> Value {
         let square = self.mulf(t, t);
         let more = self.negf(self.fma(t, t, self.negf(square)));
@@ -109,7 +109,7 @@ pub(super) fn erfc(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let x = operands[0];
     let size = lanes.absf(x);
     let t = lanes.at_most(size, GONE);
-    // To round a result to nothing takes the processor as long as to compute several others.
+    // Rounding a result to zero takes the processor as long as computing several others.
     let is_gone = lanes.cmpf(CmpF::Oeq, t, lanes.number(GONE));
     let tail = lanes.erfc_far(lanes.select(is_gone, lanes.number(NEAR), t), LONG);
     let tail = lanes.select(is_gone, lanes.number(0.0), tail);

@@ -1,7 +1,8 @@
 //! `sin`, `cos` and `tan` of `f64`.
 //!
-//! The argument less the nearest multiple of π, or of half of it, in two parts that together have more digits than an `f64`: π is subtracted in one part of 33
-//! bits, whose multiples are exact, and one of 53, as in Sun's fdlibm. What is next to zero there, or large, is the library's.
+//! The argument minus the nearest multiple of π, or of half of it, is computed in two parts that together have more digits than an `f64`: π
+//! is subtracted in one part of 33 bits, whose multiples are exact, and one of 53, as in Sun's fdlibm. Large arguments, and those whose
+//! remainder is close to zero, are left to the library.
 
 use std::f64::consts::{FRAC_1_PI, FRAC_2_PI};
 
@@ -14,11 +15,11 @@ use super::Lanes;
 
 /// π in two parts.
 const PARTS: [f64; 2] = [3.141_592_653_468_251_2, 1.215_420_101_301_238_4e-10];
-/// Arguments from here on are the library's.
+/// Arguments from here on are left to the library.
 const BOUND: f64 = 1_048_576.0;
 /// For an argument larger than one, the smallest remainder that is exact enough; smaller ones are left to the library.
 const LEAST: f64 = 0.000_244_140_625;
-/// Adding this to a number rounds it to an integer, which then stands in the lowest bits of the sum.
+/// Adding this to a number rounds it to an integer, in the lowest bits of the sum.
 const ROUNDING: f64 = 6_755_399_441_055_744.0;
 /// (sin(√s)/√s - 1)/s on [0, π²/4], to 2e-19.
 const SINE: &[f64] = &[
@@ -51,7 +52,7 @@ const FLAT_COSINE: &[f64] = &[
     0.041_666_666_666_666_664,
 ];
 
-/// A reduced argument, the part of it that rounding has lost, and the lanes in which it is not exact enough.
+/// A reduced argument, its rounding error, and the lanes in which it is not exact enough.
 struct Left {
     r: Value,
     rest: Value,
@@ -59,7 +60,7 @@ struct Left {
 }
 
 impl Left {
-    /// Of `x - turns · π / parts`.
+    /// Computes `x - turns · π / parts`.
     fn of(lanes: &Lanes, x: Value, turns: Value, parts: f64) -> Self {
         let [high, low] = PARTS.map(|part| lanes.number(-part / parts));
         let exact = lanes.fma(turns, high, x);
@@ -71,11 +72,11 @@ impl Left {
     }
 }
 
-/// The sine of `x - turns · π`, negated where the sum's integer is odd, and the lanes in which that does not hold.
+/// The sine of `x - turns · π`, negated if the integer in `sum` is odd, and the lanes in which it is not valid.
 fn sine(lanes: &Lanes, x: Value, turns: Value, sum: Value) -> (Value, Value) {
     let Left { r, rest, fails } = Left::of(lanes, x, turns, 1.0);
     let square = lanes.mulf(r, r);
-    // The rest counts as much as the cosine says, about 1 - r²/2.
+    // The correction `rest` is weighted by the cosine, about 1 - r²/2.
     let rest = lanes.fma(lanes.mulf(square, lanes.number(-0.5)), rest, rest);
     let value = lanes.addf(r, lanes.fma(lanes.mulf(r, square), lanes.polynomial(square, SINE), rest));
     let sign = lanes.shli(lanes.bitcast(sum, lanes.word()), lanes.bits(63));
@@ -83,7 +84,7 @@ fn sine(lanes: &Lanes, x: Value, turns: Value, sum: Value) -> (Value, Value) {
     (value, fails)
 }
 
-/// The argument where it is a zero, whose sign a remainder does not have; else the value.
+/// The argument if it is zero, as the remainder loses the sign of a zero; otherwise the value.
 fn signed(lanes: &Lanes, x: Value, value: Value) -> Value {
     lanes.select(lanes.cmpf(CmpF::Oeq, x, lanes.number(0.0)), x, value)
 }
@@ -95,14 +96,14 @@ pub(super) fn sin(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     (signed(lanes, operands[0], value), fails)
 }
 
-/// The sine of what is a quarter turn further.
+/// The sine of the argument plus a quarter turn.
 pub(super) fn cos(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let (rounding, half) = (lanes.number(ROUNDING), lanes.number(0.5));
     let sum = lanes.addf(lanes.fma(operands[0], lanes.number(FRAC_1_PI), half), rounding);
     sine(lanes, operands[0], lanes.subf(lanes.subf(sum, rounding), half), sum)
 }
 
-/// The sine by the cosine of what is left of a quarter turn; turned over and negated where the number of quarters is odd.
+/// The sine divided by the cosine of the remainder within a quarter turn; inverted and negated if the number of quarters is odd.
 pub(super) fn tan(lanes: &Lanes, operands: &[Value]) -> (Value, Value) {
     let (rounding, one, word) = (lanes.number(ROUNDING), lanes.number(1.0), lanes.word());
     let sum = lanes.fma(operands[0], lanes.number(FRAC_2_PI), rounding);

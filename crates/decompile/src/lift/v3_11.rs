@@ -1,9 +1,9 @@
-//! What only 3.11 does, or does in its own way.
+//! Instructions that only 3.11 has, or that it handles differently.
 
 use super::{NullAt, Op, Problem, Source, global};
 use dynamlir_bytecode::{Instruction, Opcode};
 
-/// Lifts an instruction, or says that it is nothing special.
+/// Lifts an instruction; returns false if it is handled as in other versions.
 pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut Vec<Op<'a>>) -> Result<bool, Problem> {
     match instruction.opcode {
         Opcode::Precall | Opcode::AsyncGenWrap => {}

@@ -1,9 +1,9 @@
-//! What only 3.13 does, or does in its own way.
+//! Instructions introduced by 3.13, or handled differently there.
 
 use super::{Expr, NullAt, Op, Problem, Scope, Source, attribute, global, intrinsic_1, super_attribute};
 use dynamlir_bytecode::{Instruction, Opcode};
 
-/// Lifts an instruction, or says that it is nothing special.
+/// Lifts an instruction; returns false if it is handled as in other versions.
 pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut Vec<Op<'a>>) -> Result<bool, Problem> {
     let arg = instruction.arg;
     let load = |slot: u32| Ok(Op::Push(Expr::Name(source.slot(slot)?)));

@@ -1,11 +1,11 @@
-//! What 3.14 and 3.15 do in their own way.
+//! Instructions that 3.14 and 3.15 handle differently.
 
 use std::sync::LazyLock;
 
 use super::{Const, Expr, Marker, NONE, Op, Problem, Source, v3_13};
 use dynamlir_bytecode::{Instruction, Opcode, SUBSCRIPT};
 
-/// The ints that stand in an argument, and in no table of constants.
+/// The ints encoded in an argument instead of the constants.
 static SMALL_INTS: LazyLock<Vec<Const>> = LazyLock::new(|| (0..256).map(|value| Const::Int(value.to_string())).collect());
 
 static TRUE: Const = Const::Bool(true);
@@ -13,7 +13,7 @@ static FALSE: Const = Const::Bool(false);
 static EMPTY: Const = Const::Str(String::new());
 static MINUS_ONE: LazyLock<Const> = LazyLock::new(|| Const::Int("-1".to_owned()));
 
-/// Lifts an instruction, or says that it is nothing special.
+/// Lifts an instruction; returns false if it is handled as in other versions.
 pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut Vec<Op<'a>>) -> Result<bool, Problem> {
     let arg = instruction.arg;
     let load = |slot: u32| Ok(Op::Push(Expr::Name(source.slot(slot)?)));
@@ -29,7 +29,7 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
         Opcode::LoadCommonConstant => {
             out.push(match source.common_constant(arg).ok_or(Problem::Malformed)? {
                 "AssertionError" => Op::Push(Expr::AssertionError),
-                // Functions that give annotations raise it for formats that they do not know.
+                // Functions that return annotations raise it for unknown formats.
                 "NotImplementedError" => Op::Push(Expr::Name("NotImplementedError")),
                 "None" => Op::Push(Expr::Const(&NONE)),
                 "True" => Op::Push(Expr::Const(&TRUE)),
@@ -45,7 +45,7 @@ pub(super) fn lift<'a>(source: &Source<'a>, instruction: &Instruction, out: &mut
         }
         Opcode::BuildTemplate => out.push(Op::Template),
         Opcode::BinaryOp if arg as usize == SUBSCRIPT => out.push(Op::Subscript),
-        // There is always a place for keywords, which holds NULL where there are none.
+        // There is always a stack slot for keywords, which is NULL if there are none.
         Opcode::CallFunctionEx => out.push(Op::CallEx(true)),
         Opcode::LoadConst => match source.constant(arg)? {
             Const::Slice(parts) => {

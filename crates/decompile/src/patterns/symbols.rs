@@ -1,4 +1,4 @@
-//! The parts of a subject, what is asked of them, and the pattern that says so.
+//! The parts of a subject, the tests of them, and the resulting pattern.
 
 use dynamlir_bytecode::Const;
 
@@ -13,7 +13,7 @@ pub(super) struct Symbol<'a> {
     pub(super) names: Vec<&'a str>,
 }
 
-/// What is asked of a part.
+/// The test of a part.
 #[derive(Clone, Debug)]
 pub(super) enum Shape<'a> {
     Value(Expr<'a>),
@@ -25,16 +25,16 @@ pub(super) enum Shape<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequence {
-    /// The number of items, or the least number.
+    /// The exact or minimal number of items.
     pub(super) exact: Option<usize>,
     pub(super) least: Option<usize>,
-    /// The items, and which of them is starred.
+    /// The items, and the index of the starred one.
     pub(super) items: Option<(Vec<Id>, Option<usize>)>,
-    /// Items that have been taken one by one: from the front, or from the end.
+    /// Items taken one by one: their index, true if counted from the end, and their symbol.
     pub(super) taken: Vec<(usize, bool, Id)>,
 }
 
-/// One of several alternatives: its own symbols, the one that it tests, and those that it captures.
+/// One of several alternatives: its own symbols, the tested one, and the captured ones.
 #[derive(Clone, Debug)]
 pub(super) struct Way<'a> {
     pub(super) symbols: Vec<Symbol<'a>>,
@@ -42,7 +42,7 @@ pub(super) struct Way<'a> {
     pub(super) captured: Vec<Id>,
 }
 
-/// The pattern of a symbol.
+/// Returns the pattern of a symbol.
 pub(super) fn pattern<'a>(symbols: &[Symbol<'a>], of: Id) -> Option<Pattern<'a>> {
     let symbol = symbols.get(of)?;
     let one = |id: Id| pattern(symbols, id);
@@ -51,7 +51,7 @@ pub(super) fn pattern<'a>(symbols: &[Symbol<'a>], of: Id) -> Option<Pattern<'a>>
         Some(Shape::Value(value)) => Some(Pattern::Value(value.clone())),
         Some(Shape::Sequence(sequence)) => Some(Pattern::Sequence(items(symbols, sequence)?)),
         Some(Shape::Mapping { keys, values, rest }) => {
-            // Values that nothing is asked of are not unpacked.
+            // Values without tests are not unpacked.
             let value = |at: usize| values.get(at).map_or(Some(Pattern::Capture(None)), |&id| one(id));
             let pairs = keys.iter().enumerate().map(|(at, key)| Some((key.clone(), value(at)?))).collect::<Option<_>>()?;
             let rest = match rest {
@@ -88,7 +88,7 @@ pub(super) fn pattern<'a>(symbols: &[Symbol<'a>], of: Id) -> Option<Pattern<'a>>
     Some(names.fold(plain, |plain, name| Pattern::As(Box::new(plain), name)))
 }
 
-/// The items of a sequence: those unpacked, or as many as it must have with those that were taken from it.
+/// Returns the items of a sequence: the unpacked ones, or as many as it must have, including those taken from it.
 fn items<'a>(symbols: &[Symbol<'a>], sequence: &Sequence) -> Option<Vec<Pattern<'a>>> {
     let starred = |pattern| match pattern {
         Pattern::Capture(name) => Some(Pattern::Star(name)),
@@ -122,20 +122,20 @@ fn items<'a>(symbols: &[Symbol<'a>], sequence: &Sequence) -> Option<Vec<Pattern<
         }
         *all.get_mut(at)? = pattern(symbols, *item)?;
     }
-    // Any place behind those from the front and before those from the end will do.
+    // Any position after those from the front and before those from the end will do.
     let back = sequence.taken.iter().filter(|(_, from_end, _)| *from_end).map(|(number, ..)| *number).max().unwrap_or(0);
     let star = if back > 0 { least.checked_sub(back)? } else { least.max(front) };
     all.insert(star, Pattern::Star(None));
     Some(all)
 }
 
-/// Whether a pattern may compare with a value, or use it as a key: a literal, or a name with dots.
+/// Returns true if a pattern may compare with a value, or use it as a key: a literal, or a dotted name.
 pub(super) fn is_value(value: &Expr<'_>, is_key: bool) -> bool {
     match value {
         Expr::Const(Const::None | Const::Bool(_)) => is_key,
         Expr::Const(Const::Float(value)) => !value.is_nan(),
         Expr::Const(Const::Complex(real, imaginary)) => {
-            // Others are no sum of literals.
+            // Other complex numbers are not sums of literals.
             !real.is_nan()
                 && !imaginary.is_nan()
                 && (*real != 0.0 || real.is_sign_positive() && imaginary.is_sign_positive())
@@ -148,7 +148,7 @@ pub(super) fn is_value(value: &Expr<'_>, is_key: bool) -> bool {
     }
 }
 
-/// A name, perhaps with dots.
+/// Returns true for a name, possibly dotted.
 pub(super) fn is_path(value: &Expr<'_>) -> bool {
     match value {
         Expr::Name(_) => true,

@@ -1,16 +1,16 @@
-//! Expressions, with parentheses where precedence wants them.
+//! Expressions, with parentheses where precedence requires them.
 
 use dynamlir_bytecode::{Const, repr};
 
 use super::{Printer, strings};
 use crate::ast::{Arg, Clause, Comprehension, Expr, Makes, Unary};
 
-/// How tightly an expression binds, loosest first.
+/// The binding strength of an expression, loosest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// `yield`, and everything below.
+    /// `yield`, and everything that binds more tightly.
     Any,
-    /// A tuple without parentheses, and everything below.
+    /// A tuple without parentheses, and everything that binds more tightly.
     NoYield,
     /// `lambda`, `… if … else …`
     Test,
@@ -55,7 +55,7 @@ fn next(level: Level) -> Level {
 }
 
 impl Printer {
-    /// An expression; in parentheses if it binds less tightly than `least`.
+    /// Returns an expression, in parentheses if it binds less tightly than `least`.
     pub(crate) fn expression(&mut self, expr: &Expr<'_>, least: Level) -> String {
         let (level, text) = self.leveled(expr);
         if level < least { format!("({text})") } else { text }
@@ -140,7 +140,7 @@ impl Printer {
             Expr::Yield(value) => (Level::Any, format!("yield {}", self.expression(value, Level::NoYield))),
             Expr::YieldFrom(value) => (Level::Any, format!("yield from {}", self.expression(value, Level::Test))),
             Expr::Await(value) => (Level::Await, format!("await {}", self.expression(value, Level::Primary))),
-            // Parentheses of its own, wherever it stands.
+            // It always has its own parentheses.
             Expr::Group(value) => (Level::Atom, format!("({})", self.expression(value, Level::Any))),
             Expr::Walrus(name, value) => (Level::Atom, format!("({name} := {})", self.expression(value, Level::Test))),
             Expr::Slice(..) => {
@@ -154,7 +154,7 @@ impl Printer {
         }
     }
 
-    /// What `.`, `[` or `(` follows.
+    /// Returns an expression that `.`, `[` or `(` follows.
     fn primary(&mut self, expr: &Expr<'_>) -> String {
         // `1.real` would be a float.
         match expr {
@@ -167,7 +167,7 @@ impl Printer {
         items.iter().map(|item| self.item(item)).collect::<Vec<_>>().join(", ")
     }
 
-    /// One of several expressions between commas.
+    /// Returns one of several expressions between commas.
     fn item(&mut self, item: &Expr<'_>) -> String {
         self.expression(item, if matches!(item, Expr::Starred(_)) { Level::NoYield } else { Level::Test })
     }
@@ -206,12 +206,12 @@ impl Printer {
         let (lower, upper) = (bound(lower), bound(upper));
         match step.as_deref() {
             None => format!("{lower}:{upper}"),
-            // `a[::None]` is not `a[:]` to the compiler.
+            // To the compiler, `a[::None]` differs from `a[:]`.
             Some(step) => format!("{lower}:{upper}:{}", self.expression(step, Level::Test)),
         }
     }
 
-    /// The arguments of a call.
+    /// Returns the arguments of a call.
     pub(crate) fn arguments(&mut self, arguments: &[Arg<'_>]) -> String {
         if let [Arg::Positional(Expr::Comprehension(made))] = arguments
             && made.makes == Makes::Generator
@@ -270,7 +270,7 @@ impl Printer {
                 let parts: Vec<String> = items.iter().map(|item| self.constant(item).1).collect();
                 (Level::Atom, if parts.len() == 1 { format!("({},)", parts[0]) } else { format!("({})", parts.join(", ")) })
             }
-            // What `in` is given as `{1, 2}`.
+            // The operand `{1, 2}` of `in`.
             Const::FrozenSet(items) if !items.is_empty() => {
                 let parts: Vec<String> = items.iter().map(|item| self.constant(item).1).collect();
                 (Level::Atom, format!("{{{}}}", parts.join(", ")))
@@ -284,7 +284,7 @@ impl Printer {
     }
 }
 
-/// A float literal. Infinity and NaN have none, but the compiler folds what makes them.
+/// Returns a float literal. Infinity and NaN do not have literals, but the compiler folds expressions for them.
 fn float(value: f64) -> (Level, String) {
     if value.is_nan() {
         return (Level::Arithmetic, "1e309 - 1e309".to_owned());
@@ -293,7 +293,8 @@ fn float(value: f64) -> (Level, String) {
     if value.is_sign_negative() { (Level::Unary, format!("-{text}")) } else { (Level::Atom, text) }
 }
 
-/// A complex literal, or a sum or negation that folds to it. Signs of zero count: `0.0 + 1j` and `-0.0 + 1j` are one.
+/// Returns a complex literal, or a sum or negation that folds to it. The signs of zeros matter: `0.0 + 1j` and `-0.0 + 1j` fold to the same
+/// value.
 fn complex(real: f64, imaginary: f64) -> Option<(Level, String)> {
     if real.is_nan() || imaginary.is_nan() {
         return None;
@@ -302,7 +303,7 @@ fn complex(real: f64, imaginary: f64) -> Option<(Level, String)> {
     Some(match (real.is_sign_negative(), imaginary.is_sign_negative()) {
         (false, false) if real == 0.0 => (Level::Atom, part),
         (true, true) if real == 0.0 => (Level::Unary, format!("-{part}")),
-        // Nothing that is folded makes these.
+        // No folded expression results in these.
         (true, false) | (false, true) if real == 0.0 && imaginary == 0.0 => return None,
         (true, false) if real == 0.0 => (Level::Unary, format!("-(0.0 - {part})")),
         (_, true) if imaginary == 0.0 => (Level::Unary, format!("-({} + {part})", float(-real).1)),

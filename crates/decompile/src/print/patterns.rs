@@ -4,7 +4,7 @@ use super::{Printer, expressions::Level};
 use crate::ast::Pattern;
 
 impl Printer {
-    /// A pattern where any may stand.
+    /// Returns a pattern for a position where any is allowed.
     pub(super) fn pattern(&mut self, pattern: &Pattern<'_>) -> String {
         match pattern {
             Pattern::Value(value) => self.expression(value, Level::Arithmetic),
@@ -32,7 +32,7 @@ impl Printer {
         patterns.iter().map(|pattern| self.pattern(pattern)).collect::<Vec<_>>().join(", ")
     }
 
-    /// A pattern that is one of several, or is given a name.
+    /// Returns a pattern that is one of several, or that receives a name.
     fn alternative(&mut self, pattern: &Pattern<'_>) -> String {
         let text = self.pattern(pattern);
         if matches!(pattern, Pattern::As(..) | Pattern::Or(_)) { format!("({text})") } else { text }

@@ -1,4 +1,4 @@
-//! f-strings and template strings: quotes that nothing inside uses, and no backslashes inside before 3.12.
+//! f-strings and template strings: they need quotes that nothing inside uses, and before 3.12 no backslashes inside.
 
 use dynamlir_bytecode::{
     Const,
@@ -8,7 +8,7 @@ use dynamlir_bytecode::{
 use super::{Printer, expressions::Level};
 use crate::ast::Piece;
 
-/// An f-string; or `'…' % (…)`, of which the compiler makes the same, where an f-string cannot be written.
+/// Returns an f-string, or, if it cannot be written, `'…' % (…)`, which compiles to the same code.
 pub(super) fn format(printer: &mut Printer, pieces: &[Piece<'_>]) -> String {
     for (delimiter, quote) in [("'", '\''), ("\"", '"'), ("'''", '\''), ("\"\"\"", '"')] {
         let mut text = String::new();
@@ -23,7 +23,7 @@ pub(super) fn format(printer: &mut Printer, pieces: &[Piece<'_>]) -> String {
     String::new()
 }
 
-/// A template string.
+/// Returns a template string.
 pub(super) fn template(printer: &mut Printer, pieces: &[Piece<'_>]) -> String {
     let mut text = String::new();
     if !parts(printer, pieces, "'", '\'', false, &mut text) {
@@ -32,7 +32,7 @@ pub(super) fn template(printer: &mut Printer, pieces: &[Piece<'_>]) -> String {
     format!("t'{text}'")
 }
 
-/// A constant as an f-string without values.
+/// Returns a constant as an f-string without values.
 pub(super) fn constant(printer: &mut Printer, text: &Const) -> String {
     let mut out = String::new();
     parts(printer, &[Piece::Text(text)], "'", '\'', false, &mut out);
@@ -47,14 +47,14 @@ fn points(text: &Const) -> Vec<u32> {
     }
 }
 
-/// Writes the inside of an f-string; false if the delimiter does not do.
+/// Writes the inside of an f-string; returns false if the delimiter is unsuitable.
 fn parts(printer: &mut Printer, pieces: &[Piece<'_>], delimiter: &str, quote: char, in_format: bool, out: &mut String) -> bool {
     for piece in pieces {
         match piece {
             Piece::Text(text) => {
                 for point in points(text) {
                     match char::from_u32(point) {
-                        // A format has no way to write braces; nor escapes, in some versions.
+                        // A format cannot contain literal braces, nor escapes in some versions.
                         Some('{' | '}' | '\\') if in_format => return false,
                         Some(brace @ ('{' | '}')) => {
                             out.push(brace);
@@ -66,7 +66,7 @@ fn parts(printer: &mut Printer, pieces: &[Piece<'_>], delimiter: &str, quote: ch
             }
             Piece::Value(value, conversion, format) => {
                 let text = printer.expression(value, Level::Or);
-                // An old parser sees neither backslashes nor its own quotes inside.
+                // Old parsers allow neither backslashes nor the string's own quotes inside.
                 let nested = text.contains('\\') || text.contains(delimiter) || (delimiter.len() == 3 && text.ends_with(quote));
                 if nested && (!printer.version.facts().nests_quotes || text.contains(delimiter)) || text.contains('\n') {
                     return false;
@@ -78,7 +78,7 @@ fn parts(printer: &mut Printer, pieces: &[Piece<'_>], delimiter: &str, quote: ch
                     return false;
                 }
             }
-            // The text is a part of what the template knows.
+            // The template keeps this text.
             Piece::Source(_, text, conversion, format) => {
                 if !replaced(printer, text, *conversion, format.as_deref(), (delimiter, quote), out) {
                     return false;
@@ -89,7 +89,7 @@ fn parts(printer: &mut Printer, pieces: &[Piece<'_>], delimiter: &str, quote: ch
     true
 }
 
-/// Writes what stands in braces; false if the delimiter does not do.
+/// Writes the part in braces; returns false if the delimiter is unsuitable.
 fn replaced(
     printer: &mut Printer,
     text: &str,

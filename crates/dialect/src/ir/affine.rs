@@ -1,4 +1,4 @@
-//! Affine maps: what indexing maps and layouts are made of.
+//! Affine maps, as used for indexing maps and layouts.
 
 use mlir_sys::*;
 
@@ -8,7 +8,7 @@ use super::{Attr, AttrValue, Ctx, print};
 #[derive(Clone, Copy)]
 pub struct AffineExpr(MlirAffineExpr);
 
-/// A map from dimensions to expressions of them, `(d0, d1) -> (d1, 0)`.
+/// A map from dimensions to expressions of them, such as `(d0, d1) -> (d1, 0)`.
 #[derive(Clone, Copy)]
 pub struct AffineMap(MlirAffineMap);
 
@@ -24,11 +24,11 @@ impl AffineExpr {
     pub fn constant(ctx: Ctx, value: i64) -> Self {
         Self(unsafe { mlirAffineConstantExprGet(ctx.0, value) })
     }
-    /// Which dimension it is, if it is one by itself.
+    /// The number of the dimension, if the expression is just one dimension.
     pub fn as_dim(self) -> Option<usize> {
         unsafe { mlirAffineExprIsADim(self.0).then(|| mlirAffineDimExprGetPosition(self.0) as usize) }
     }
-    /// Which symbol it is, if it is one by itself.
+    /// The number of the symbol, if the expression is just one symbol.
     pub fn as_symbol(self) -> Option<usize> {
         unsafe { mlirAffineExprIsASymbol(self.0).then(|| mlirAffineSymbolExprGetPosition(self.0) as usize) }
     }
@@ -45,7 +45,7 @@ impl AffineMap {
         let mut raw: Vec<_> = results.iter().map(|expr| expr.0).collect();
         Self(unsafe { mlirAffineMapGet(ctx.0, dims as isize, 0, raw.len() as isize, raw.as_mut_ptr()) })
     }
-    /// The map of `dims` dimensions to some of them.
+    /// The map of `dims` dimensions whose results are these dimensions.
     pub fn of_dims(ctx: Ctx, dims: usize, results: impl IntoIterator<Item = usize>) -> Self {
         let results: Vec<_> = results.into_iter().map(|dim| AffineExpr::dim(ctx, dim)).collect();
         Self::new(ctx, dims, &results)
@@ -54,15 +54,15 @@ impl AffineMap {
     pub fn identity(ctx: Ctx, dims: usize) -> Self {
         Self(unsafe { mlirAffineMapMultiDimIdentityGet(ctx.0, dims as isize) })
     }
-    /// How many dimensions it takes.
+    /// The number of dimensions it takes.
     pub fn num_dims(self) -> usize {
         unsafe { mlirAffineMapGetNumDims(self.0) as usize }
     }
-    /// What it maps to.
+    /// The expressions that it maps to.
     pub fn results(self) -> Vec<AffineExpr> {
         (0..unsafe { mlirAffineMapGetNumResults(self.0) }).map(|i| AffineExpr(unsafe { mlirAffineMapGetResult(self.0, i) })).collect()
     }
-    /// The dimensions that it maps to, if every result is one.
+    /// The dimensions that it maps to, if every result is a dimension.
     pub fn result_dims(self) -> Option<Vec<usize>> {
         self.results().into_iter().map(AffineExpr::as_dim).collect()
     }

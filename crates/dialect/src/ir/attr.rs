@@ -1,4 +1,4 @@
-//! Attributes: the kinds that the dialect's ops carry.
+//! Attributes of the kinds that the dialect's ops carry.
 
 use mlir_sys::*;
 
@@ -18,7 +18,7 @@ impl PartialEq for Attr {
 impl Eq for Attr {}
 impl std::hash::Hash for Attr {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        // Equal ones are one in their context.
+        // Attributes are uniqued, so equal ones have equal pointers.
         self.0.ptr.hash(state);
     }
 }
@@ -32,10 +32,10 @@ impl Attr {
         let raw = unsafe { mlirAttributeParseGet(ctx.0, str_ref(text)) };
         (!raw.ptr.is_null()).then_some(Self(raw))
     }
-    /// An attribute of a dialect that is registered, from its text.
+    /// Parses an attribute of a registered dialect.
     ///
     /// # Panics
-    /// It is not one.
+    /// If the text is not such an attribute.
     pub fn known(ctx: Ctx, text: &str) -> Self {
         Self::parse(ctx, text).unwrap_or_else(|| panic!("{text} is not an attribute of the registered dialects"))
     }
@@ -67,7 +67,7 @@ impl Attr {
     pub fn f64(ctx: Ctx, value: f64) -> Self {
         Self::float_of(Type::f64(ctx), value)
     }
-    /// A scalar of any element type from a double (exact for what fits; see [`Attr::int_of`] for wide integers).
+    /// A scalar of any element type from a double (exact for values that fit; see [`Attr::int_of`] for wide integers).
     pub fn scalar(ty: Type, value: f64) -> Self {
         if ty.is_float() { Self::float_of(ty, value) } else { Self::int_of(ty, value as i64) }
     }
@@ -92,7 +92,7 @@ impl Attr {
         let raw: Vec<_> = elements.iter().map(|a| a.0).collect();
         Self(unsafe { mlirArrayAttrGet(ctx.0, raw.len() as isize, raw.as_ptr()) })
     }
-    /// `dense<[…]> : vector<…xi32>`, or another type of one dimension and of `i32`.
+    /// `dense<[…]> : vector<…xi32>`, or another one-dimensional type with elements of `i32`.
     pub fn dense_i32s(ty: Type, values: &[i32]) -> Self {
         Self(unsafe { mlirDenseElementsAttrInt32Get(ty.raw(), values.len() as isize, values.as_ptr()) })
     }
@@ -104,13 +104,13 @@ impl Attr {
     pub fn i32s(ctx: Ctx, values: &[i32]) -> Self {
         Self(unsafe { mlirDenseI32ArrayGet(ctx.0, values.len() as isize, values.as_ptr()) })
     }
-    /// A case of one of the dialect's enumerations, which has this mnemonic.
+    /// The case with this number of the dialect's enumeration with this mnemonic.
     pub fn of_enumerator(ctx: Ctx, mnemonic: &str, number: i64) -> Self {
         let raw = unsafe { ffi::dynamoEnumAttrGet(ctx.0, str_ref(mnemonic), number) };
         assert!(!raw.ptr.is_null(), "CAPI.cpp does not know the enumeration {mnemonic}");
         Self(raw)
     }
-    /// Which case of the enumeration with this mnemonic it is, if it is one.
+    /// The number of the case, if this is a case of the enumeration with this mnemonic.
     pub fn enumerator(self, mnemonic: &str) -> Option<i64> {
         let number = unsafe { ffi::dynamoEnumAttrGetValue(self.0, str_ref(mnemonic)) };
         (number >= 0).then_some(number)
@@ -193,7 +193,7 @@ impl Attr {
     pub fn as_symbol(self) -> Option<String> {
         unsafe { mlirAttributeIsASymbolRef(self.0).then(|| to_string(mlirSymbolRefAttrGetLeafReference(self.0))) }
     }
-    /// The symbol, if this is a reference to one in a table that is at most one table away.
+    /// The symbol, if this is a reference at most one symbol table deep.
     pub fn as_symbol_path(self) -> Option<Symbol> {
         if !unsafe { mlirAttributeIsASymbolRef(self.0) } {
             return None;
@@ -209,7 +209,7 @@ impl Attr {
     pub fn as_operand(self) -> Option<usize> {
         usize::try_from(unsafe { ffi::dynamoOperandAttrGetIndex(self.0) }).ok()
     }
-    /// Whether this is `unit` (None in `args`).
+    /// Returns true if this is `unit` (None in `args`).
     pub fn is_unit(self) -> bool {
         unsafe { mlirAttributeIsAUnit(self.0) }
     }
@@ -222,7 +222,7 @@ impl Attr {
         let raw = unsafe { mlirDictionaryAttrGetElementByName(self.0, str_ref(name)) };
         (!raw.ptr.is_null()).then_some(Self(raw))
     }
-    /// All entries of a dictionary; empty for another attribute.
+    /// All entries of a dictionary; empty for other attributes.
     pub fn entries(self) -> Vec<(String, Self)> {
         if !unsafe { mlirAttributeIsADictionary(self.0) } {
             return Vec::new();

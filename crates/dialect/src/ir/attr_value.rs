@@ -6,24 +6,24 @@ use dynamlir_shapes::Dim;
 
 use super::{Attr, Ctx, Op, Type};
 
-/// A Rust type that a kind of attribute stands for.
+/// A Rust type that represents a kind of attribute.
 pub trait AttrValue: Sized {
-    /// What is taken to make an attribute.
+    /// The Rust value from which the attribute is built.
     type Given<'a>;
     /// The value, if the attribute is of this kind.
     fn read(attr: Attr) -> Option<Self>;
-    /// The attribute, if there is one for what is given.
+    /// Builds the attribute; `None` if there is none for the given value.
     fn try_write(ctx: Ctx, given: Self::Given<'_>) -> Option<Attr> {
         Some(Self::write(ctx, given))
     }
-    /// The attribute.
+    /// Builds the attribute.
     fn write(ctx: Ctx, given: Self::Given<'_>) -> Attr;
 }
 
 /// A reference to a symbol, `@outer::@inner` or `@name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
-    /// The symbol table that the name is looked up in, where it is not the one around.
+    /// The symbol table in which the name is looked up, if it is not the enclosing one.
     pub outer: Option<String>,
     /// The name.
     pub name: String,
@@ -64,7 +64,7 @@ attr_values! {
     Attr, Attr, Some, |_: Ctx, given: Attr| given;
 }
 
-/// A unit attribute: it says something by being there.
+/// A unit attribute: present for true, absent for false.
 impl AttrValue for bool {
     type Given<'a> = ();
     fn read(attr: Attr) -> Option<Self> {
@@ -89,20 +89,20 @@ impl AttrValue for Symbol {
 }
 
 impl Discardable<Vec<i64>> {
-    /// The same attribute, in which expressions may stand.
+    /// The same attribute, but its sizes may be expressions.
     pub const fn dims(self) -> Discardable<Vec<Dim>> {
         Discardable::new(self.name)
     }
 }
 
 impl Discardable<i64> {
-    /// The same attribute, which may be an expression.
+    /// The same attribute, but its value may be an expression.
     pub const fn dim(self) -> Discardable<Dim> {
         Discardable::new(self.name)
     }
 }
 
-/// An attribute of the dialect on operations of others, or on arguments and results of functions.
+/// An attribute of the dialect on operations of other dialects, or on arguments and results of functions.
 #[derive(Debug)]
 pub struct Discardable<T> {
     name: &'static str,
@@ -120,15 +120,15 @@ impl<T: AttrValue> Discardable<T> {
     pub(crate) const fn new(name: &'static str) -> Self {
         Self { name, value: PhantomData }
     }
-    /// `dynamo.entry`.
+    /// Its name, for example `dynamo.entry`.
     pub const fn name(self) -> &'static str {
         self.name
     }
-    /// Its value on an operation; None where it is missing, or of another kind.
+    /// Its value on an operation; `None` if it is missing or of another kind.
     pub fn of(self, op: Op) -> Option<T> {
         op.optional(self.name)
     }
-    /// Whether an operation has it.
+    /// Returns true if an operation has it.
     pub fn is_on(self, op: Op) -> bool {
         op.attr(self.name).is_some()
     }
@@ -144,20 +144,20 @@ impl<T: AttrValue> Discardable<T> {
     pub fn of_result(self, function: Op, index: usize) -> Option<T> {
         self.within(*function.optional::<Vec<Attr>>("res_attrs")?.get(index)?)
     }
-    /// Says it on an operation.
+    /// Sets it on an operation.
     pub fn set(self, op: Op, given: T::Given<'_>) {
         op.set_attr(self.name, T::write(op.ctx(), given));
     }
-    /// Says it on an operation, if there is such an attribute; false, with a diagnostic, if its verifier does not take it.
+    /// Sets it on an operation, if there is such an attribute; returns false, with a diagnostic, if its verifier rejects it.
     pub fn try_set(self, op: Op, given: T::Given<'_>) -> bool {
         let attr = T::try_write(op.ctx(), given);
         attr.map(|attr| op.set_attr(self.name, attr)).is_some()
     }
-    /// It with its name, for builders.
+    /// The attribute with its name, for builders.
     pub fn with(self, ctx: Ctx, given: T::Given<'_>) -> (&'static str, Attr) {
         (self.name, T::write(ctx, given))
     }
-    /// Takes it off an operation; whether it was there.
+    /// Removes it from an operation; returns true if it was present.
     pub fn remove(self, op: Op) -> bool {
         op.remove_attr(self.name)
     }

@@ -4,13 +4,13 @@ use mlir_sys::*;
 
 use super::{Attr, Block, Ctx, Loc, Op, Region, Type, Value, str_ref};
 
-/// Where new operations go and which location they get.
+/// An insertion point and the location of new operations.
 #[derive(Clone, Copy)]
 pub struct Builder {
     ctx: Ctx,
     block: Block,
     before: Option<Op>,
-    /// Location of what is built next.
+    /// The location of operations built next.
     pub loc: Loc,
 }
 
@@ -28,30 +28,30 @@ impl Builder {
     pub fn ctx(&self) -> Ctx {
         self.ctx
     }
-    /// The block built into.
+    /// The block of the insertion point.
     pub fn block(&self) -> Block {
         self.block
     }
-    /// The same place with another location.
+    /// The same insertion point with another location.
     #[must_use]
     pub fn with_loc(mut self, loc: Loc) -> Self {
         self.loc = loc;
         self
     }
-    /// Puts a detached operation at the insertion point.
+    /// Inserts a detached operation at the insertion point.
     pub fn insert(&self, op: Op) {
         match self.before {
             Some(before) => self.block.insert_before(before, op),
             None => self.block.append(op),
         }
     }
-    /// Builds any operation. Result types are always given; nothing is inferred or verified here.
+    /// Builds any operation. The caller always gives the result types; nothing is inferred or verified here.
     pub fn op(&self, name: &str, operands: &[Value], results: &[Type], attrs: &[(&str, Attr)]) -> Op {
         let op = self.detached(name, operands, results, attrs, 0);
         self.insert(op);
         op
     }
-    /// Builds an operation with one region that has one empty block with these arguments.
+    /// Builds an operation with one region, which has one empty block with these arguments.
     pub fn op_with_body(&self, name: &str, operands: &[Value], results: &[Type], attrs: &[(&str, Attr)], args: &[Type]) -> (Op, Block) {
         let op = self.detached(name, operands, results, attrs, 1);
         let args: Vec<_> = args.iter().map(|&ty| (ty, self.loc)).collect();
@@ -60,7 +60,7 @@ impl Builder {
         self.insert(op);
         (op, block)
     }
-    /// An operation with `regions` empty regions, outside any block.
+    /// Creates an operation with `regions` empty regions, outside any block.
     pub fn detached(&self, name: &str, operands: &[Value], results: &[Type], attrs: &[(&str, Attr)], regions: usize) -> Op {
         let operands: Vec<_> = operands.iter().map(|v| v.0).collect();
         let results: Vec<_> = results.iter().map(|t| t.0).collect();

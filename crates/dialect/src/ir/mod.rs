@@ -1,8 +1,8 @@
 //! One-word handles on MLIR objects, for passes that rewrite straight-line functions.
 //!
-//! The handles are `Copy` and carry no lifetime: they are as valid as the IR they point into. Types, attributes and
-//! locations live as long as their context. A pass owns its module while it runs, and what it erases stays in memory until it is
-//! over ([`retired`]), so that no handle that it has can be a dangling one. Whoever runs a pipeline has no handle across the run.
+//! The handles are `Copy` and have no lifetime parameter: they are valid as long as the IR they point into. Types, attributes and locations
+//! live as long as their context. A pass owns its module while it runs. Operations that it erases stay in memory until the pass is over
+//! ([`retired`]), so none of its handles can dangle. Code that runs a pipeline must not keep handles across the run.
 
 mod affine;
 mod attr;
@@ -39,7 +39,7 @@ use std::ffi::c_void;
 pub struct Ctx(pub(crate) MlirContext);
 
 impl Ctx {
-    /// Wraps a raw context, which must outlive every handle made from it.
+    /// Wraps a raw context, which must outlive every handle created from it.
     pub fn from_raw(raw: MlirContext) -> Self {
         Self(raw)
     }
@@ -69,7 +69,7 @@ impl Loc {
         // SAFETY: as above.
         Self(unsafe { mlirLocationNameGet(ctx.0, str_ref(name), child.0) })
     }
-    /// `loc(fused[…])`, or the only one; unknown ones and repeated ones say nothing.
+    /// `loc(fused[…])`, or the only location; unknown and repeated locations are dropped.
     pub fn fused(ctx: Ctx, locations: &[Self]) -> Self {
         let raw: Vec<MlirLocation> = locations.iter().map(|location| location.0).collect();
         // SAFETY: as above; the list is borrowed for the call, and there is no metadata.
@@ -80,15 +80,15 @@ impl Loc {
         // SAFETY: as above.
         Self(unsafe { mlirLocationCallSiteGet(callee.0, caller.0) })
     }
-    /// Whether it is `loc(unknown)`.
+    /// Returns true if it is `loc(unknown)`.
     pub fn is_unknown(self) -> bool {
         self == Self::unknown(self.ctx())
     }
-    /// File and line: the caller's of a call site, those of the last one where several are fused; None where there are none.
+    /// File and line: of the caller for a call site, of the last location for fused ones; `None` if there are none.
     pub fn line(self) -> Option<(String, u32)> {
         self.frames().pop().map(|frame| (frame.0, frame.1))
     }
-    /// The lines as `(file, line, function)`, what was called before its caller; those of the last one where several are fused.
+    /// The lines as `(file, line, function)`, each callee before its caller; for fused locations, those of the last one.
     pub fn frames(self) -> Vec<(String, u32, String)> {
         // SAFETY: as above; each accessor is called on the kind of location that it is for.
         unsafe {
@@ -114,9 +114,9 @@ impl Loc {
             vec![(file, mlirLocationFileLineColRangeGetStartLine(self.0) as u32, String::new())]
         }
     }
-    /// The locations that are fused in this one; itself where it is another kind.
+    /// The locations fused in this one; the location itself if it is of another kind.
     pub fn parts(self) -> Vec<Self> {
-        // SAFETY: as above; the list has room for as many as there are.
+        // SAFETY: as above; the list has room for all of them.
         unsafe {
             if !mlirLocationIsAFused(self.0) {
                 return vec![self];
@@ -127,12 +127,12 @@ impl Loc {
             all.into_iter().map(Self).collect()
         }
     }
-    /// The location as an attribute, to be kept on an op.
+    /// The location as an attribute, to be stored on an op.
     pub fn as_attr(self) -> Attr {
         // SAFETY: as above.
         Attr(unsafe { mlirLocationGetAttribute(self.0) })
     }
-    /// The location that an attribute holds, if it holds one.
+    /// The location in an attribute, if it contains one.
     pub fn from_attr(attr: Attr) -> Option<Self> {
         // SAFETY: as above; the result is null for another attribute.
         let raw = unsafe { mlir_sys::mlirAttributeIsALocation(attr.0).then(|| mlirLocationFromAttribute(attr.0)) };
@@ -187,7 +187,7 @@ unsafe extern "C" fn append(s: MlirStringRef, data: *mut c_void) {
 
 type PrintCallback = Option<unsafe extern "C" fn(MlirStringRef, *mut c_void)>;
 
-/// Collects what a C printing function emits.
+/// Collects the output of a C printing function.
 pub(crate) fn print(f: impl FnOnce(PrintCallback, *mut c_void)) -> String {
     let mut text = String::new();
     f(Some(append), (&raw mut text).cast());

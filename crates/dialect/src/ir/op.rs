@@ -20,7 +20,7 @@ pub struct Block(pub(crate) MlirBlock);
 #[derive(Clone, Copy)]
 pub struct Region(pub(crate) MlirRegion);
 
-/// One use of a value: the using operation and which of its operands.
+/// One use of a value: the using operation and the number of its operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Use {
     /// The user.
@@ -48,10 +48,11 @@ identity!(Op);
 identity!(Value);
 identity!(Block);
 
-// SAFETY of every block below: handles are live by the module's contract; indices are below the counts that MLIR reports; strings are borrowed for the call and copied by MLIR.
+// SAFETY of every block below: handles are live by the module's contract; indices are below the counts that MLIR reports; strings are
+// borrowed for the call and copied by MLIR.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Op {
-    /// Wraps a raw operation, which is live.
+    /// Wraps a raw operation, which must be live.
     pub(crate) fn from_raw(raw: MlirOperation) -> Self {
         Self(raw)
     }
@@ -67,28 +68,28 @@ impl Op {
     pub fn name(self) -> String {
         to_string(unsafe { mlirIdentifierStr(mlirOperationGetName(self.0)) })
     }
-    /// Whether the operation has this name.
+    /// Returns true if the operation has this name.
     pub fn is(self, name: &str) -> bool {
         self.name_bytes() == name.as_bytes()
     }
-    /// Whether it is an operation of this dialect.
+    /// Returns true if it is an operation of this dialect.
     pub fn is_of(self, dialect: &str) -> bool {
         self.name_bytes().strip_prefix(dialect.as_bytes()).is_some_and(|rest| rest.starts_with(b"."))
     }
-    /// Looks at its name without a copy.
+    /// Calls `look` with its name, without a copy.
     pub(crate) fn with_name<T>(self, look: impl FnOnce(&str) -> T) -> T {
         look(std::str::from_utf8(self.name_bytes()).unwrap_or_default())
     }
-    /// The name as it stands in the context: passes ask for it of every operation.
+    /// The name as stored in the context, without a copy: passes query it for every operation.
     fn name_bytes(&self) -> &[u8] {
         let s = unsafe { mlirIdentifierStr(mlirOperationGetName(self.0)) };
         unsafe { std::slice::from_raw_parts(s.data.cast::<u8>(), s.length) }
     }
-    /// Whether it has the Elementwise trait.
+    /// Returns true if it has the Elementwise trait.
     pub fn is_elementwise(self) -> bool {
         unsafe { ffi::dynamoOperationIsElementwise(self.0) }
     }
-    /// Whether it has no side effects.
+    /// Returns true if it does not have side effects.
     pub fn is_pure(self) -> bool {
         unsafe { ffi::dynamoOperationIsPure(self.0) }
     }
@@ -103,7 +104,7 @@ impl Op {
     /// Operand `i`.
     ///
     /// # Panics
-    /// The operation has been erased, or has fewer operands.
+    /// If the operation has been erased, or has fewer operands.
     pub fn operand(self, i: usize) -> Value {
         assert!(i < self.num_operands(), "{} has no operand {i}", self.name());
         let raw = unsafe { mlirOperationGetOperand(self.0, i as isize) };
@@ -125,7 +126,7 @@ impl Op {
     /// Result `i`.
     ///
     /// # Panics
-    /// The operation has fewer results.
+    /// If the operation has fewer results.
     pub fn result(self, i: usize) -> Value {
         assert!(i < self.num_results(), "{} has no result {i}", self.name());
         Value(unsafe { mlirOperationGetResult(self.0, i as isize) })
@@ -139,10 +140,10 @@ impl Op {
         let raw = unsafe { mlirOperationGetAttributeByName(self.0, str_ref(name)) };
         (!raw.ptr.is_null()).then_some(Attr(raw))
     }
-    /// An attribute that the operation's definition demands.
+    /// An attribute that the operation's definition requires.
     ///
     /// # Panics
-    /// The operation is not what its verifier lets pass.
+    /// If the operation is not one that its verifier accepts.
     pub fn required<T: AttrValue>(self, name: &str) -> T {
         self.optional(name).unwrap_or_else(|| panic!("{} lacks its attribute {name}", self.name()))
     }
@@ -150,7 +151,7 @@ impl Op {
     pub fn optional<T: AttrValue>(self, name: &str) -> Option<T> {
         T::read(self.attr(name)?)
     }
-    /// The operands that name number `index` of its definition stands for, where an attribute says how many those are.
+    /// The range of operands in segment `index` of the definition, for operations with an attribute of segment sizes.
     pub(crate) fn segment(self, index: usize) -> std::ops::Range<usize> {
         let sizes = self.attr("operandSegmentSizes").and_then(Attr::as_i32s).unwrap_or_default();
         let end = |names: &[i32]| names.iter().map(|size| *size as usize).sum::<usize>();
@@ -179,7 +180,7 @@ impl Op {
     pub fn set_attr(self, name: &str, attr: Attr) {
         unsafe { mlirOperationSetAttributeByName(self.0, str_ref(name), attr.0) }
     }
-    /// Removes an attribute; true if it was there.
+    /// Removes an attribute; returns true if it was present.
     pub fn remove_attr(self, name: &str) -> bool {
         unsafe { mlirOperationRemoveAttributeByName(self.0, str_ref(name)) }
     }
@@ -203,12 +204,12 @@ impl Op {
         let raw = unsafe { mlirRegionGetFirstBlock(self.region(0).0) };
         (!raw.ptr.is_null()).then_some(Block(raw))
     }
-    /// The block that holds the operation.
+    /// The block that contains the operation.
     pub fn block(self) -> Option<Block> {
         let raw = unsafe { mlirOperationGetBlock(self.0) };
         (!raw.ptr.is_null()).then_some(Block(raw))
     }
-    /// The operation around it.
+    /// The enclosing operation.
     pub fn parent(self) -> Option<Self> {
         let raw = unsafe { mlirOperationGetParentOperation(self.0) };
         (!raw.ptr.is_null()).then_some(Self(raw))
@@ -218,22 +219,22 @@ impl Op {
         let raw = unsafe { mlirOperationGetNextInBlock(self.0) };
         (!raw.ptr.is_null()).then_some(Self(raw))
     }
-    /// Erases the operation. Its memory stays until the pass is over ([`super::retired`]); whoever asks for an operand of it panics.
+    /// Erases the operation. Its memory stays until the pass is over ([`super::retired`]); accessing an operand of it panics.
     ///
     /// # Panics
-    /// Something uses a result.
+    /// If a result has uses.
     pub fn erase(self) {
         assert!(self.is_unused(), "{} is erased although it is used", self.name());
         retired::retire(self.0);
     }
-    /// Takes the operation out of its block, to be put elsewhere.
+    /// Removes the operation from its block, to be inserted elsewhere.
     pub fn detach(self) {
         unsafe { mlirOperationRemoveFromParent(self.0) }
     }
     /// Moves it before `other`.
     ///
     /// # Panics
-    /// `other` is in no block.
+    /// If `other` is not in a block.
     pub fn move_before(self, other: Self) {
         assert!(other.block().is_some(), "{} is in no block", other.name());
         unsafe { mlirOperationMoveBefore(self.0, other.0) }
@@ -241,7 +242,7 @@ impl Op {
     /// Moves it after `other`.
     ///
     /// # Panics
-    /// `other` is in no block.
+    /// If `other` is not in a block.
     pub fn move_after(self, other: Self) {
         assert!(other.block().is_some(), "{} is in no block", other.name());
         unsafe { mlirOperationMoveAfter(self.0, other.0) }
@@ -250,7 +251,7 @@ impl Op {
     pub fn clone_detached(self) -> Self {
         Self(unsafe { mlirOperationClone(self.0) })
     }
-    /// Whether no result has a use.
+    /// Returns true if no result has a use.
     pub fn is_unused(self) -> bool {
         self.results().iter().all(|r| !r.has_uses())
     }
@@ -263,7 +264,7 @@ impl Op {
         let text = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
         unsafe { mlirEmitError(self.loc().0, text.as_ptr()) }
     }
-    /// All operations inside, outermost first, itself included.
+    /// Visits this operation and all operations inside, outermost first.
     pub fn walk(self, visit: &mut dyn FnMut(Self)) {
         visit(self);
         for i in 0..self.num_regions() {
@@ -274,12 +275,12 @@ impl Op {
             }
         }
     }
-    /// The operation's text, without locations. What stands around its function has no influence on it: numbers start
-    /// at the function, attributes are written out.
+    /// The operation's text, without locations. It does not depend on anything around the function: numbering starts at the function, and
+    /// attributes are written out.
     pub fn text(self) -> String {
         print(|cb, data| unsafe {
             let flags = mlirOpPrintingFlagsCreate();
-            // Without locations even where the command line asks for them: the text is compared.
+            // Without locations, even if the command line asks for them: the text is compared.
             mlirOpPrintingFlagsEnableDebugInfo(flags, false, false);
             mlirOpPrintingFlagsUseLocalScope(flags);
             mlirOperationPrintWithFlags(self.0, flags, cb, data);
@@ -331,20 +332,20 @@ impl Value {
     /// Changes the location of a block argument.
     ///
     /// # Panics
-    /// It is an operation's result.
+    /// If it is an operation's result.
     pub fn set_loc(self, loc: Loc) {
         assert!(self.arg_index().is_some(), "an operation's result has its operation's location");
         unsafe { mlirBlockArgumentSetLocation(self.0, loc.0) }
     }
-    /// The operation it is a result of; None for a block argument.
+    /// The operation that defines it; `None` for a block argument.
     pub fn def(self) -> Option<Op> {
         unsafe { mlirValueIsAOpResult(self.0).then(|| Op(mlirOpResultGetOwner(self.0))) }
     }
-    /// Which result of its operation it is.
+    /// Its number among the results of its operation; `None` for a block argument.
     pub fn result_index(self) -> Option<usize> {
         unsafe { mlirValueIsAOpResult(self.0).then(|| mlirOpResultGetResultNumber(self.0) as usize) }
     }
-    /// Which argument of its block it is.
+    /// Its number among the arguments of its block; `None` for an operation's result.
     pub fn arg_index(self) -> Option<usize> {
         unsafe { mlirValueIsABlockArgument(self.0).then(|| mlirBlockArgumentGetArgNumber(self.0) as usize) }
     }
@@ -361,7 +362,7 @@ impl Value {
         }
         uses
     }
-    /// Whether anything uses it.
+    /// Returns true if anything uses it.
     pub fn has_uses(self) -> bool {
         !unsafe { mlirValueGetFirstUse(self.0) }.ptr.is_null()
     }
@@ -417,29 +418,29 @@ impl Block {
     /// Appends a detached operation.
     ///
     /// # Panics
-    /// It is in a block.
+    /// If it is in a block.
     pub fn append(self, op: Op) {
         assert!(op.block().is_none(), "{} is in a block", op.name());
         unsafe { mlirBlockAppendOwnedOperation(self.0, op.0) }
     }
-    /// Puts a detached operation before `before`, which is in this block.
+    /// Inserts a detached operation before `before`, which is in this block.
     ///
     /// # Panics
-    /// The one is in a block, or the other is not in this one.
+    /// If `op` is in a block, or `before` is not in this one.
     pub fn insert_before(self, before: Op, op: Op) {
         assert!(op.block().is_none(), "{} is in a block", op.name());
         assert!(before.block() == Some(self), "{} is not in this block", before.name());
         unsafe { mlirBlockInsertOwnedOperationBefore(self.0, before.0, op.0) }
     }
-    /// Puts a detached operation first.
+    /// Inserts a detached operation at the beginning.
     ///
     /// # Panics
-    /// It is in a block.
+    /// If it is in a block.
     pub fn prepend(self, op: Op) {
         assert!(op.block().is_none(), "{} is in a block", op.name());
         unsafe { mlirBlockInsertOwnedOperation(self.0, 0, op.0) }
     }
-    /// The operation around the block.
+    /// The operation that contains the block.
     pub fn parent(self) -> Option<Op> {
         let raw = unsafe { mlirBlockGetParentOperation(self.0) };
         (!raw.ptr.is_null()).then_some(Op(raw))

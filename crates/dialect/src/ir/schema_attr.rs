@@ -1,4 +1,4 @@
-//! The dialect's own attributes as Rust values: what stands in `args` beside builtin ones, the user's outputs and their bases.
+//! The dialect's own attributes as Rust values: those in `args` besides builtin ones, the user's outputs and their bases.
 
 use dynamlir_shapes::{Dim, Window};
 use mlir_sys::MlirAttribute;
@@ -60,14 +60,14 @@ fn read_text(attr: Attr, mnemonic: &str) -> Option<String> {
     found.then(|| to_string(value))
 }
 
-/// `#dynamo.output<…>`: how the runtime makes one output of the user's function.
+/// `#dynamo.output<…>`: tells the runtime how to create one output of the user's function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The tensor of a result.
+    /// The tensor of this result.
     Result(usize),
     /// The input object itself.
     Arg(usize),
-    /// A view of an argument; its offset is one in the storage.
+    /// A view of an argument; its offset is relative to the storage.
     ArgView(usize, Window),
     /// A view of a result.
     ResultView(usize, Window),
@@ -85,12 +85,12 @@ impl AttrValue for Output {
     fn read(attr: Attr) -> Option<Self> {
         let none = Attr(MlirAttribute { ptr: std::ptr::null() });
         let mut fields = ffi::OutputFields { kind: 0, index: 0, sizes: none.0, strides: none.0, offset: none.0 };
-        // SAFETY: the attribute is live as long as its context; the fields are written where it is an output.
+        // SAFETY: the attribute is live as long as its context; the fields are written if it is an output.
         if !unsafe { ffi::dynamoOutputAttrGetFields(attr.0, &raw mut fields) } {
             return None;
         }
         let index = usize::try_from(fields.index).unwrap_or(usize::MAX);
-        // Of a view, none of the three is null.
+        // For a view, none of the three is null.
         let view = || {
             let (sizes, strides) = (Vec::<Dim>::read(Attr(fields.sizes))?, Vec::<Dim>::read(Attr(fields.strides))?);
             Window::new(sizes, strides, Dim::read(Attr(fields.offset))?).ok()
@@ -126,23 +126,23 @@ impl AttrValue for Output {
             strides: view.map_or(null, |view| list(&view.strides)),
             offset: view.map_or(null, |view| Dim::write(ctx, &view.offset).0),
         };
-        // SAFETY: the attributes are live, sizes where they are not null.
+        // SAFETY: the attributes are live; so are the sizes, where they are not null.
         let raw = unsafe { ffi::dynamoOutputAttrGet(ctx.0, &raw const fields) };
         assert!(!raw.ptr.is_null(), "the fields of {given:?} do not fit together");
         Attr(raw)
     }
 }
 
-/// `#dynamo.base<…>`: what eager has one output of the user's function be a view of.
+/// `#dynamo.base<…>`: the tensor of which one output of the user's function is a view in eager mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// It is not a view.
     None,
-    /// Of an argument.
+    /// A view of an argument.
     Arg(usize),
-    /// Of another output.
+    /// A view of another output.
     Output(usize),
-    /// Of a tensor that nobody sees, whose first view is the output of this number.
+    /// A view of a tensor that is not visible to the user; its first view is the output with this number.
     Hidden(usize),
 }
 
@@ -151,7 +151,7 @@ impl AttrValue for Base {
 
     fn read(attr: Attr) -> Option<Self> {
         let (mut kind, mut index) = (0, 0);
-        // SAFETY: the attribute is live as long as its context; both numbers are written where it is a base.
+        // SAFETY: the attribute is live as long as its context; both numbers are written if it is a base.
         if !unsafe { ffi::dynamoBaseAttrGetFields(attr.0, &raw mut kind, &raw mut index) } {
             return None;
         }
@@ -172,7 +172,7 @@ impl AttrValue for Base {
             Self::Hidden(index) => (BaseKind::Hidden, index),
         };
         let index = i64::try_from(index).expect("an index of a function's arguments or outputs");
-        // SAFETY: plain numbers; the enumeration is the one that C++ has.
+        // SAFETY: plain numbers; the enumeration is the same as in C++.
         let raw = unsafe { ffi::dynamoBaseAttrGet(ctx.0, kind.number(), index) };
         assert!(!raw.ptr.is_null(), "C++ does not know {given:?}");
         Attr(raw)

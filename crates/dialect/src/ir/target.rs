@@ -1,29 +1,29 @@
-//! What kernels are made for: `#dynamo.target`, the `dynamo.target` of a module.
+//! The machine that kernels are compiled for: `#dynamo.target`, the `dynamo.target` of a module.
 
 use mlir_sys::MlirStringRef;
 
 use super::{Attr, AttrValue, Ctx, Op, str_ref, to_string};
 use crate::{ffi, ops};
 
-/// All that passes know of a machine.
+/// All properties of a machine that passes know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// LLVM's triple, for example `x86_64-unknown-linux-gnu`.
     pub triple: String,
-    /// LLVM's name of the processor, for example `znver4`.
+    /// LLVM's name for the processor, for example `znver4`.
     pub cpu: String,
     /// Its features in LLVM's notation, for example `+avx2,+fma,-avx512f`.
     pub features: String,
-    /// Bits of its vectors, as far as generated code should use them; 0 if it has none that are worth it.
+    /// Bits of its vectors, as far as generated code should use them; 0 if it has none worth using.
     pub vector_bits: i64,
-    /// Bits of the vectors that the library's own products use.
+    /// Bits of the vectors that the library's own matrix products use.
     pub library_vector_bits: i64,
-    /// The chip of a GPU, if that runs the kernels.
+    /// The chip of the GPU, if a GPU runs the kernels.
     pub chip: Option<String>,
 }
 
 impl Default for Target {
-    /// A machine of which nothing is known: what a module without a target is for.
+    /// A machine about which nothing is known: the target of a module that does not state one.
     fn default() -> Self {
         Self {
             triple: "x86_64-unknown-linux-gnu".into(),
@@ -37,12 +37,12 @@ impl Default for Target {
 }
 
 impl Target {
-    /// That of the module around an operation, or of the operation itself.
+    /// The target of the operation itself or of the module around it.
     pub fn of(op: Op) -> Self {
         Self::written(op).unwrap_or_default()
     }
 
-    /// The same; None where no module around says one.
+    /// The same; `None` if no enclosing module states one.
     pub fn written(op: Op) -> Option<Self> {
         let mut around = Some(op);
         while let Some(op) = around {
@@ -54,17 +54,17 @@ impl Target {
         None
     }
 
-    /// Whether kernels are a GPU's.
+    /// Returns true if kernels are a GPU's.
     pub fn is_gpu(&self) -> bool {
         self.chip.is_some()
     }
 
-    /// Whether the processor has a feature, in LLVM's name for it.
+    /// Returns true if the processor has a feature, in LLVM's name for it.
     pub fn has(&self, feature: &str) -> bool {
         self.features.split(',').any(|known| known.strip_prefix('+') == Some(feature))
     }
 
-    /// Whether it is a processor of Intel's 64-bit architecture.
+    /// Returns true if it is a processor of Intel's 64-bit architecture.
     pub fn is_x86_64(&self) -> bool {
         self.triple.starts_with("x86_64-")
     }
@@ -82,7 +82,7 @@ impl AttrValue for Target {
         let empty = || MlirStringRef { data: std::ptr::null(), length: 0 };
         let mut parts =
             ffi::TargetParts { triple: empty(), cpu: empty(), features: empty(), vector_bits: 0, library_vector_bits: 0, chip: empty() };
-        // SAFETY: the attribute is live; the strings that are written are its own.
+        // SAFETY: the attribute is live; the strings that are written belong to it.
         let found = unsafe { ffi::dynamoTargetAttrGetParts(attr.raw(), &raw mut parts) };
         found.then(|| Self {
             triple: to_string(parts.triple),
@@ -109,7 +109,7 @@ impl AttrValue for Target {
     }
 
     /// # Panics
-    /// The verifier does not take it; the diagnostic says why.
+    /// If the verifier rejects it; the diagnostic gives the reason.
     fn write(ctx: Ctx, given: &Self) -> Attr {
         Self::try_write(ctx, given).unwrap_or_else(|| panic!("not a target: {given:?}"))
     }

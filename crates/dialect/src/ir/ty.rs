@@ -22,7 +22,7 @@ impl PartialEq for Type {
 impl Eq for Type {}
 impl std::hash::Hash for Type {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        // Equal ones are one in their context.
+        // Types are uniqued, so equal ones have equal pointers.
         self.0.ptr.hash(state);
     }
 }
@@ -76,9 +76,9 @@ impl Type {
     pub fn tensor(shape: &[i64], element: Self) -> Self {
         Self(unsafe { mlirRankedTensorTypeGet(shape.len() as isize, shape.as_ptr(), element.0, mlirAttributeGetNull()) })
     }
-    /// `memref<shape x element, strided<strides, offset>>`; the identity layout where strides are row-major and the offset is 0.
+    /// `memref<shape x element, strided<strides, offset>>`; with the identity layout if strides are row-major and the offset is 0.
     pub fn memref(shape: &[i64], element: Self, strides: &[i64], offset: i64) -> Self {
-        // MLIR's identity strides of an empty shape are not torch's: these are written out.
+        // MLIR's identity strides of an empty shape differ from torch's, so these are written out.
         let said = !shape.contains(&0) && !shape.iter().skip(1).any(|&size| size == DYNAMIC);
         let identity = offset == 0 && said && strides == row_major(shape);
         let layout = if identity {
@@ -100,7 +100,7 @@ impl Type {
     pub fn llvm_pointer(ctx: Ctx) -> Self {
         Self(unsafe { mlirLLVMPointerTypeGet(ctx.0, 0) })
     }
-    /// `!llvm.struct<(…)>` of these, of which there is at least one.
+    /// `!llvm.struct<(…)>` of these fields, at least one.
     pub fn llvm_struct(fields: &[Self]) -> Self {
         let raw: Vec<_> = fields.iter().map(|field| field.0).collect();
         Self(unsafe { mlirLLVMStructTypeLiteralGet(fields[0].ctx().0, raw.len() as isize, raw.as_ptr(), false) })
@@ -114,12 +114,12 @@ impl Type {
     }
     /// `(inputs) -> (results)`.
     pub fn function(ctx: Ctx, inputs: &[Self], results: &[Self]) -> Self {
-        // A `Type` is its raw handle in memory only by accident of layout, so copy.
+        // A `Type` has the layout of its raw handle only by accident, so copy.
         let inputs: Vec<_> = inputs.iter().map(|t| t.0).collect();
         let results: Vec<_> = results.iter().map(|t| t.0).collect();
         Self(unsafe { mlirFunctionTypeGet(ctx.0, inputs.len() as isize, inputs.as_ptr(), results.len() as isize, results.as_ptr()) })
     }
-    /// Whether this is a function type.
+    /// Returns true if this is a function type.
     pub fn is_function(self) -> bool {
         unsafe { mlirTypeIsAFunction(self.0) }
     }
@@ -133,23 +133,23 @@ impl Type {
         let n = unsafe { mlirFunctionTypeGetNumResults(self.0) };
         (0..n).map(|i| Self(unsafe { mlirFunctionTypeGetResult(self.0, i) })).collect()
     }
-    /// Whether this is a builtin ranked tensor.
+    /// Returns true if this is a builtin ranked tensor.
     pub fn is_tensor(self) -> bool {
         unsafe { mlirTypeIsARankedTensor(self.0) }
     }
-    /// Whether this is a ranked memref.
+    /// Returns true if this is a ranked memref.
     pub fn is_memref(self) -> bool {
         unsafe { mlirTypeIsAMemRef(self.0) }
     }
-    /// Whether this is `!dynamo.tensor`.
+    /// Returns true if this is `!dynamo.tensor`.
     pub fn is_mutable(self) -> bool {
         unsafe { ffi::dynamoTypeIsMutableTensor(self.0) }
     }
-    /// Whether this is a vector.
+    /// Returns true if this is a vector.
     pub fn is_vector(self) -> bool {
         unsafe { mlirTypeIsAVector(self.0) }
     }
-    /// A vector, builtin tensor or memref of the same form with another element type; that type itself in place of a scalar.
+    /// A vector, builtin tensor or memref of the same form with another element type; for a scalar, that type itself.
     pub fn with_element(self, element: Self) -> Self {
         let (shape, rank) = (self.shape(), self.rank() as isize);
         if self.is_vector() {
@@ -166,11 +166,11 @@ impl Type {
             }
         })
     }
-    /// Whether this is a float type.
+    /// Returns true if this is a float type.
     pub fn is_float(self) -> bool {
         unsafe { mlirTypeIsAFloat(self.0) }
     }
-    /// Whether this is a type of complex numbers.
+    /// Returns true if this is a type of complex numbers.
     pub fn is_complex(self) -> bool {
         unsafe { mlirTypeIsAComplex(self.0) }
     }
@@ -178,35 +178,35 @@ impl Type {
     pub fn is_differentiable(self) -> bool {
         self.is_float() || self.is_complex()
     }
-    /// The type of the two real numbers of which a complex one consists; None of other types.
+    /// The type of the real and imaginary parts of a complex type; `None` for other types.
     pub fn part(self) -> Option<Self> {
         self.is_complex().then(|| Self(unsafe { mlirComplexTypeGetElementType(self.0) }))
     }
-    /// Whether this is an integer type, bool included.
+    /// Returns true if this is an integer type, bool included.
     pub fn is_int(self) -> bool {
         unsafe { mlirTypeIsAInteger(self.0) }
     }
-    /// Whether this is `i1`.
+    /// Returns true if this is `i1`.
     pub fn is_bool(self) -> bool {
         self.is_int() && self.width() == 1
     }
-    /// Whether this is `f32`.
+    /// Returns true if this is `f32`.
     pub fn is_f32(self) -> bool {
         unsafe { mlirTypeIsAF32(self.0) }
     }
-    /// Whether this is `f64`.
+    /// Returns true if this is `f64`.
     pub fn is_f64(self) -> bool {
         unsafe { mlirTypeIsAF64(self.0) }
     }
-    /// Whether this is `bf16`, and not `f16`, which is as wide.
+    /// Returns true if this is `bf16`, and not `f16`, which is as wide.
     pub fn is_bf16(self) -> bool {
         unsafe { mlirTypeIsABF16(self.0) }
     }
-    /// Whether this is `f16`.
+    /// Returns true if this is `f16`.
     pub fn is_f16(self) -> bool {
         unsafe { mlirTypeIsAF16(self.0) }
     }
-    /// Whether this is an unsigned integer type (`ui8`).
+    /// Returns true if this is an unsigned integer type (`ui8`).
     pub fn is_unsigned(self) -> bool {
         self.is_int() && unsafe { mlirIntegerTypeIsUnsigned(self.0) }
     }
@@ -235,7 +235,7 @@ impl Type {
         }
         (0..unsafe { mlirShapedTypeGetRank(self.0) }).map(|i| unsafe { mlirShapedTypeGetDimSize(self.0, i as isize) }).collect()
     }
-    /// Whether a size of a tensor or memref is `?`: an expression, or not known at all.
+    /// Returns true if a size of a tensor or memref is `?`: an expression, or not known at all.
     pub fn is_open(self) -> bool {
         unsafe { mlirTypeIsAShaped(self.0) && !mlirShapedTypeHasStaticShape(self.0) }
     }
@@ -263,8 +263,7 @@ impl Type {
         }
         row_major(&self.shape())
     }
-    /// Strides and offset of a memref, `DYNAMIC` where they are unknown; None for another type, and for a layout that strides
-    /// cannot say.
+    /// Strides and offset of a memref, `DYNAMIC` if unknown; `None` for another type, and for a layout that strides cannot express.
     pub fn strided(self) -> Option<(Vec<i64>, i64)> {
         if !self.is_memref() {
             return None;
@@ -285,7 +284,7 @@ impl Type {
         }
         offset
     }
-    /// Element type of a shaped type; itself for a scalar.
+    /// Element type of a shaped type; the type itself for a scalar.
     pub fn element(self) -> Self {
         if self.is_mutable() {
             Self(unsafe { ffi::dynamoMutableTensorTypeGetElementType(self.0) })
@@ -301,7 +300,7 @@ impl Type {
     }
 }
 
-/// mlir-sys exposes the struct, not the inline helper.
+/// mlir-sys exposes the struct, but not the inline helper.
 #[expect(non_snake_case, reason = "named as MLIR names it")]
 fn mlirLogicalResultIsSuccessHelper(result: MlirLogicalResult) -> bool {
     result.value != 0

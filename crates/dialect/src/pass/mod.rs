@@ -1,8 +1,7 @@
 //! Passes written in Rust.
 //!
-//! A pass is a name, a line of description, [options] with their types, what it counts, and a function on the module.
-//! Registered ones are known to pipelines, to `dynamlir-opt` and to `mlir-opt` with the plugin. A panic inside is a diagnostic,
-//! never an abort.
+//! A pass is a name, a line of description, [options] with their types, statistics, and a function on the module. Registered passes are
+//! known to pipelines, to `dynamlir-opt` and to `mlir-opt` with the plugin. A panic inside becomes a diagnostic, never an abort.
 
 mod options;
 
@@ -15,7 +14,7 @@ use std::{
 
 use mlir_sys::{MlirOperation, mlirEmitError};
 
-pub use options::{Given, OptionSpec, OptionType, Options, Run, Statistic, Value};
+pub use options::{GivenOptions, OptionSpec, OptionType, Options, Run, Statistic, Value};
 
 use crate::{
     ffi,
@@ -26,7 +25,7 @@ use crate::{
     program::{KERNELS, kernels_module},
 };
 
-/// Why a pass gave up, and where.
+/// The reason a pass gave up, and the location.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PassError {
@@ -35,23 +34,23 @@ pub struct PassError {
     reason: Option<&'static str>,
 }
 
-/// What a pass cannot do with a program that is right: whoever asked may run it in another way.
+/// Something in a valid program that a pass does not support: the caller may run the program in another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The ID of the reason.
     pub reason: &'static str,
-    /// What it is.
+    /// The description.
     pub message: String,
     /// The Python lines, innermost frame first: file, line, function.
     pub location: Vec<(String, u32, String)>,
 }
 
 thread_local! {
-    // The pass manager knows of failures no more than that there was one; a context stays on its thread.
+    // The pass manager reports only that there was a failure; a context stays on its thread.
     static REFUSAL: RefCell<Option<Refusal>> = const { RefCell::new(None) };
 }
 
-/// Takes the refusal for which the latest pass of this thread failed, if it was one.
+/// Takes the refusal for which the latest pass of this thread failed, if it failed for one.
 pub(crate) fn take_refusal() -> Option<Refusal> {
     REFUSAL.take()
 }
@@ -61,7 +60,7 @@ impl PassError {
     pub fn at(op: Op, message: impl Into<String>) -> Self {
         Self { message: message.into(), location: Some(op.loc().raw()), reason: None }
     }
-    /// A program that is right, with an operation that the pass cannot follow; `reason` is the ID of a reason.
+    /// An error about an operation of a valid program that the pass does not support; `reason` is the ID of a reason.
     pub fn refusal(op: Op, reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason: Some(reason), ..Self::at(op, message) }
     }
@@ -71,17 +70,17 @@ impl PassError {
     }
 }
 
-/// What a pass returns.
+/// The result of a pass.
 pub type PassResult = Result<(), PassError>;
 
-/// Which sizes a pass takes. What it does not take is an error at the operation that says it, before the pass runs.
+/// The kinds of sizes that a pass supports. For other sizes, an error is reported at their operation before the pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Numbers.
     Numbers,
     /// Numbers and expressions.
     Symbols,
-    /// Values: it works on kernels as loops, whose sizes are numbers or arguments. Around kernels there may be expressions.
+    /// Values: the pass works on kernels as loops, whose sizes are numbers or arguments. Outside kernels there may be expressions.
     Lowered,
 }
 
@@ -89,19 +88,19 @@ pub enum Takes {
 pub struct Pass {
     /// Command-line name, `dynamo-…`.
     pub name: &'static str,
-    /// One line.
+    /// One line of description.
     pub description: &'static str,
-    /// Which sizes it takes.
+    /// The kinds of sizes that it supports.
     pub takes: Takes,
-    /// Its options: `DECLARED` of a struct that [`pass_options!`](crate::pass_options) has written.
+    /// Its options: `DECLARED` of a struct written by [`pass_options!`](crate::pass_options).
     pub options: &'static [OptionSpec],
-    /// What it counts.
+    /// Its statistics.
     pub statistics: &'static [Statistic],
     /// The body.
     pub run: fn(Op, &Run) -> PassResult,
 }
 
-/// Makes a pass known by its name. Call it once per process and pass.
+/// Registers a pass under its name. Call it once per process and pass.
 pub fn register(pass: &'static Pass) {
     let options = Declarations::of(pass.options);
     let statistics: Vec<_> = pass
@@ -119,20 +118,20 @@ pub fn register(pass: &'static Pass) {
         run: trampoline,
         user_data: std::ptr::from_ref(pass).cast_mut().cast(),
     };
-    // SAFETY: all that is declared is copied; the user data points to a static.
+    // SAFETY: everything in the declaration is copied; the user data points to a static.
     unsafe { ffi::dynamoRegisterPass(&raw const declaration) }
 }
 
-/// Makes a list of passes on modules known by a name. Where the passes say `$option`, such an option goes if it is given. Call it
-/// once per process and name.
+/// Registers a list of passes on modules under a name. An option that is given replaces `$option` in the passes. Call it once per process
+/// and name.
 pub fn register_pipeline(name: &str, description: &str, passes: &str, options: &[OptionSpec]) {
     let options = Declarations::of(options);
     let (raw, count) = (options.raw.as_ptr(), options.raw.len() as isize);
-    // SAFETY: the strings and what is declared are copied.
+    // SAFETY: the strings and the declarations are copied.
     unsafe { ffi::dynamoRegisterPipeline(ir::str_ref(name), ir::str_ref(description), ir::str_ref(passes), raw, count) }
 }
 
-/// Options as C++ takes them, with the names that they point to.
+/// Options in the form that C++ takes, with the names that they point to.
 struct Declarations {
     raw: Vec<ffi::Declaration>,
     _names: Vec<String>,
@@ -150,20 +149,20 @@ impl Declarations {
     }
 }
 
-/// Whether the pass takes the sizes of the module. Where there is no expression in the context, that is a look at a flag.
+/// Checks that the pass supports the sizes of the module. If the context has no expressions, this only tests a flag.
 fn check_sizes(pass: &Pass, module: Op) -> PassResult {
     let looked_at = match pass.takes {
         _ if !holds_expressions(module.ctx()) => None,
         Takes::Symbols => None,
         Takes::Numbers => Some(module),
-        // The module is that of the kernels, or holds it.
+        // The module is the one of the kernels, or contains it.
         Takes::Lowered if module.symbol().as_deref() == Some(KERNELS) => Some(module),
         Takes::Lowered => kernels_module(module),
     };
     looked_at.map_or(Ok(()), |op| numbers_only(op, pass.name))
 }
 
-/// An error at the first operation, in or at `root`, that says an expression: for what a pass takes numbers only.
+/// Reports an error at the first operation, in or at `root`, that contains an expression: for passes that support only numbers.
 pub fn numbers_only(root: Op, pass: &str) -> PassResult {
     match find_expression(root) {
         Some((op, size)) => Err(PassError::at(op, format!("{pass} takes sizes that are numbers, found {size}"))),
@@ -171,7 +170,7 @@ pub fn numbers_only(root: Op, pass: &str) -> PassResult {
     }
 }
 
-/// Entered by C++; nothing unwinds out of it.
+/// Called from C++; nothing unwinds out of it.
 unsafe extern "C" fn trampoline(
     module: MlirOperation,
     options: *const ffi::OptionValue,
@@ -182,14 +181,14 @@ unsafe extern "C" fn trampoline(
     let pass = unsafe { &*user_data.cast::<Pass>() };
     let module = Op::from_raw(module);
     let read = |(index, option): (usize, &OptionSpec)| {
-        // SAFETY: there is a value for each option that was declared; texts are borrowed for the call.
+        // SAFETY: there is a value for each declared option; texts are borrowed for the call.
         let value = unsafe { &*options.add(index) };
         value.is_given.then(|| match option.kind {
             ffi::OptionKind::Text => options::Value::Text(ir::to_string(value.text)),
             ffi::OptionKind::Flag | ffi::OptionKind::Number => options::Value::Number(value.number),
         })
     };
-    let given = Given(pass.options.iter().enumerate().map(read).collect());
+    let given = GivenOptions(pass.options.iter().enumerate().map(read).collect());
     let run =
         Run { given, statistics: pass.statistics, counted: RefCell::new(vec![0; pass.statistics.len()]), counts_all: Cell::new(false) };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -198,7 +197,7 @@ unsafe extern "C" fn trampoline(
     }));
     ir::retired::free(module.ctx());
     for (index, count) in run.counted.borrow().iter().enumerate() {
-        // SAFETY: there is room for each statistic that was declared.
+        // SAFETY: there is room for each declared statistic.
         unsafe { *statistics.add(index) = *count };
     }
     REFUSAL.take();

@@ -1,27 +1,27 @@
-//! Options of passes and pipelines, declared with their types, and what passes count.
+//! Options and statistics of passes and pipelines, declared with their types.
 //!
-//! Upstream's parser of options reads them: an option that is not declared, or a value of another kind, is an error, and
-//! `--help` lists each with its description.
+//! Upstream's option parser reads them: an undeclared option, or a value of another kind, is an error, and `--help` lists each with its
+//! description.
 
 use std::cell::{Cell, RefCell};
 
 use super::PassError;
 use crate::ffi;
 
-/// An option as it is declared; [`pass_options!`](crate::pass_options) writes these.
+/// The declaration of an option, written by [`pass_options!`](crate::pass_options).
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its name, with underscores where the command line has hyphens.
+    /// Its name, with underscores instead of the hyphens of the command line.
     pub name: &'static str,
     /// One line, with the default.
     pub description: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: ffi::OptionKind,
 }
 
-/// Options that were given to one run of a pass, by position: None for those that were not.
+/// The options given to one run of a pass, by position: `None` for those not given.
 #[derive(Clone, Debug, Default)]
-pub struct Given(pub(super) Vec<Option<Value>>);
+pub struct GivenOptions(pub(super) Vec<Option<Value>>);
 
 /// A value as upstream's parser has read it.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ impl std::fmt::Display for Value {
 
 /// A type that an option can have.
 pub trait OptionType: Sized {
-    /// What upstream parses.
+    /// The kind that upstream parses.
     const KIND: ffi::OptionKind;
-    /// The value; None if the type cannot hold it.
+    /// The value; `None` if the type cannot hold it.
     fn read(value: &Value) -> Option<Self>;
 }
 
@@ -77,7 +77,7 @@ impl OptionType for String {
     }
 }
 
-/// An option that has no default.
+/// An option without a default.
 impl<T: OptionType> OptionType for Option<T> {
     const KIND: ffi::OptionKind = T::KIND;
     fn read(value: &Value) -> Option<Self> {
@@ -85,22 +85,22 @@ impl<T: OptionType> OptionType for Option<T> {
     }
 }
 
-/// The options of a pass, as a struct of them; written by [`pass_options!`](crate::pass_options).
+/// The options of a pass as a struct; implemented by [`pass_options!`](crate::pass_options).
 pub trait Options: Sized {
-    /// What is declared, in the order of the fields.
+    /// The declarations, in the order of the fields.
     const DECLARED: &'static [OptionSpec];
-    /// The options of a run, with defaults for what was not given.
+    /// The options of a run, with defaults for those not given.
     ///
     /// # Errors
-    /// A number is larger than its type holds.
-    fn read(given: &Given) -> Result<Self, PassError>;
+    /// If a number does not fit its type.
+    fn read(given: &GivenOptions) -> Result<Self, PassError>;
 }
 
-impl Given {
+impl GivenOptions {
     /// Option number `index`, else its default.
     ///
     /// # Errors
-    /// A number is larger than its type holds.
+    /// If a number does not fit its type.
     pub fn get<T: OptionType>(&self, index: usize, declared: &OptionSpec, default: T) -> Result<T, PassError> {
         let Some(value) = self.0.get(index).and_then(Option::as_ref) else { return Ok(default) };
         T::read(value).ok_or_else(|| PassError::module(format!("option {}: {value} is out of range", option_name(declared))))
@@ -112,14 +112,14 @@ pub(super) fn option_name(declared: &OptionSpec) -> String {
     declared.name.replace('_', "-")
 }
 
-/// Declares the options of a pass as a struct: the comment of a field is its description, the field's name with hyphens its
-/// name. A field's type is `bool`, `usize`, `i64`, `String`, or an `Option` of one.
+/// Declares the options of a pass as a struct. The doc comment of a field is the option's description; the field's name with hyphens is the
+/// option's name. A field's type is `bool`, `usize`, `i64`, `String`, or an `Option` of one of them.
 ///
 /// ```ignore
 /// pass_options! {
 ///     /// Options of `dynamo-fuse`.
 ///     pub struct FuseOptions {
-///         /// most operations of a kernel (64)
+///         /// maximum number of operations of a kernel (64)
 ///         max_ops: usize = 64,
 ///     }
 /// }
@@ -145,7 +145,7 @@ macro_rules! pass_options {
                 }, )*
             ];
 
-            fn read(given: &$crate::pass::Given) -> Result<Self, $crate::pass::PassError> {
+            fn read(given: &$crate::pass::GivenOptions) -> Result<Self, $crate::pass::PassError> {
                 let mut declared = Self::DECLARED.iter().enumerate();
                 $( let $field = match declared.next() {
                     Some((index, option)) => given.get(index, option, $default)?,
@@ -157,19 +157,19 @@ macro_rules! pass_options {
     };
 }
 
-/// Something that a pass counts.
+/// A statistic: something that a pass counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistic {
     /// A short name, with hyphens.
     pub name: &'static str,
-    /// What is counted.
+    /// A description of what is counted.
     pub description: &'static str,
 }
 
-/// One run of a pass: the options that it was given, and what it has counted.
+/// One run of a pass: its options, and the values of its statistics.
 #[derive(Debug)]
 pub struct Run {
-    pub(super) given: Given,
+    pub(super) given: GivenOptions,
     pub(super) statistics: &'static [Statistic],
     pub(super) counted: RefCell<Vec<u64>>,
     pub(super) counts_all: Cell<bool>,
@@ -179,22 +179,22 @@ impl Run {
     /// The options.
     ///
     /// # Errors
-    /// A number is larger than its type holds.
+    /// If a number does not fit its type.
     pub fn options<O: Options>(&self) -> Result<O, PassError> {
         O::read(&self.given)
     }
 
-    /// Counts `more` of something that the pass has declared.
+    /// Adds `more` to a statistic that the pass has declared.
     ///
     /// # Panics
-    /// The pass has not declared it.
+    /// If the pass has not declared it.
     pub fn count(&self, statistic: &Statistic, more: usize) {
         let index = self.statistics.iter().position(|declared| declared == statistic);
         let index = index.unwrap_or_else(|| panic!("a pass counts {}, which it has not declared", statistic.name));
         self.counted.borrow_mut()[index] += more as u64;
     }
 
-    /// Says that the pass has changed nothing but what it counts. A module in which it has counted nothing is then not verified once more.
+    /// Declares that the pass has changed nothing except what it counts. If it has counted nothing, the module is not verified again.
     pub fn counts_all(&self) {
         self.counts_all.set(true);
     }

@@ -57,7 +57,7 @@ casts! {
     UITOFP uitofp = "arith.uitofp";
 }
 
-/// Predicates of `arith.cmpf`: false (O) or true (U) where an operand is NaN.
+/// Predicates of `arith.cmpf`: false (O) or true (U) if an operand is NaN.
 #[expect(missing_docs, reason = "the names are upstream's")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmpF {
@@ -104,21 +104,21 @@ impl Builder {
     pub fn select(&self, condition: Value, a: Value, b: Value) -> Value {
         self.value(SELECT, &[condition, a, b], a.ty(), &[])
     }
-    /// `arith.constant`; of a vector, each element of which is this one.
+    /// `arith.constant`; for a vector, a splat of `element`.
     pub fn constant(&self, ty: Type, element: Attr) -> Value {
         let value = if ty.is_vector() { Attr::splat(ty, element) } else { element };
         self.value(CONSTANT, &[], ty, &[("value", value)])
     }
-    /// `arith.constant` of a vector of one dimension.
+    /// `arith.constant` of a one-dimensional vector.
     pub fn int_vector(&self, values: &[i32]) -> Value {
         let ty = Type::vector(&[values.len() as i64], Type::int(self.ctx(), 32));
         self.value(CONSTANT, &[], ty, &[("value", Attr::dense_i32s(ty, values))])
     }
-    /// `arith.constant` of a float, or of a vector of it.
+    /// `arith.constant` of a float, or a splat of it.
     pub fn float(&self, ty: Type, value: f64) -> Value {
         self.constant(ty, Attr::float_of(ty.element(), value))
     }
-    /// `arith.constant` of an integer or index, or of a vector of it.
+    /// `arith.constant` of an integer or index, or a splat of it.
     pub fn int(&self, ty: Type, value: i64) -> Value {
         let element = ty.element();
         self.constant(ty, if element.is_bool() { Attr::bool(self.ctx(), value != 0) } else { Attr::int_of(element, value) })

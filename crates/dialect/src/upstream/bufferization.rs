@@ -12,7 +12,7 @@ impl Builder {
     pub fn bufferization_to_tensor(&self, memory: Value) -> Value {
         self.bufferization_to_tensor_of(memory, Type::tensor(&memory.ty().shape(), memory.ty().element()))
     }
-    /// The same, as a tensor of this type, whose sizes may be expressions.
+    /// The same, with this tensor type, whose sizes may be expressions.
     pub fn bufferization_to_tensor_of(&self, memory: Value, ty: Type) -> Value {
         self.value(TO_TENSOR, &[memory], ty, &[("restrict", Attr::unit(self.ctx()))])
     }

@@ -8,11 +8,11 @@ names! {
     RETURN = "func.return";
 }
 
-/// Name of the attribute that has a dictionary for each argument.
+/// Name of the attribute with a dictionary for each argument.
 pub const ARG_ATTRS: &str = "arg_attrs";
-/// Name of the attribute that has a dictionary for each result.
+/// Name of the attribute with a dictionary for each result.
 pub const RES_ATTRS: &str = "res_attrs";
-/// Name of the attribute that has the type.
+/// Name of the attribute with the function type.
 pub const FUNCTION_TYPE: &str = "function_type";
 
 impl Builder {
@@ -26,10 +26,10 @@ impl Builder {
     }
 }
 
-/// The type that a function declares.
+/// The type of a function.
 ///
 /// # Panics
-/// It is not a function.
+/// If `function` is not a function.
 pub fn function_type(function: Op) -> Type {
     function.required(FUNCTION_TYPE)
 }

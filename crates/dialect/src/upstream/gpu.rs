@@ -1,4 +1,4 @@
-//! `gpu`, and `nvvm` where a kernel is written for NVIDIA's tensor cores.
+//! `gpu`, and `nvvm` for kernels that use NVIDIA's tensor cores.
 
 use crate::ir::{Attr, Builder, Ctx, Op, Type, Value};
 
@@ -15,23 +15,23 @@ names! {
     THREAD_ID = "gpu.thread_id";
 }
 
-/// Shared memory of a block.
+/// The type of a buffer in a block's shared memory.
 pub fn shared_memory(shape: &[i64], element: Type) -> Type {
     Type::memref_in(shape, element, Attr::known(element.ctx(), "#gpu.address_space<workgroup>"))
 }
 
-/// What takes a module's only object, whatever device there is.
+/// The handler that selects a module's only object, regardless of the device.
 pub fn select_object(ctx: Ctx) -> Attr {
     Attr::known(ctx, "#gpu.select_object")
 }
 
-/// `#gpu.object<…>`: assembly for one of NVIDIA's chips.
+/// `#gpu.object<…>`: assembly for one NVIDIA chip.
 pub fn nvvm_assembly(ctx: Ctx, chip: &str, assembly: &str) -> Attr {
     let text = Attr::str(ctx, assembly);
     Attr::known(ctx, &format!("#gpu.object<#nvvm.target<chip = {}>, assembly = {text}>", Attr::str(ctx, chip)))
 }
 
-/// On a `gpu.func`: it is launched.
+/// Marks a `gpu.func` that is launched.
 pub const KERNEL: &str = "gpu.kernel";
 
 impl Builder {
@@ -44,7 +44,7 @@ impl Builder {
     pub fn gpu_barrier(&self) -> Op {
         self.op(BARRIER, &[], &[], &[])
     }
-    /// `gpu.shuffle xor`: what the lane has whose number differs by `distance`, and whether there is one.
+    /// `gpu.shuffle xor`: the value of the lane whose number is this lane's xor `distance`, and a flag that it is valid.
     pub fn gpu_shuffle_xor(&self, word: Value, distance: Value, width: Value) -> Op {
         let mode = Attr::known(self.ctx(), "#gpu<shuffle_mode xor>");
         self.op(SHUFFLE, &[word, distance, width], &[word.ty(), Type::int(self.ctx(), 1)], &[("mode", mode)])
@@ -58,8 +58,8 @@ impl Builder {
         let nearest = Attr::known(self.ctx(), "#nvvm.fp_rnd_mode<rna>");
         self.value(CONVERT_TO_TF32, &[x], Type::int(self.ctx(), 32), &[("rnd", nearest)])
     }
-    /// `nvvm.mma.sync` with row-major left and column-major right fragments of 16 by `depth` by 8, whose elements PTX names so;
-    /// the four sums of each lane in one value.
+    /// `nvvm.mma.sync` with row-major left and column-major right fragments of 16 by `depth` by 8, whose element type has this name in PTX.
+    /// Returns the four sums of each lane as one value.
     pub fn nvvm_mma_sync(&self, element: &str, depth: i64, left: &[Value], right: &[Value], sums: &[Value]) -> Value {
         let ctx = self.ctx();
         let element = Attr::known(ctx, &format!("#nvvm.mma_type<{element}>"));

@@ -23,39 +23,39 @@ pub fn iterator_type(ctx: Ctx, is_reduction: bool) -> Attr {
     Attr::from_raw(unsafe { ffi::dynamoIteratorTypeAttrGet(ctx.raw(), is_reduction) })
 }
 
-/// Of which loop a `linalg.index` is the number; None for another operation.
+/// The number of the loop whose index a `linalg.index` yields; `None` for another operation.
 pub fn index_dim(op: Op) -> Option<i64> {
     op.is(INDEX).then(|| op.required("dim"))
 }
 
-/// Which loops of a `linalg.generic` are reductions.
+/// For each loop of a `linalg.generic`, true if it is a reduction.
 ///
 /// # Panics
-/// It is another operation.
+/// If it is another operation.
 pub fn reductions(generic: Op) -> Vec<bool> {
     let types: Vec<Attr> = generic.required("iterator_types");
     // SAFETY: the attribute is live as long as its context.
     types.into_iter().map(|ty| unsafe { ffi::dynamoIteratorTypeAttrIsReduction(ty.raw()) }).collect()
 }
 
-/// The indexing maps of a structured operation; none where it has the usual ones by its name.
+/// The indexing maps of a structured operation; `None` for a named operation without explicit ones.
 pub fn indexing_maps(op: Op) -> Option<Vec<AffineMap>> {
     op.optional::<Vec<Attr>>("indexing_maps")?.into_iter().map(<AffineMap as crate::ir::AttrValue>::read).collect()
 }
 
-/// How many operands of a `linalg.generic` are destinations.
+/// The number of destination operands of a `linalg.generic`.
 pub fn outputs(generic: Op) -> usize {
     let segments = generic.attr("operandSegmentSizes").and_then(Attr::as_i32s).unwrap_or_default();
     segments.get(1).map_or(0, |&count| usize::try_from(count).unwrap_or(0))
 }
 
-/// The types of results: those of destinations that are tensors. Memory is written.
+/// The types of the results: those of the destinations that are tensors. Destinations in memory are written and have no result.
 fn results(outs: &[Value]) -> Vec<Type> {
     outs.iter().map(|out| out.ty()).filter(|ty| ty.is_tensor()).collect()
 }
 
 impl Builder {
-    /// `linalg.generic` with an empty body: the maps are of the inputs, then of the destinations.
+    /// `linalg.generic` with an empty body; the maps of the inputs are followed by those of the destinations.
     pub fn linalg_generic(
         &self,
         inputs: &[Value],

@@ -35,36 +35,36 @@ names! {
     SUB = "llvm.sub";
 }
 
-/// The attribute of a loop: what LLVM is told about it.
+/// The attribute of a loop with hints for LLVM.
 pub const LOOP_ANNOTATION: &str = "llvm.loop_annotation";
-/// The attribute of an argument: what is reached through it is reached through nothing else.
+/// The attribute of an argument: memory reached through it is not reached through anything else.
 pub const NOALIAS: &str = "llvm.noalias";
-/// The attribute of an argument: what its address is a multiple of.
+/// The attribute of an argument: its address is a multiple of this.
 pub const ALIGN: &str = "llvm.align";
 /// The attribute of an argument: nothing is written through it.
 pub const READONLY: &str = "llvm.readonly";
 /// The attribute of a function: it touches no memory.
 pub const READNONE: &str = "llvm.readnone";
 
-/// The flags of an operation of `arith` or `math` as the LLVM dialect has them, with `nsz` where that is asked for.
+/// The fast-math flags of an operation of `arith` or `math` in the form of the LLVM dialect, with `nsz` if requested.
 pub fn fastmath(op: Op, no_signed_zeros: bool) -> Attr {
     let flags = op.attr("fastmath").map_or(mlir_sys::MlirAttribute { ptr: std::ptr::null() }, Attr::raw);
     // SAFETY: the attribute is null or live as long as its context.
     Attr::from_raw(unsafe { ffi::dynamoFastmathAttrToLLVM(op.ctx().raw(), flags, no_signed_zeros) })
 }
 
-/// Scope `index` of the domain of that name.
+/// Scope `index` of the domain with this name.
 pub fn alias_scope(ctx: Ctx, domain: &str, index: usize) -> Attr {
     let (name, domain) = (Attr::str(ctx, &format!("{domain}.{index}")), Attr::str(ctx, domain));
     Attr::known(ctx, &format!("#llvm.alias_scope<id = {name}, domain = #llvm.alias_scope_domain<id = {domain}>>"))
 }
 
 impl Builder {
-    /// `llvm.call_intrinsic` of a function with one result of its operands' type, after which it is named.
+    /// `llvm.call_intrinsic` of a function with one result of its operands' type, which is part of its name.
     pub fn llvm_call_intrinsic(&self, intrinsic: &str, operands: &[Value], ty: Type) -> Value {
         self.llvm_call_instruction(&format!("{intrinsic}.{ty}"), operands, ty)
     }
-    /// `llvm.call_intrinsic` of what is an instruction of one processor, whose name says all types.
+    /// `llvm.call_intrinsic` of a processor-specific instruction, given by its full name including types.
     pub fn llvm_call_instruction(&self, intrinsic: &str, operands: &[Value], ty: Type) -> Value {
         let ctx = self.ctx();
         let attrs =

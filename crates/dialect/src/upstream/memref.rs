@@ -50,16 +50,16 @@ impl Builder {
     pub fn memref_reinterpret_cast(&self, memory: Value, ty: Type) -> Value {
         self.recast(memory, None, [&[], &[]], ty)
     }
-    /// `memref.reinterpret_cast` that begins at an element which is known at run time: the type's offset is `?`.
+    /// `memref.reinterpret_cast` that begins at an element known at run time: the type's offset is `?`.
     pub fn memref_reinterpret_cast_from(&self, memory: Value, offset: Value, ty: Type) -> Value {
         self.recast(memory, Some(offset), [&[], &[]], ty)
     }
-    /// `memref.reinterpret_cast` to a type whose offset is a number. There is a value for each `?` of its sizes, and of its strides.
+    /// `memref.reinterpret_cast` to a type whose offset is a number. There is a value for each `?` of its sizes and of its strides.
     pub fn memref_reinterpret_cast_to(&self, memory: Value, sizes: &[Value], strides: &[Value], ty: Type) -> Value {
         self.recast(memory, None, [sizes, strides], ty)
     }
-    /// `memref.reinterpret_cast` that begins at an element which is known at run time. There is a value for each `?` of the type's sizes, and
-    /// of its strides.
+    /// `memref.reinterpret_cast` that begins at an element known at run time. There is a value for each `?` of the type's sizes and of its
+    /// strides.
     pub fn memref_reinterpret_cast_at(&self, memory: Value, offset: Value, sizes: &[Value], strides: &[Value], ty: Type) -> Value {
         self.recast(memory, Some(offset), [sizes, strides], ty)
     }
@@ -74,7 +74,7 @@ impl Builder {
         let operands: Vec<Value> = std::iter::once(memory).chain(offset).chain(sizes.iter().chain(strides).copied()).collect();
         self.value(REINTERPRET_CAST, &operands, ty, &attrs)
     }
-    /// `memref.subview` of neighbours, of sizes that are numbers, from elements that are known at run time on.
+    /// `memref.subview` with unit strides, static sizes and offsets known at run time.
     pub fn memref_subview(&self, memory: Value, offsets: &[Value], ty: Type) -> Value {
         let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
         let rank = offsets.len();
@@ -86,7 +86,7 @@ impl Builder {
         ];
         self.value(SUBVIEW, &[&[memory], offsets].concat(), ty, &attrs)
     }
-    /// `memref.subview` of neighbours, from elements that are known at run time on. There is a value for each `?` of the type's sizes.
+    /// `memref.subview` with unit strides and offsets known at run time. There is a value for each `?` of the type's sizes.
     pub fn memref_window(&self, memory: Value, offsets: &[Value], sizes: &[Value], ty: Type) -> Value {
         let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
         let rank = offsets.len();
@@ -98,7 +98,7 @@ impl Builder {
         ];
         self.value(SUBVIEW, &[&[memory], offsets, sizes].concat(), ty, &attrs)
     }
-    /// `memref.extract_strided_metadata`: the memory from its beginning, the offset, the sizes, the strides.
+    /// `memref.extract_strided_metadata`: the base buffer, the offset, the sizes, the strides.
     pub fn memref_extract_strided_metadata(&self, memory: Value) -> Op {
         let base = Type::memref(&[], memory.ty().element(), &[], 0);
         let numbers = vec![Type::index(self.ctx()); 1 + 2 * memory.ty().rank()];

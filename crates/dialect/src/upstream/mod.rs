@@ -1,8 +1,8 @@
-//! Upstream's operations that passes build and look for: a constant for each name, and a method of [`Builder`] where one is
-//! built in more than one place.
+//! Upstream's operations that passes build and match: a constant for each name, and a method of [`Builder`] for those built in more than
+//! one place.
 //!
-//! Nothing here decides anything: a method makes the one operation that it is named after, with the type that upstream's own
-//! builder would infer. Those of `arith` and `math` have the operation's bare name, the others have their dialect's before it.
+//! Nothing here makes decisions: a method builds the one operation that it is named after, with the type that upstream's own builder would
+//! infer. Methods for `arith` and `math` have the operation's bare name; the others are prefixed with their dialect.
 //!
 //! ```text
 //! let sum = b.addf(a, b.mulf(x, y));                  // arith.addf, arith.mulf
@@ -12,7 +12,7 @@
 
 use crate::ir::{Attr, Ctx};
 
-/// Constants of names.
+/// Defines constants for names.
 macro_rules! names {
     ($($constant:ident = $name:literal;)*) => { $(
         #[doc = concat!("`", $name, "`.")]
@@ -20,7 +20,7 @@ macro_rules! names {
     )* };
 }
 
-/// Operations whose result has the type of their first operand.
+/// Defines builders of operations whose result has the type of their first operand.
 macro_rules! like_operand {
     ($($constant:ident $method:ident($first:ident $(, $more:ident)*) = $name:literal;)*) => {
         names! { $($constant = $name;)* }
@@ -33,7 +33,7 @@ macro_rules! like_operand {
     };
 }
 
-/// Operations of one operand whose result has a type of its own.
+/// Defines builders of operations with one operand and a result of a given type.
 macro_rules! casts {
     ($($constant:ident $method:ident = $name:literal;)*) => {
         names! { $($constant = $name;)* }
@@ -65,7 +65,7 @@ pub const AFFINE_MIN: &str = "affine.min";
 /// `omp.parallel`.
 pub const OMP_PARALLEL: &str = "omp.parallel";
 
-/// How many operands each name of an operation stands for.
+/// The number of operands in each segment of an operation.
 pub fn segments(ctx: Ctx, sizes: &[i32]) -> (&'static str, Attr) {
     ("operandSegmentSizes", Attr::i32s(ctx, sizes))
 }

@@ -17,13 +17,14 @@ names! {
 }
 
 impl Builder {
-    /// `scf.for` over `[lower, upper, step]` that carries values. Its body, whose first argument is the number, has no end yet.
+    /// `scf.for` over `[lower, upper, step]` that carries values. Its body, whose first argument is the induction variable, has no
+    /// terminator yet.
     pub fn scf_for(&self, bounds: [Value; 3], carried: &[Value]) -> (Op, Block) {
         let types: Vec<Type> = carried.iter().map(|value| value.ty()).collect();
         let args = [&[bounds[2].ty()], &types[..]].concat();
         self.op_with_body(FOR, &[&bounds, carried].concat(), &types, &[], &args)
     }
-    /// `scf.forall` over `0..count`: a builder for its body, and the number.
+    /// `scf.forall` over `0..count`: returns a builder for its body, and the index.
     pub fn scf_forall(&self, count: i64) -> (Self, Value) {
         let list = |value: i64| Attr::i64s(self.ctx(), &[value]);
         let bounds = [("staticLowerBound", list(0)), ("staticUpperBound", list(count)), ("staticStep", list(1))];
@@ -32,7 +33,7 @@ impl Builder {
         let (end, _) = Self::at_end(body, self.loc).op_with_body(IN_PARALLEL, &[], &[], &[], &[]);
         (Self::before(end), body.args()[0])
     }
-    /// The same where the count is a value.
+    /// The same with a count that is a value.
     pub fn scf_forall_to(&self, count: Value) -> (Self, Value) {
         let list = |value: i64| Attr::i64s(self.ctx(), &[value]);
         let bounds = [("staticLowerBound", list(0)), ("staticUpperBound", list(DYNAMIC)), ("staticStep", list(1))];
@@ -41,7 +42,7 @@ impl Builder {
         let (end, _) = Self::at_end(body, self.loc).op_with_body(IN_PARALLEL, &[], &[], &[], &[]);
         (Self::before(end), body.args()[0])
     }
-    /// `scf.if` with `else` and without results. Neither body has an end yet.
+    /// `scf.if` with `else` and without results. Neither body has a terminator yet.
     pub fn scf_if_else(&self, condition: Value) -> [Block; 2] {
         let op = self.detached(IF, &[condition], &[], &[], 2);
         let bodies = [Block::new(&[]), Block::new(&[])];
@@ -49,7 +50,7 @@ impl Builder {
         self.insert(op);
         bodies
     }
-    /// `scf.if` with `else` and a result. Neither body has an end yet.
+    /// `scf.if` with `else` and a result. Neither body has a terminator yet.
     pub fn scf_if_value(&self, condition: Value, ty: Type) -> ([Block; 2], Value) {
         let op = self.detached(IF, &[condition], &[ty], &[], 2);
         let bodies = [Block::new(&[]), Block::new(&[])];
@@ -57,7 +58,7 @@ impl Builder {
         self.insert(op);
         (bodies, op.result(0))
     }
-    /// `scf.if` without results and without `else`. Its body has no end yet.
+    /// `scf.if` without results and without `else`. Its body has no terminator yet.
     pub fn scf_if(&self, condition: Value) -> Block {
         let op = self.detached(IF, &[condition], &[], &[], 2);
         let body = Block::new(&[]);
@@ -65,7 +66,7 @@ impl Builder {
         self.insert(op);
         body
     }
-    /// `scf.while` that carries one value: `condition` and `next` build what it asks and what it does, in a block of their own.
+    /// `scf.while` that carries one value: `condition` builds its test and `next` its body, each in a block of its own.
     pub fn scf_while(&self, value: Value, condition: impl FnOnce(Self, Value) -> Value, next: impl FnOnce(Self, Value) -> Value) -> Value {
         let op = self.detached(WHILE, &[value], &[value.ty()], &[], 2);
         let blocks = [Block::new(&[(value.ty(), self.loc)]), Block::new(&[(value.ty(), self.loc)])];

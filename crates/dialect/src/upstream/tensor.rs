@@ -14,7 +14,7 @@ impl Builder {
     pub fn tensor_empty(&self, ty: Type, sizes: &[Value], attrs: &[(&str, Attr)]) -> Value {
         self.value(EMPTY, sizes, ty, attrs)
     }
-    /// `tensor.extract_slice` of neighbours, from the first element on. There is a value in `sizes` for each `?` of the type.
+    /// `tensor.extract_slice` with unit strides, from the first element on. There is a value in `sizes` for each `?` of the type.
     pub fn tensor_extract_slice(&self, tensor: Value, sizes: &[Value], ty: Type) -> Value {
         let list = |values: &[i64]| Attr::i64s(self.ctx(), values);
         let rank = ty.rank();

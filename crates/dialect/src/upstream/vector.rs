@@ -20,28 +20,28 @@ names! {
     TRANSFER_WRITE = "vector.transfer_write";
 }
 
-/// How `vector.reduction` combines elements.
+/// The way `vector.reduction` combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Floats are added, in any order.
     Add,
-    /// The largest float; NaN is larger than all.
+    /// The largest float; NaN is larger than any other.
     Maximum,
-    /// Integers are joined bit by bit.
+    /// Bitwise or of integers.
     Or,
 }
 
-/// The type of `lanes` truth values.
+/// The type of a mask of `lanes` booleans.
 fn mask_type(ctx: Ctx, lanes: i64) -> Type {
     Type::vector(&[lanes], Type::int(ctx, 1))
 }
 
 impl Builder {
-    /// `vector.load` of neighbours, wherever they lie.
+    /// `vector.load` of neighbours, at any alignment.
     pub fn vector_load_unaligned(&self, ty: Type, memory: Value, at: &[Value]) -> Value {
         self.value(LOAD, &[&[memory], at].concat(), ty, &[])
     }
-    /// `vector.store` to neighbours, wherever they lie.
+    /// `vector.store` to neighbours, at any alignment.
     pub fn vector_store_unaligned(&self, vector: Value, memory: Value, at: &[Value]) -> Op {
         self.op(STORE, &[&[vector, memory], at].concat(), &[], &[])
     }
@@ -49,7 +49,7 @@ impl Builder {
     pub fn vector_masked_load(&self, memory: Value, at: &[Value], mask: Value, others: Value) -> Value {
         self.value(MASKED_LOAD, &[&[memory], at, &[mask, others]].concat(), others.ty(), &[])
     }
-    /// `vector.gather` of the elements at these distances from an element of memory of one dimension.
+    /// `vector.gather` of the elements at these distances from an element of one-dimensional memory.
     pub fn vector_gather(&self, memory: Value, at: Value, distances: Value, mask: Value, others: Value) -> Value {
         self.value(GATHER, &[memory, at, distances, mask, others], others.ty(), &[])
     }
@@ -57,7 +57,7 @@ impl Builder {
     pub fn vector_constant_mask(&self, lanes: i64, first: i64) -> Value {
         self.value(CONSTANT_MASK, &[], mask_type(self.ctx(), lanes), &[("mask_dim_sizes", Attr::i64s(self.ctx(), &[first]))])
     }
-    /// `vector.create_mask`: as many of the first lanes as are known at run time.
+    /// `vector.create_mask`: the first lanes, their number known at run time.
     pub fn vector_create_mask(&self, lanes: i64, first: Value) -> Value {
         self.value(CREATE_MASK, &[first], mask_type(self.ctx(), lanes), &[])
     }

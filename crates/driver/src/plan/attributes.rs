@@ -1,17 +1,17 @@
-//! What the attributes of planned ops say: routes, operator arguments, outputs, places in the user's program.
+//! Reads the attributes of planned ops: routes, operator arguments, outputs, locations in the user's program.
 
 use dynamlir_dialect::{
     ir::{self, Attr, AttrValue, Device, MemoryFormat, Op, Type},
     ops,
 };
-use dynamlir_runtime::{Const, Number, Output};
+use dynamlir_runtime::{Const, Output, PlanSlot};
 use dynamlir_shapes::{Dim, Window};
 use dynamlir_torch_abi::{Arg, DType, Route};
 
 use super::open::Opened;
 use crate::Error;
 
-/// torch's name for how an operator is called.
+/// torch's name for the way in which an operator is called.
 pub(super) fn route(route: ops::Route) -> Route {
     match route {
         ops::Route::CShim => Route::CShim,
@@ -39,7 +39,7 @@ pub(super) fn dtype(ty: Type) -> Option<DType> {
     })
 }
 
-/// `file:line` where the user called the op.
+/// The `file:line` where the user called the op.
 pub(crate) fn location(op: Op) -> String {
     let loc = op.loc();
     loc.line().map_or_else(|| loc.to_string(), |(file, line)| format!("{file}:{line}"))
@@ -80,7 +80,7 @@ pub(super) fn output(attr: Attr, number: usize, opened: &mut Opened) -> Result<O
     let output = ir::Output::read(attr).ok_or_else(|| Error::Plan(format!("{attr} is not an output")))?;
     let mut numbers = |view: Window<Dim>| {
         let fault = |what| Error::Plan(format!("{attr} {what}"));
-        opened.window(&view, |part| Number::Output(number, part)).map_err(fault)
+        opened.window(&view, |part| PlanSlot::Output(number, part)).map_err(fault)
     };
     Ok(match output {
         ir::Output::Result(result) => Output::Result(result),

@@ -1,4 +1,4 @@
-//! What an entry does beside its values: versions, of what outputs are views, random numbers.
+//! The effects of an entry besides its values: versions, the bases of outputs that are views, random numbers.
 
 use dynamlir_dialect::{
     ir::{self, Attr, AttrValue, Op},
@@ -9,7 +9,7 @@ use dynamlir_runtime::{Base, Plan};
 use super::at;
 use crate::Error;
 
-/// Reads it into the entry's plan. The runtime says whether it can be done.
+/// Reads them into the entry's plan. The runtime checks if they are possible.
 pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
     let wrong = |what: &str| at(main, format!("'{what}' is not what it should be"));
     plan.random = ops::RANDOM.is_on(main);
@@ -26,7 +26,7 @@ pub(super) fn read(main: Op, plan: &mut Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// `#dynamo.base<…>`, or `unit` for the one that the output has as it is made.
+/// Reads `#dynamo.base<…>`; `unit` means that the output's base is the one it gets when it is created.
 fn base(attr: Attr) -> Result<Option<Base>, ()> {
     match ir::Base::read(attr) {
         _ if attr.is_unit() => Ok(None),
@@ -53,7 +53,7 @@ mod tests {
   }
 }";
 
-    /// The plan of a text, whose entry is `damaged` after it was parsed, where nobody looks any more.
+    /// The plan of a text whose entry is modified by `damage` after parsing, when nothing verifies it any more.
     fn plan(text: &str, damage: impl FnOnce(Op)) -> Result<Plan, Error> {
         let session = Session::new();
         let module = session.parse(text)?;

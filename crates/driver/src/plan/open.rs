@@ -1,32 +1,32 @@
-//! The numbers of a plan that are expressions, and the windows that planned ops say.
+//! The numbers of a plan that are expressions, and the windows of planned ops.
 
 use dynamlir_dialect::{
     ir::{
         Attr, AttrValue, DYNAMIC, Op, Type,
-        sizes::{Place, assumed, declared, scope},
+        sizes::{SymbolSite, assumed, declared, scope},
     },
     ops::{self, DynamoOp, ExternOp},
 };
-use dynamlir_runtime::{Number, Open, Part, Varying};
+use dynamlir_runtime::{LayoutField, Open, PlanSlot, Varying};
 use dynamlir_shapes::{Bindings, Dim, Scope, SymbolInfo, Window, row_major_in};
 use dynamlir_torch_abi::Arg;
 
 use super::attributes::arg;
 
-/// What is known of an entry's symbols, and which numbers depend on them.
+/// An entry's symbols, and the numbers that depend on them.
 pub(super) struct Opened {
     /// The symbols' declarations.
     pub scope: Scope,
-    /// What the plan that is read has for their values.
+    /// The values of the symbols that the plan uses.
     values: Bindings,
     pub open: Open,
 }
 
 impl Opened {
-    /// The symbols that an entry declares. Each is a size of an argument.
+    /// Reads the symbols that an entry declares. Each is a size of an argument.
     pub fn of(main: Op) -> Result<Self, String> {
         let varying = declared(main).into_iter().map(|declared| match declared.place {
-            Some(Place::Size { argument, dim }) => Ok(Varying { symbol: declared.symbol, input: argument, dim, info: declared.info }),
+            Some(SymbolSite::Size { argument, dim }) => Ok(Varying { symbol: declared.symbol, input: argument, dim, info: declared.info }),
             _ => Err(format!("expected {} to be a size of an argument: a plan is called with tensors", declared.symbol)),
         });
         let varying = varying.collect::<Result<Vec<_>, _>>()?;
@@ -34,8 +34,8 @@ impl Opened {
         Ok(Self { scope: scope(main), values, open: Open::new(varying, assumed(main)?) })
     }
 
-    /// A size in the plan that is read; it is noted where it is an expression.
-    pub fn number(&mut self, size: &Dim, number: impl FnOnce() -> Number) -> Result<i64, String> {
+    /// The value of a size in the plan; records the size if it is an expression.
+    pub fn number(&mut self, size: &Dim, number: impl FnOnce() -> PlanSlot) -> Result<i64, String> {
         if let Some(known) = size.known() {
             return Ok(known);
         }
@@ -44,19 +44,19 @@ impl Opened {
         Ok(value)
     }
 
-    /// A window in the plan that is read.
-    pub fn window(&mut self, window: &Window<Dim>, number: impl Fn(Part) -> Number) -> Result<Window<i64>, String> {
-        let mut all = |dims: &[Dim], part: fn(usize) -> Part| {
+    /// The value of a window in the plan.
+    pub fn window(&mut self, window: &Window<Dim>, number: impl Fn(LayoutField) -> PlanSlot) -> Result<Window<i64>, String> {
+        let mut all = |dims: &[Dim], part: fn(usize) -> LayoutField| {
             dims.iter().enumerate().map(|(dim, size)| self.number(size, || number(part(dim)))).collect::<Result<Vec<_>, _>>()
         };
-        let (sizes, strides) = (all(&window.sizes, Part::Size)?, all(&window.strides, Part::Stride)?);
-        Ok(Window { sizes, strides, offset: self.number(&window.offset, || number(Part::Offset))? })
+        let (sizes, strides) = (all(&window.sizes, LayoutField::Size)?, all(&window.strides, LayoutField::Stride)?);
+        Ok(Window { sizes, strides, offset: self.number(&window.offset, || number(LayoutField::Offset))? })
     }
 
-    /// An argument of extern call `call`, at a place in its lists.
+    /// An argument of extern call `call`, at a position in its lists.
     pub fn argument(&mut self, attr: Attr, call: usize, place: Vec<usize>) -> Result<Arg, String> {
         if let Some(size) = Dim::read(attr).filter(|size| size.known().is_none()) {
-            return self.number(&size, || Number::ExternArg(call, place)).map(Arg::Int);
+            return self.number(&size, || PlanSlot::ExternArg(call, place)).map(Arg::Int);
         }
         let Some(list) = attr.as_array() else { return arg(attr) };
         let inside = |at: usize| [&place[..], &[at]].concat();
@@ -65,13 +65,13 @@ impl Opened {
     }
 }
 
-/// A value that a symbol may have: its hint, where it has one.
+/// A possible value of a symbol: its hint, if it has one.
 fn usual(info: &SymbolInfo) -> i64 {
     let (least, divisor) = (info.range.lower().unwrap_or(0).max(0), info.divisor.max(1));
     info.hint.unwrap_or_else(|| least + (divisor - least % divisor) % divisor)
 }
 
-/// The window that a planned op's one result is seen through.
+/// The window of a planned op's only result.
 pub(super) fn window_of(op: Op, scope: &Scope) -> Option<Window<Dim>> {
     let ty = op.result(0).ty();
     let (sizes, strides) = match DynamoOp::of(op) {
@@ -89,13 +89,14 @@ pub(super) fn argument(main: Op, argument: usize, ty: Type, scope: &Scope) -> Op
     said(ty, sizes, strides, ops::OFFSET.dim().of_arg(main, argument), scope)
 }
 
-/// The window of a tensor that an extern op makes.
+/// The window of a tensor that an extern op creates.
 pub(super) fn extern_result(call: ExternOp, result: usize, ty: Type) -> Option<Window<Dim>> {
     let list = |lists: Option<Vec<Attr>>| lists.and_then(|lists| <Vec<Dim>>::read(*lists.get(result)?));
     said(ty, list(call.sizes()), list(call.strides()), None, &Scope::new())
 }
 
-/// What a memref's type says, and where it says nothing what is said beside it; strides that nobody says are row-major.
+/// The window of a memref's type; where the type is dynamic, the separately given sizes, strides and offset apply. Missing strides are
+/// row-major.
 fn said(ty: Type, sizes: Option<Vec<Dim>>, strides: Option<Vec<Dim>>, offset: Option<Dim>, scope: &Scope) -> Option<Window<Dim>> {
     if let Some(window) = ty.window(scope) {
         return Some(window);

@@ -1,17 +1,17 @@
-//! What an entry says of gradients: which inputs and outputs have some, what is kept for the entry that computes them, and of
-//! that entry what its arguments and results are.
+//! The gradients of an entry: the inputs and outputs that have one, and the values saved for the entry that computes them. For that entry,
+//! the meaning of its arguments and results.
 
 use dynamlir_dialect::{
     ir::{self, AttrValue, Op, Symbol, Type},
     ops,
 };
-use dynamlir_runtime::{Derivative, GradientOf, Layout, Number, Output, Plan, Saved, Training};
+use dynamlir_runtime::{Derivative, GradientOf, Layout, Output, Plan, PlanSlot, Saved, Training};
 use dynamlir_shapes::{Dim, Window};
 
 use super::{at, attributes::dtype, open::Opened};
 use crate::Error;
 
-/// Reads it into the entry's plan, whose outputs have been read. What is kept is none of the user's outputs.
+/// Reads it into the entry's plan, whose outputs have been read. Saved values are not among the user's outputs.
 pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(), Error> {
     plan.requires_grad = (0..plan.inputs.len()).filter(|input| ops::REQUIRES_GRAD.of_arg(main, *input).is_some()).collect();
     let of_nodes = ops::VJPS.of(main).unwrap_or_default().into_iter().filter_map(Symbol::read);
@@ -43,7 +43,7 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
         let sizes = ops::KEPT_SIZES.of(main).is_some();
         plan.training = Some(Training { vjps, saved, primals, keys, sizes, crossing });
     }
-    // Of what is kept nobody asks.
+    // These attributes describe only the user's outputs, not saved values.
     let user = plan.outputs.len();
     let positions = |attribute: Option<Vec<i64>>| {
         attribute.unwrap_or_default().into_iter().filter_map(|at| usize::try_from(at).ok()).filter(|at| *at < user).collect()
@@ -94,14 +94,14 @@ pub(super) fn read(main: Op, plan: &mut Plan, opened: &mut Opened) -> Result<(),
     Ok(())
 }
 
-/// The layout of a tensor of which each element is the same one.
+/// The layout of a tensor whose elements are all the same one.
 fn without_memory(ty: Option<Type>, number: usize, opened: &mut Opened) -> Result<Layout, String> {
     let ty = ty.filter(|ty| ty.is_tensor()).ok_or("what nodes hand to one another are tensors")?;
     let dtype = dtype(ty.element()).ok_or_else(|| format!("{ty} has no elements of torch's"))?;
     let dims = ty.dims();
     let strides = vec![Dim::from(0); dims.len()];
     let window = Window { sizes: dims, strides, offset: Dim::from(0) };
-    Ok(Layout { dtype, window: opened.window(&window, |part| Number::Crossing(number, part))? })
+    Ok(Layout { dtype, window: opened.window(&window, |part| PlanSlot::Crossing(number, part))? })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The way to what the guards collect, as an expression.
+//! Routes to the objects that the guards collect, written as expressions.
 //!
-//! Guards read storage, expressions run lookups: each step is written as a lookup only where the classes that are guarded say that
-//! it finds the same, and otherwise as one that names the storage.
+//! Guards read storage, while expressions run lookups. A step is written as a lookup only where the guarded classes establish that the
+//! lookup finds the same object; otherwise it names the storage.
 
 use dynamlir_bytecode::{Const, Expr};
 use dynamlir_guards::{GuardSet, Hop};
@@ -14,7 +14,7 @@ use super::{Named, Scribe, gone, unwritable, wanted};
 
 type Class<'py> = Option<Bound<'py, PyAny>>;
 
-/// The object that guards hold at the beginning of the way to what they collect at a place.
+/// Returns the object that guards hold at the start of the route to the object collected at a place.
 pub(super) fn held<'py>(py: Python<'py>, guards: &GuardSet, place: usize) -> Option<Bound<'py, PyAny>> {
     match guards.route(py, place)?.into_iter().next()? {
         (Hop::Object(object), _) => Some(object),
@@ -23,7 +23,7 @@ pub(super) fn held<'py>(py: Python<'py>, guards: &GuardSet, place: usize) -> Opt
 }
 
 impl<'py> Scribe<'_, 'py> {
-    /// What the guards collect at a place.
+    /// Returns an expression for the object that the guards collect at a place.
     pub(super) fn input(&mut self, place: usize) -> PyResult<Expr> {
         let route = self.guards.route(self.py, place).ok_or_else(gone)?;
         let (mut made, rest) = self.root(place, &route)?;
@@ -34,7 +34,7 @@ impl<'py> Scribe<'_, 'py> {
         Ok(made)
     }
 
-    /// Where a way begins, and what is left of it.
+    /// Returns an expression for the start of a route, and the remaining hops.
     fn root<'r>(&mut self, place: usize, route: &'r [(Hop<'py>, Class<'py>)]) -> PyResult<(Expr, &'r [(Hop<'py>, Class<'py>)])> {
         Ok(match route {
             [(Hop::Local(slot), _), rest @ ..] => {
@@ -69,7 +69,7 @@ impl<'py> Scribe<'_, 'py> {
         })
     }
 
-    /// A global of the function, or a builtin.
+    /// Returns an expression for a global of the function, or for a builtin.
     fn global(&mut self, name: &Bound<'py, PyAny>) -> PyResult<Expr> {
         let text = name.cast::<PyString>()?.to_str()?.to_owned();
         if self.sets_globals && self.globals.contains(name)? {
@@ -79,7 +79,7 @@ impl<'py> Scribe<'_, 'py> {
         if name.call_method0("isidentifier")?.is_truthy()? && !is_keyword && !self.like.slots().contains(&text.as_str()) {
             return Ok(Expr::Global(text));
         }
-        // A function that was called within the frame has globals that go by the frame's local names.
+        // A function called within the frame may have globals named like the frame's locals.
         if !self.globals.contains(name)? {
             return Err(unwritable("a builtin that goes by the name of a parameter"));
         }
@@ -152,7 +152,7 @@ fn is_subclass<T: pyo3::PyTypeInfo>(class: &Bound<'_, PyAny>) -> bool {
     class.cast::<PyType>().is_ok_and(|class| class.is_subclass_of::<T>().unwrap_or(false))
 }
 
-/// What stands along a class's MRO under a name.
+/// Returns the attribute found under a name along a class's MRO.
 fn raw<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     for class in class.cast::<PyType>()?.mro() {
         let own = class.getattr("__dict__")?;
@@ -163,7 +163,8 @@ fn raw<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py,
     Ok(None)
 }
 
-/// Whether a method of a class is one of C's; that of an unknown class is, since what is read then is a dict, tuple or list.
+/// Returns true if a method of a class is implemented in C. For an unknown class it is, since the object read is then a dict, tuple or
+/// list.
 fn is_plain(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> {
     let Some(class) = class else { return Ok(true) };
     Ok(match raw(class, name)? {
@@ -178,7 +179,7 @@ fn is_native(method: &Bound<'_, PyAny>) -> PyResult<bool> {
     natives.iter().try_fold(false, |found, name| Ok(found || method.get_type().is(types.getattr(*name)?)))
 }
 
-/// Whether `object.name` is what an object of the class stores under the name.
+/// Returns true if `object.name` is the value that an instance of the class stores under the name.
 fn finds_stored(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> {
     let Some(class) = class else { return Ok(false) };
     if is_subclass::<PyType>(class) || !is_plain(Some(class), "__getattribute__")? {
@@ -190,7 +191,7 @@ fn finds_stored(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> 
     })
 }
 
-/// Whether `object.name` is what an object of the class has in its slot of that name.
+/// Returns true if `object.name` is the value in the slot of that name of an instance of the class.
 fn finds_slot(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> {
     let Some(class) = class else { return Ok(false) };
     let member = dynamlir_cpython_abi::import(class.py(), "types")?.getattr("MemberDescriptorType")?;
@@ -198,7 +199,7 @@ fn finds_slot(class: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<bool> {
     Ok(found && is_plain(Some(class), "__getattribute__")?)
 }
 
-/// Refuses classes whose `__dict__` is not what their objects store.
+/// Refuses classes whose `__dict__` is not the storage of their instances.
 pub(super) fn has_own_dict(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let types = dynamlir_cpython_abi::import(class.py(), "types")?;
     let is_native = |found: &Bound<'_, PyAny>| -> PyResult<bool> {

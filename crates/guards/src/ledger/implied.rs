@@ -1,29 +1,29 @@
-//! For tests of what notices that a guard is missing: a capture forgets one of its guards, or one of its relations.
+//! For tests of the detection of missing guards: a capture forgets one of its guards, or one of its relations.
 
 use pyo3::prelude::*;
 
 use super::{
-    Check, Facet,
-    covered::{Kind, says},
+    Facet, LedgerProof,
+    facts::{Kind, says},
 };
 use crate::{Guard, GuardBuilder, Source, SourceId, builder::State};
 
 /// A guard that was forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forgotten {
-    /// The guard in words.
+    /// The guard as text.
     pub text: String,
-    /// Whether it follows from the other guards.
+    /// True if it follows from the other guards.
     pub implied: bool,
 }
 
 impl GuardBuilder {
-    /// Forgets one of the guards, by its number. None where there is none of that number.
+    /// Forgets the guard with a number. Returns None if this number does not exist.
     #[must_use]
     pub fn forget(&self, py: Python<'_>, number: usize) -> Option<Forgotten> {
         let mut state = self.state.borrow_mut();
         let (place, guard) = (number < state.guards.len()).then(|| state.guards.remove(number))?;
-        let implied = Check::new(py, &state).implies(place, &guard, &state);
+        let implied = LedgerProof::new(py, &state).implies(place, &guard, &state);
         let words = match &guard {
             Guard::Type(_) => "type",
             Guard::Identity(_) => "identity",
@@ -40,14 +40,14 @@ impl GuardBuilder {
             Guard::Unwatched => "watchers",
         };
         let text = format!("the {words} of {}", state.sources.expression(place));
-        // What is dropped may run Python code, which may come back here.
+        // Dropping these may run Python code, which may re-enter the builder.
         drop(state);
         drop(guard);
         Some(Forgotten { text, implied })
     }
 }
 
-impl Check<'_> {
+impl LedgerProof<'_> {
     /// Returns true if a guard follows from the others.
     fn implies(&self, place: SourceId, guard: &Guard, state: &State) -> bool {
         let said = self.covered[place.index()];
@@ -62,7 +62,7 @@ impl Check<'_> {
                         at.is_some()
                     })
             }
-            // These are a tuple or nothing.
+            // Function defaults are either a tuple or missing.
             Guard::Type(_) if matches!(state.sources.get(place), Source::Defaults(_)) => said.says & says::COUNTED != 0,
             Guard::Type(_) => self.says(place, Facet::Class),
             Guard::Identity(_) => said.says & (says::PINNED | says::CODE) != 0 || self.says(place, Facet::Itself),

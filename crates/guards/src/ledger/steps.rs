@@ -1,15 +1,15 @@
-//! What a path needs: each step reads storage of what it starts from, so a guard has to say what that is; and what a lookup by a name
-//! has found, or that it has found nothing, has decided something.
+//! The requirements of paths. Each step reads storage of its base, so a guard must establish what the base is. And a lookup by name has
+//! decided something by what it found, or by finding nothing.
 
 use rustc_hash::FxHashSet;
 
-use super::{Check, Facet, Open, says};
+use super::{Facet, LedgerProof, Open, says};
 use crate::{Source, SourceId};
 
-/// What a step takes for granted of the place that it starts from.
+/// Returns the fact about its base that a step relies on.
 fn needed(step: &Source) -> Option<(SourceId, Facet)> {
     match step {
-        // Of what class it is decides nothing where only which dict it is counts; who looks into it says so.
+        // If only the identity of the dict matters, the class decides nothing; a step that looks into the dict has its own requirement.
         Source::GetAttr(_, name) if &**name == "__dict__" => None,
         Source::Attr(base, _)
         | Source::Slot(base, _)
@@ -40,7 +40,7 @@ fn needed(step: &Source) -> Option<(SourceId, Facet)> {
         | Source::Answer(base, _)
         | Source::Remembers(base, _)
         | Source::Remembered(base, _) => Some((*base, Facet::Itself)),
-        // A variable's cell is one whatever it holds.
+        // A variable's cell is always a cell, regardless of its contents.
         Source::Type(_)
         | Source::Cell(_)
         | Source::Local { .. }
@@ -53,7 +53,7 @@ fn needed(step: &Source) -> Option<(SourceId, Facet)> {
     }
 }
 
-/// Returns true of a lookup by a name: that it was made says that what it found counts.
+/// Returns true for a lookup by name: its result matters merely because the lookup was made.
 fn looks_up(step: &Source) -> bool {
     matches!(
         step,
@@ -69,11 +69,11 @@ fn looks_up(step: &Source) -> bool {
     )
 }
 
-impl Check<'_> {
-    /// Adds what the paths need that the guards do not say.
+impl LedgerProof<'_> {
+    /// Adds the requirements of paths that the guards do not establish.
     pub(super) fn check_paths(&mut self, open: &mut Vec<Open>) {
         let count = self.state.sources.len();
-        // What is used of each place: that it is there, that it is looked at.
+        // Two facts for each place: it is present, and it is used.
         let (mut there, mut used) = (vec![false; count], vec![false; count]);
         let unasked: FxHashSet<_> = self.state.demands.iter().filter(|(_, facet)| *facet == Facet::Nothing).map(|(id, _)| *id).collect();
         for (id, step) in self.state.sources.numbered() {
@@ -91,7 +91,7 @@ impl Check<'_> {
         }
         for (id, step) in self.state.sources.numbered() {
             if let Source::Computed(computed) = step {
-                // What is computed again is, of what is of these types.
+                // A recomputed number is established if its operands have these types.
                 let reached = computed.reached().map(|(source, _)| source).filter(|source| !self.says(*source, Facet::Class));
                 open.extend(reached.map(|place| Open { place, facet: Facet::Class, demand: None }));
             }
@@ -117,12 +117,12 @@ impl Check<'_> {
         }
     }
 
-    /// Returns true if guards say what a lookup finds.
+    /// Returns true if guards establish the result of a lookup.
     fn is_found(&self, id: SourceId, step: &Source, there: bool) -> bool {
         let said = self.covered[id.index()].says;
         let base = |base: &SourceId, wanted: u16| self.covered[base.index()].says & wanted != 0;
         let is_fixed = match step {
-            // Nobody can change what classes of C's hold.
+            // The attributes of C classes cannot be changed.
             Source::TypeAttr(class, _) => {
                 base(class, says::FIXED_CLASS) || matches!(self.state.sources.get(*class), Source::Type(of) if base(of, says::FIXED))
             }
@@ -130,21 +130,21 @@ impl Check<'_> {
             Source::Item(of, _) => base(of, says::KEYED),
             _ => false,
         };
-        // What a class holds may be a descriptor: what is beneath it does not say which.
+        // An attribute of a class may be a descriptor; guards on places below it do not say which one.
         let strongly = says::EXACT | says::PINNED | says::CODE | says::UNBOUND;
         let found = if matches!(step, Source::TypeAttr(..)) { said & strongly != 0 } else { there || said & !says::UNWATCHED != 0 };
         found || is_fixed || self.is_constant(id)
     }
 
-    /// Returns true unless this is something of which the whole was looked at, and guards do not say all of it: the classes along which a
-    /// class looks up, the defaults of a function.
+    /// Returns true unless the whole of this object was used and guards do not establish all of it: the classes along which a class looks
+    /// up, or the defaults of a function.
     fn is_whole(&self, id: SourceId, step: &Source) -> bool {
         let at = self.covered[id.index()];
         match step {
             Source::Defaults(_) => at.says & (says::EXACT | says::COUNTED) != 0,
             Source::Mro(_) => {
                 let pinned = |item: &SourceId| self.covered[item.index()].says & says::PINNED != 0;
-                // The first is the class itself.
+                // The first one is the class itself.
                 at.says & says::COUNTED != 0
                     && (1..at.length).all(|item| self.state.sources.find(&Source::Index(id, item)).is_some_and(|item| pinned(&item)))
             }
@@ -152,7 +152,7 @@ impl Check<'_> {
         }
     }
 
-    /// The global that would hide a builtin.
+    /// Returns the global that would hide a builtin.
     fn hidden(&self, step: &Source) -> Option<SourceId> {
         let global = match step {
             Source::Builtin(name) => Source::Global(name.clone()),
@@ -162,7 +162,7 @@ impl Check<'_> {
         self.state.sources.find(&global)
     }
 
-    /// Returns true if guards say what a step needs of the place that it starts from.
+    /// Returns true if guards establish what a step needs of its base.
     pub(super) fn says(&self, id: SourceId, facet: Facet) -> bool {
         let said = self.covered[id.index()].says;
         match facet {

@@ -13,10 +13,10 @@ use super::{abi, class_name};
 
 /// `CO_COROUTINE`
 const COROUTINE: u32 = 0x80;
-/// `CO_ITERABLE_COROUTINE`: a generator that `types.coroutine` made awaitable.
+/// `CO_ITERABLE_COROUTINE`: a generator made awaitable by `types.coroutine`.
 const ITERABLE_COROUTINE: u32 = 0x100;
 
-/// Whether a generator is awaitable.
+/// Returns true if a generator is awaitable.
 fn is_awaitable_generator(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !kind::is_generator(object) {
         return Ok(false);
@@ -25,7 +25,7 @@ fn is_awaitable_generator(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(flags & ITERABLE_COROUTINE != 0)
 }
 
-/// The iterator that awaiting an object resumes.
+/// Returns the iterator that awaiting an object resumes.
 fn awaitable_iterator<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if kind::is_coroutine(object) || is_awaitable_generator(object)? {
         return Ok(object.clone());
@@ -59,7 +59,7 @@ fn awaitable_iterator<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     Ok(iterator)
 }
 
-/// What `await` resumes. `origin` is 1 for what `__aenter__` returned, 2 for `__aexit__`.
+/// Returns the object that `await` resumes. `origin` is 1 if `object` was returned by `__aenter__`, 2 if by `__aexit__`.
 pub fn awaitable<'py>(object: &Bound<'py, PyAny>, origin: u32) -> PyResult<Bound<'py, PyAny>> {
     let iterator = awaitable_iterator(object).map_err(|error| {
         let method = match origin {
@@ -81,7 +81,7 @@ pub fn awaitable<'py>(object: &Bound<'py, PyAny>, origin: u32) -> PyResult<Bound
     Ok(iterator)
 }
 
-/// The asynchronous iterator of `async for`.
+/// Returns the asynchronous iterator of `async for`.
 pub fn aiter<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let Some(iterator) = types::call_unary_slot(object, slots::Py_am_aiter) else {
         return Err(PyTypeError::new_err(format!("'async for' requires an object with __aiter__ method, got {}", types::name(object))));
@@ -95,7 +95,7 @@ pub fn aiter<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(iterator)
 }
 
-/// What `async for` awaits for the next item.
+/// Returns the object that `async for` awaits for the next item.
 pub fn anext<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let Some(next) = types::call_unary_slot(iterator, slots::Py_am_anext) else {
         return Err(PyTypeError::new_err(format!("'async for' requires an iterator with __anext__ method, got {}", types::name(iterator))));
@@ -107,7 +107,7 @@ pub fn anext<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     awaitable_iterator(&next).map_err(|error| from_cause(&next, error))
 }
 
-/// An error about an object, caused by another.
+/// Returns an error about an object, caused by another error.
 fn from_cause(next: &Bound<'_, PyAny>, cause: PyErr) -> PyErr {
     let py = next.py();
     let message = format!("'async for' received an invalid object from __anext__: {}", types::name(next));
@@ -122,7 +122,7 @@ fn from_cause(next: &Bound<'_, PyAny>, cause: PyErr) -> PyErr {
     made.map_or_else(|error| error, |error| PyErr::from_value(error.into_any()))
 }
 
-/// Whether `yield from` resumes an object itself, in code with these flags; if not, it iterates over it.
+/// Returns true if `yield from` resumes an object itself, in code with these flags. If false, it iterates over the object.
 pub fn is_yielded_from_itself(flags: u32, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if kind::is_coroutine(object) {
         if flags & (COROUTINE | ITERABLE_COROUTINE) == 0 {

@@ -13,16 +13,16 @@ use super::{abi, class_name};
 use crate::{Method, Outcome, Sent, Value, names::interned};
 
 thread_local! {
-    /// Whether the frame that comes next is called by bytecode: CPython would not go through C for it.
+    /// True if bytecode calls the next frame: CPython would not go through C for it.
     static DIRECT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the frame that comes is called by bytecode. To be asked once for each frame.
+/// Returns true if bytecode calls the next frame. Must be called once for each frame.
 pub fn take_direct() -> bool {
     DIRECT.replace(false)
 }
 
-/// Runs a call that CPython makes without C, if `direct`.
+/// Runs a call; `direct` says that CPython would make it without going through C.
 pub fn directly<R>(direct: bool, call: impl FnOnce() -> R) -> R {
     DIRECT.set(direct);
     let result = call();
@@ -46,7 +46,7 @@ pub fn call_ex<'py>(
     directly(kind::is_function(callable), || raw::call_ex(callable, args, kwargs))
 }
 
-/// How error messages name what is called: `module.name()`.
+/// Returns the callable's name as it appears in error messages: `module.name()`.
 fn shown(callable: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = callable.py();
     let names = interned(py);
@@ -60,7 +60,7 @@ fn shown(callable: &Bound<'_, PyAny>) -> PyResult<String> {
     }
 }
 
-/// An attribute that may be missing.
+/// Converts a missing attribute to `None`.
 pub(super) fn optional<T>(found: PyResult<T>) -> PyResult<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -68,7 +68,7 @@ pub(super) fn optional<T>(found: PyResult<T>) -> PyResult<Option<T>> {
     }
 }
 
-/// What `*args` stands for, as a tuple.
+/// Returns the value of `*args` as a tuple.
 pub fn argument_tuple<'py>(callable: &Bound<'py, PyAny>, args: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if args.is_exact_instance_of::<PyTuple>() {
         return Ok(args.clone());
@@ -79,7 +79,7 @@ pub fn argument_tuple<'py>(callable: &Bound<'py, PyAny>, args: &Bound<'py, PyAny
     object::tuple(args)
 }
 
-/// What `**kwargs` stands for, as a dict.
+/// Returns the value of `**kwargs` as a dict.
 pub fn keyword_dict<'py>(callable: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if kwargs.is_exact_instance_of::<PyDict>() {
         return Ok(kwargs.clone());
@@ -89,7 +89,7 @@ pub fn keyword_dict<'py>(callable: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny
     Ok(dict.into_any())
 }
 
-/// The error of a value that cannot be spread in a call. Until 3.14 it says in which.
+/// Returns the error for a value that cannot be spread in a call. Up to 3.14 it names the callable.
 fn not_spread(callable: &Bound<'_, PyAny>, words: &str) -> PyErr {
     if abi(callable.py()).version() >= (3, 15) {
         return PyTypeError::new_err(format!("Value {words}"));
@@ -97,16 +97,16 @@ fn not_spread(callable: &Bound<'_, PyAny>, words: &str) -> PyErr {
     shown(callable).map_or_else(|error| error, |shown| PyTypeError::new_err(format!("{shown} argument {words}")))
 }
 
-/// Returns true if merging has failed since a value has no `keys`. From 3.15 on what `keys` itself raises is left as it is.
+/// Returns true if merging failed because a value has no `keys`. From 3.15 on, an error raised by `keys` itself is kept as it is.
 ///
 /// # Errors
-/// What Python raised when it was asked for `keys`.
+/// Returns the exception raised by looking up `keys`.
 pub(super) fn is_no_mapping(value: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
     let py = value.py();
     Ok(error.is_instance_of::<PyAttributeError>(py) && (abi(py).version() < (3, 15) || !value.hasattr(interned(py).keys.bind(py))?))
 }
 
-/// Adds keyword arguments to those that are there; none may be given twice.
+/// Adds keyword arguments to the existing ones; none may be given twice.
 pub(super) fn merge_keywords<'py>(callable: &Bound<'py, PyAny>, dict: &Bound<'py, PyDict>, kwargs: &Bound<'py, PyAny>) -> PyResult<()> {
     match mapping::merge_unique(abi(dict.py()), dict, kwargs) {
         Ok(None) => Ok(()),
@@ -139,7 +139,7 @@ pub fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyA
     directly(kind::is_generator(iterator), || raw::next(iterator))
 }
 
-/// Resumes what is yielded from or awaited
+/// Resumes the object that is yielded from or awaited
 pub fn send<'py>(receiver: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<Sent<'py>> {
     let direct = kind::is_generator(receiver) || kind::is_coroutine(receiver);
     Ok(match directly(direct, || raw::send(receiver, value))? {

@@ -9,12 +9,12 @@ use pyo3::{
 
 use crate::Unwind;
 
-/// A `NameError` that knows the name, for suggestions.
+/// Creates a `NameError` that stores the name, for suggestions.
 pub(super) fn name_error(class: &Bound<'_, PyAny>, message: &str, name: &Bound<'_, PyString>) -> PyErr {
     let made = class.call1((message,)).and_then(|error| error.cast_into::<PyBaseException>().map_err(PyErr::from));
     match made {
         Ok(error) => {
-            // As in CPython, an error that does not know its name is still raised.
+            // As in CPython, the error is raised even if its name cannot be set.
             drop(error.setattr("name", name));
             exception::raise(&error)
         }
@@ -22,7 +22,7 @@ pub(super) fn name_error(class: &Bound<'_, PyAny>, message: &str, name: &Bound<'
     }
 }
 
-/// The exception of a local that is not bound.
+/// Creates the exception for an unbound local.
 pub(crate) fn unbound(py: Python<'_>, name: Option<&Bound<'_, PyString>>, is_free: bool) -> Unwind {
     let shown = name.map_or_else(|| "?".to_owned(), ToString::to_string);
     let error = match name {
@@ -35,7 +35,7 @@ pub(crate) fn unbound(py: Python<'_>, name: Option<&Bound<'_, PyString>>, is_fre
     Unwind::Raise(error)
 }
 
-/// An instance of what is raised: an exception, or a class that is called.
+/// Returns the exception instance to raise: the given exception, or the result of calling the given class.
 fn instance<'py>(raised: &Bound<'py, PyAny>, otherwise: &'static str) -> PyResult<Bound<'py, PyBaseException>> {
     if exception::is_class(raised) {
         let made = raised.call0()?;
@@ -66,7 +66,7 @@ fn prepared(raised: &Bound<'_, PyAny>, cause: Option<&Bound<'_, PyAny>>) -> PyRe
     Ok(exception::raise(&value))
 }
 
-/// What stands after `except`: a class, or a tuple of classes.
+/// Checks the operand of `except`: a class, or a tuple of classes.
 pub(super) fn check_classes(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let allowed = match class.cast::<PyTuple>() {
         Ok(classes) => classes.iter().all(|class| exception::is_class(&class)),
@@ -81,7 +81,7 @@ pub fn exception_matches(raised: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) ->
     Ok(exception::matches(raised, class))
 }
 
-/// Shows the value of an expression statement at the prompt.
+/// Prints the value of an expression statement at the prompt.
 pub fn print_expression<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match super::calls::optional(dynamlir_cpython_abi::import(value.py(), "sys")?.getattr("displayhook"))? {
         Some(hook) => hook.call1((value,)),
@@ -89,7 +89,7 @@ pub fn print_expression<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
     }
 }
 
-/// What leaves the body of a generator with these code flags: a `StopIteration` becomes a `RuntimeError`.
+/// Returns the exception that leaves the body of a generator with these code flags: a `StopIteration` becomes a `RuntimeError`.
 pub fn stop_iteration_error<'py>(flags: u32, raised: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     const COROUTINE: u32 = 0x80;
     const ASYNC_GENERATOR: u32 = 0x200;

@@ -12,14 +12,14 @@ use pyo3::{
 };
 
 use super::abi;
-use crate::{Activation, FunctionParts, Value, native, ops::functions::part};
+use crate::{Activation, FunctionParts, Value, native, policy::part};
 
 /// A new cell
 pub fn cell_new<'py>(py: Python<'py>, content: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     cell::new(abi(py), py, content)
 }
 
-/// What a cell holds
+/// The content of a cell
 pub fn cell_get<'py>(cell: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     cell::get(abi(cell.py()), cell)
 }
@@ -36,7 +36,7 @@ pub fn make_function<'py>(frame: &Activation<'py>, code: &Bound<'py, PyAny>, par
     Ok(made.finish())
 }
 
-/// Completes a function that is being made
+/// Completes a function under construction
 pub fn set_function_parts<'py>(py: Python<'py>, function: &Bound<'py, PyAny>, parts: &FunctionParts<'py>) -> PyResult<()> {
     set_parts(&NewFunction::from(abi(py), function.clone()), parts)
 }
@@ -61,7 +61,7 @@ fn set_parts<'py>(function: &NewFunction<'py>, parts: &FunctionParts<'py>) -> Py
     Ok(())
 }
 
-/// CPython does so by an instruction, which also names the function that computes annotations after the other.
+/// Runs CPython's own instruction, which also names the annotate function after the other.
 fn set_annotate<'py>(annotate: &Value<'py>, function: &Bound<'py, PyAny>) -> PyResult<()> {
     let (py, (major, minor)) = (function.py(), abi(function.py()).version());
     let version = Version::of(major.into(), minor.into()).ok_or_else(|| PySystemError::new_err("an unknown version"))?;
@@ -69,7 +69,7 @@ fn set_annotate<'py>(annotate: &Value<'py>, function: &Bound<'py, PyAny>) -> PyR
     native::run(py, version, &set, &[annotate.clone(), function.clone().into()]).map(drop)
 }
 
-/// CPython keeps a tuple until somebody looks at `__annotations__`.
+/// Converts annotations to a dict. CPython keeps a tuple until `__annotations__` is read.
 fn annotation_dict<'py>(annotations: &Value<'py>) -> PyResult<Bound<'py, PyDict>> {
     if let Ok(dict) = annotations.get().cast::<PyDict>() {
         return Ok(dict.clone());

@@ -10,7 +10,7 @@ use pyo3::{
 use super::{abi, exceptions::check_classes};
 use crate::names::interned;
 
-/// Only classes, and none that is itself a group.
+/// Checks that `class` contains only classes, none of them an exception group itself.
 fn check(class: &Bound<'_, PyAny>) -> PyResult<()> {
     check_classes(class)?;
     let group = class.py().get_type::<PyBaseExceptionGroup>();
@@ -30,7 +30,7 @@ fn check(class: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// `except* class`: what the class matches of an exception, and the rest; each may be `None`.
+/// `except* class`: the part of an exception that the class matches, and the rest; each may be `None`.
 pub fn group_match<'py>(raised: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = raised.py();
     check(class)?;
@@ -45,7 +45,7 @@ pub fn group_match<'py>(raised: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -
             return Ok((raised.clone(), none));
         }
         let group = group_class.call1(("", PyTuple::new(py, [raised])?))?;
-        // From 3.14 on the group says where it was made.
+        // From 3.14 on, the group records where it was created.
         let newer = abi(py).version() >= (3, 14);
         if let Some(thread) = newer.then(|| Thread::current(py).ok()).flatten() {
             drop(thread.traceback_here(PyErr::from_value(group.clone())));

@@ -28,7 +28,7 @@ pub fn import_name<'py>(
     super::call(&import, &args, None)
 }
 
-/// `import name` that may be left for later
+/// `import name` that may be deferred
 pub fn import_lazily<'py>(
     frame: &Activation<'py>,
     name: &Bound<'py, PyString>,
@@ -43,7 +43,7 @@ pub fn import_lazily<'py>(
     }
 }
 
-/// `from module import name` of a module that is left for later; None for a module that is there
+/// `from module import name` of a module whose import is deferred; `None` for a loaded module
 pub fn import_from_placeholder<'py>(
     frame: &Activation<'py>,
     module: &Bound<'py, PyAny>,
@@ -59,7 +59,7 @@ pub fn import_from<'py>(module: &Bound<'py, PyAny>, name: &Bound<'py, PyString>)
     if let Some(found) = optional(module.getattr(name))? {
         return Ok(found);
     }
-    // A circular import may have put the submodule into `sys.modules` only.
+    // A circular import may have put the submodule only into `sys.modules`.
     let package = optional(module.getattr(names.name.bind(py)))?.and_then(|package| package.cast_into::<PyString>().ok());
     if let Some(package) = &package {
         let modules = dynamlir_cpython_abi::import(py, "sys")?.getattr("modules")?;
@@ -90,7 +90,7 @@ pub fn import_from<'py>(module: &Bound<'py, PyAny>, name: &Bound<'py, PyString>)
     Err(super::raise(&error, None))
 }
 
-/// Whether a module is still being imported.
+/// Returns true if a module is still being imported.
 fn is_initializing(module: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = module.py();
     let names = interned(py);
@@ -131,7 +131,7 @@ pub fn import_star<'py>(frame: &Activation<'py>, module: &Bound<'py, PyAny>) -> 
     Ok(())
 }
 
-/// The error of an exported name that is not a string.
+/// Returns the error for an exported name that is not a string.
 fn bad_name(module: &Bound<'_, PyAny>, name: &Bound<'_, PyAny>, is_listed: bool) -> PyResult<PyErr> {
     let module_name = module.getattr(interned(module.py()).name.bind(module.py()))?;
     let Ok(module_name) = module_name.cast::<PyString>() else {

@@ -46,7 +46,7 @@ struct Attributes<'a, 'py> {
 }
 
 impl<'py> Attributes<'_, 'py> {
-    /// Those of positional patterns; false if one is missing.
+    /// Adds the attributes of positional patterns; returns false if one is missing.
     fn positional(&mut self, count: usize) -> PyResult<bool> {
         let py = self.class.py();
         let shown = types::name_of(self.class);
@@ -83,7 +83,7 @@ impl<'py> Attributes<'_, 'py> {
         Ok(true)
     }
 
-    /// One attribute; false if it is missing.
+    /// Adds one attribute; returns false if it is missing.
     fn add(&mut self, name: &Bound<'py, PyAny>) -> PyResult<bool> {
         if self.seen.contains(name)? {
             let message = format!("{}() got multiple sub-patterns for attribute {}", types::name_of(self.class), name.repr()?);
@@ -104,7 +104,7 @@ pub fn match_keys<'py>(subject: &Bound<'py, PyAny>, keys: &Bound<'py, PyAny>) ->
     if keys.is_empty() {
         return Ok(PyTuple::empty(py).into_any());
     }
-    // `get` with a default makes no key, as `__getitem__` of a defaultdict would.
+    // `get` with a default does not create a key, as `__getitem__` of a defaultdict would.
     let get = subject.getattr(interned(py).get.bind(py))?;
     let missing = py.get_type::<PyAny>().call0()?;
     let seen = PySet::empty(py)?;

@@ -10,7 +10,7 @@ use dynamlir_cpython_abi::lazy;
 
 use crate::{Activation, names::interned};
 
-/// What a mapping has under a name, if anything.
+/// Returns a mapping's value for a name, if any.
 pub fn lookup<'py>(mapping: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if let Ok(dict) = mapping.cast_exact::<PyDict>() {
         return dict.get_item(name);
@@ -22,7 +22,7 @@ pub fn lookup<'py>(mapping: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> 
     }
 }
 
-/// Returns the object under a name of a namespace, if any: an import that was left for later is made now.
+/// Returns the object with a name in a namespace, if any. A deferred import is performed now.
 pub fn loaded<'py>(namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     match lookup(namespace, name)? {
         Some(found) => lazy::resolved(found, name, namespace).map(Some),
@@ -30,12 +30,12 @@ pub fn loaded<'py>(namespace: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -
     }
 }
 
-/// The error of a name that is nowhere.
+/// Returns the error for an undefined name.
 fn undefined(name: &Bound<'_, PyString>) -> PyErr {
     super::exceptions::name_error(name.py().get_type::<PyNameError>().as_any(), &format!("name '{name}' is not defined"), name)
 }
 
-/// The mapping of a module's or class's names.
+/// Returns the namespace of a module's or class's body.
 pub fn namespace<'py>(frame: &Activation<'py>, missing: &str) -> PyResult<Bound<'py, PyAny>> {
     frame.namespace().ok_or_else(|| PySystemError::new_err(missing.to_owned()))
 }
@@ -50,7 +50,7 @@ pub fn load_global<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) ->
 
 /// `global name; name = value`
 pub fn store_global<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> PyResult<()> {
-    // Past any `__setitem__` of a subclass.
+    // Bypasses any `__setitem__` of a subclass.
     frame.globals().cast::<PyDict>()?.set_item(name, value)
 }
 
@@ -68,7 +68,7 @@ pub fn load_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) -> P
     if let Some(found) = loaded(&namespace, name)? {
         return Ok(found);
     }
-    // Unlike functions, past any `__getitem__` of a subclass.
+    // Unlike in functions, this bypasses any `__getitem__` of a subclass.
     let globals = frame.globals();
     if let Some(found) = globals.cast::<PyDict>()?.get_item(name)? {
         return lazy::resolved(found, name, &globals);
@@ -87,7 +87,7 @@ pub fn store_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>, val
 /// `del name` in the body of a module or class
 pub fn delete_name<'py>(frame: &Activation<'py>, name: &Bound<'py, PyString>) -> PyResult<()> {
     match frame.namespace() {
-        // For any error.
+        // CPython does this for any error.
         Some(namespace) => namespace.del_item(name).map_err(|_| undefined(name)),
         None => Err(PySystemError::new_err(format!("no locals when deleting {}", name.repr()?))),
     }
@@ -99,7 +99,7 @@ pub fn load_build_class<'py>(frame: &Activation<'py>) -> PyResult<Bound<'py, PyA
     lookup(&frame.builtins(), name)?.ok_or_else(|| PyNameError::new_err("__build_class__ not found"))
 }
 
-/// Makes `__annotations__` unless the namespace has it.
+/// Creates `__annotations__` unless the namespace has it.
 pub fn setup_annotations(frame: &Activation<'_>) -> PyResult<()> {
     let name = interned(frame.py()).annotations.bind(frame.py());
     let namespace = namespace(frame, "no locals found when setting up annotations")?;

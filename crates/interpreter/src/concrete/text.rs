@@ -19,7 +19,7 @@ pub fn format<'py>(value: &Bound<'py, PyAny>, spec: Option<&Bound<'py, PyAny>>) 
     object::format(value, spec)
 }
 
-/// The parts of a format string put together
+/// Joins the parts of a format string
 pub fn build_string<'py>(py: Python<'py>, parts: &[Value<'py>]) -> PyResult<Bound<'py, PyAny>> {
     object::join(py, PyTuple::new(py, parts.iter().map(Value::get))?.as_any())
 }

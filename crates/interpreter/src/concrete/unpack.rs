@@ -14,7 +14,7 @@ fn iterator<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> 
     value.try_iter().map_err(|error| not_unpacked(value, error))
 }
 
-/// The error of unpacking for an object whose iteration failed. An error that its own `__iter__` raised is returned unchanged.
+/// Returns the unpacking error for an object whose iteration failed. An error raised by its own `__iter__` is returned unchanged.
 pub fn not_unpacked(value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let iterable = types::has_slot(&value.get_type(), types::slots::Py_tp_iter) || object::is_sequence(value);
     if error.is_instance_of::<PyTypeError>(value.py()) && !iterable {
@@ -23,7 +23,7 @@ pub fn not_unpacked(value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     error
 }
 
-/// The next `count` items. `expected` says how many values are wanted in all.
+/// Takes the next `count` items. `expected` describes the total number of values, for the error message.
 fn take<'py>(iterator: &mut Bound<'py, PyIterator>, count: usize, expected: &str) -> PyResult<Vec<Value<'py>>> {
     let mut values = Vec::with_capacity(count + 1);
     while values.len() < count {
@@ -43,7 +43,7 @@ pub fn unpack<'py>(value: &Bound<'py, PyAny>, count: usize) -> PyResult<Vec<Valu
         None => Ok(values),
         Some(item) => {
             drop(item?);
-            // From 3.14 on it says how many there are, where that is known.
+            // From 3.14 on, the message includes the number of values, if it is known.
             let known =
                 [value.is_exact_instance_of::<PyList>(), value.is_exact_instance_of::<PyTuple>(), value.is_exact_instance_of::<PyDict>()];
             let says = abi(value.py()).version() >= (3, 14) && known.contains(&true);

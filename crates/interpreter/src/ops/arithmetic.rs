@@ -6,7 +6,7 @@ use pyo3::{exceptions::PySystemError, prelude::*, types::PyBool};
 use super::{Done, Flow, items};
 use crate::{Activation, BinaryOp, Comparison, Outcome, UnaryOp, Value};
 
-/// A Python bool.
+/// Returns a Python bool.
 pub(crate) fn bool_value(py: Python<'_>, value: bool) -> Value<'_> {
     PyBool::new(py, value).to_owned().into_any().into()
 }
@@ -43,7 +43,7 @@ pub(crate) fn to_bool<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done
     Ok(Flow::Next)
 }
 
-/// The argument numbers the operations, first the plain ones, then the in-place ones.
+/// The argument numbers the operations: first the plain ones, then the in-place ones.
 pub(crate) fn binary<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let number = instruction.arg as usize;
     let count = BinaryOp::ALL.len();
@@ -56,7 +56,7 @@ pub(crate) fn binary<'py>(frame: &mut Activation<'py>, instruction: &Instruction
     Ok(Flow::Next)
 }
 
-/// From 3.14 on what follows the in-place operations is an item.
+/// From 3.14 on, the number after the in-place operations is a subscript.
 pub(crate) fn binary_or_item<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     if instruction.arg as usize == SUBSCRIPT { items::get(frame, instruction) } else { binary(frame, instruction) }
 }
@@ -84,7 +84,7 @@ pub(crate) fn compare_shifted_4<'py>(frame: &mut Activation<'py>, instruction: &
     Ok(Flow::Next)
 }
 
-/// In 3.13 there is one bit more, which asks for a bool.
+/// 3.13 has one more bit, which requests a bool.
 pub(crate) fn compare_shifted_5<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let mut result = compare_with(frame, instruction.arg >> 5)?;
     if instruction.arg & 16 != 0 {

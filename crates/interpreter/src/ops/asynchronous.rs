@@ -5,7 +5,7 @@ use dynamlir_bytecode::Instruction;
 use super::{Done, Flow};
 use crate::{Activation, concrete};
 
-/// The argument says what the awaitable came from, for the error message: 1 is `__aenter__`, 2 is `__aexit__`.
+/// The argument says where the awaitable came from, for the error message: 1 is `__aenter__`, 2 is `__aexit__`.
 pub(crate) fn get_awaitable<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let iterator = concrete::awaitable(frame.peek(0).get(), instruction.arg)?;
     frame.replace_top(1, iterator);

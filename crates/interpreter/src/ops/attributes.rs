@@ -12,7 +12,7 @@ pub(crate) fn load_attr<'py>(frame: &mut Activation<'py>, instruction: &Instruct
     Ok(Flow::Next)
 }
 
-/// Pushes a method and its object, or NULL and what the attribute is.
+/// Pushes a method and its object, or NULL and the attribute's value.
 pub(crate) fn load_method<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let name = frame.name(instruction.arg);
     let method = frame.policy().load_method(frame.peek(0), &name)?;
@@ -27,7 +27,7 @@ pub(crate) fn load_method<'py>(frame: &mut Activation<'py>, instruction: &Instru
     Ok(Flow::Next)
 }
 
-/// Pushes a method and its object, or what the attribute is and NULL.
+/// Pushes a method and its object, or the attribute's value and NULL.
 fn load_method_null_last<'py>(frame: &mut Activation<'py>, index: u32) -> Done<'py> {
     let name = frame.name(index);
     let method = frame.policy().load_method(frame.peek(0), &name)?;
@@ -37,12 +37,12 @@ fn load_method_null_last<'py>(frame: &mut Activation<'py>, index: u32) -> Done<'
     Ok(Flow::Next)
 }
 
-/// An argument with its flag taken off.
+/// Returns the instruction with the flag bits removed from its argument.
 fn shifted(instruction: &Instruction, bits: u32) -> Instruction {
     Instruction { arg: instruction.arg >> bits, ..*instruction }
 }
 
-/// Bit 0 of the argument says that it is a method to be called.
+/// Bit 0 of the argument says that the attribute is a method to be called.
 pub(crate) fn load_attr_or_method<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     if instruction.arg & 1 == 1 { load_method(frame, &shifted(instruction, 1)) } else { load_attr(frame, &shifted(instruction, 1)) }
 }
@@ -52,7 +52,7 @@ pub(crate) fn load_attr_or_method_null_last<'py>(frame: &mut Activation<'py>, in
     if instruction.arg & 1 == 1 { load_method_null_last(frame, instruction.arg >> 1) } else { load_attr(frame, &shifted(instruction, 1)) }
 }
 
-/// `super().name`: the callable, the class and the object are on the stack. Bit 1 says that they are to be passed.
+/// `super().name`: the callable, the class and the object are on the stack. Bit 1 says to pass the latter two.
 fn super_attr<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> crate::Outcome<Value<'py>> {
     let name = frame.name(instruction.arg >> 2);
     let [callable, class, this] = frame.top(3) else { unreachable!("three were asked for") };

@@ -6,7 +6,7 @@ use pyo3::{prelude::*, types::PyTuple};
 use super::{Done, Flow};
 use crate::{Activation, Value};
 
-/// The names of the keyword arguments of the call that follows.
+/// Stores the names of the keyword arguments of the call that follows.
 pub(crate) fn kw_names<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     frame.keywords = Some(frame.constant(instruction.arg).cast_into::<PyTuple>().map_err(PyErr::from)?);
     Ok(Flow::Next)
@@ -14,28 +14,28 @@ pub(crate) fn kw_names<'py>(frame: &mut Activation<'py>, instruction: &Instructi
 
 /// A call that a frame is making.
 pub struct CallSite<'a, 'py> {
-    /// The unit of the first of the instructions that make it.
+    /// The unit of the first of the call's instructions.
     pub start: u32,
-    /// What is called.
+    /// The callable.
     pub callable: &'a Value<'py>,
-    /// Where the callable stands on the stack: what is above are arguments, and perhaps a NULL.
+    /// The stack position of the callable. Above it are the arguments, and perhaps a NULL.
     pub place: usize,
-    /// How many of the topmost values are not arguments as they are: the names of keyword arguments, or what is spread.
+    /// The number of topmost values that are not plain arguments: the names of keyword arguments, or values to be spread.
     pub others: usize,
-    /// Whether these are spread.
+    /// True if these values are spread.
     pub spreads: bool,
 }
 
 impl<'py> Activation<'py> {
-    /// Returns true if the call that the frame is making enters a context: between that and the body, which is what makes sure that the
-    /// context is left, nothing interrupts.
+    /// Returns true if the current call enters a context. Nothing may interrupt between that call and the body: only the body ensures that
+    /// the context is left.
     fn is_entering(&self) -> bool {
         let code = &self.prepared().code;
         let at = code.index[self.place().unit() as usize] as usize;
         at > 0 && code.instructions[at - 1].opcode == Opcode::LoadSpecial
     }
 
-    /// The call that the frame is making by its instruction; None if that is not a call.
+    /// Returns the call that the frame's current instruction makes; `None` if it is not a call.
     pub fn call_site(&self) -> Option<CallSite<'_, 'py>> {
         let code = &self.prepared().code;
         let mut at = code.index[self.place().unit() as usize] as usize;
@@ -58,8 +58,8 @@ impl<'py> Activation<'py> {
     }
 }
 
-/// What is called, and its arguments: `slots` are two for the callable, then the arguments. Where the second is a value it is
-/// the first argument, if `NULL_LAST`; else the first of the two is the callable unless it is NULL.
+/// Returns the callable and its arguments. `slots` are two slots for the callable, then the arguments. With `NULL_LAST`, a second slot that
+/// is not NULL is the first argument. Otherwise, the first slot is the callable unless it is NULL.
 fn parts<'a, 'py, const NULL_LAST: bool>(slots: &'a [Value<'py>]) -> (&'a Value<'py>, &'a [Value<'py>]) {
     match (NULL_LAST, slots[0].is_null(), slots[1].is_null()) {
         (false, true, _) => (&slots[1], &slots[2..]),
@@ -83,12 +83,12 @@ pub(crate) fn call<'py>(frame: &mut Activation<'py>, instruction: &Instruction) 
     call_with::<false>(frame, instruction.arg as usize, keywords.as_ref())
 }
 
-/// In 3.13 the place for the object is above the callable.
+/// In 3.13, the slot for the object is above the callable.
 pub(crate) fn call_null_last<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     call_with::<true>(frame, instruction.arg as usize, None)
 }
 
-/// In 3.13 the names of the keyword arguments are on top.
+/// In 3.13, the names of the keyword arguments are on top.
 pub(crate) fn call_kw<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let count = instruction.arg as usize + 3;
     let slots = frame.top(count);
@@ -100,7 +100,7 @@ pub(crate) fn call_kw<'py>(frame: &mut Activation<'py>, instruction: &Instructio
     Ok(Flow::Next)
 }
 
-/// From 3.14 on there is always a place for the keywords, above the positional arguments, with NULL where there are none.
+/// From 3.14 on, there is always a slot for the keywords above the positional arguments; it is NULL if there are none.
 pub(crate) fn call_ex_with_place<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let [callable, _, args, kwargs] = frame.top(4) else { unreachable!("four were asked for") };
     let kwargs = if kwargs.is_null() { None } else { Some(frame.policy().spread_keywords(callable, kwargs)?) };
@@ -112,7 +112,7 @@ pub(crate) fn call_ex_with_place<'py>(frame: &mut Activation<'py>, _: &Instructi
     Ok(Flow::Next)
 }
 
-/// `callable(*args, **kwargs)`; a NULL lies below or above the callable.
+/// `callable(*args, **kwargs)`; a NULL is below or above the callable.
 fn call_ex_with<'py, const NULL_LAST: bool>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let has_kwargs = instruction.arg & 1 == 1;
     let count = 3 + usize::from(has_kwargs);

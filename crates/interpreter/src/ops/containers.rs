@@ -5,7 +5,7 @@ use dynamlir_bytecode::Instruction;
 use super::{Done, Flow};
 use crate::{Activation, Outcome, Policy, Value};
 
-/// Replaces the topmost values by what is built of them.
+/// Replaces the topmost values with the object built from them.
 fn build<'py>(
     frame: &mut Activation<'py>,
     count: usize,
@@ -44,7 +44,7 @@ pub(crate) fn const_key_map<'py>(frame: &mut Activation<'py>, instruction: &Inst
     })
 }
 
-/// Puts the top into the container that lies `depth` below what is left, counted from 1.
+/// Pops the top and puts it into the container `depth` below the new top, counted from 1.
 fn put<'py>(
     frame: &mut Activation<'py>,
     depth: usize,
@@ -82,7 +82,7 @@ pub(crate) fn map_add<'py>(frame: &mut Activation<'py>, instruction: &Instructio
     Ok(Flow::Next)
 }
 
-/// `f(**mapping)`: the callable lies `below` the dict, for the error message.
+/// `f(**mapping)`: the callable is `below` the dict, for the error message.
 fn merge<'py>(frame: &mut Activation<'py>, instruction: &Instruction, below: usize) -> Done<'py> {
     let depth = instruction.arg as usize;
     frame.policy().dict_merge(frame.peek(depth + below), frame.peek(depth), frame.peek(0))?;
@@ -94,7 +94,7 @@ pub(crate) fn dict_merge<'py>(frame: &mut Activation<'py>, instruction: &Instruc
     merge(frame, instruction, 2)
 }
 
-/// In 3.13 there is a NULL between the callable and the positional arguments.
+/// In 3.13, there is a NULL between the callable and the positional arguments.
 pub(crate) fn dict_merge_null_last<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     merge(frame, instruction, 3)
 }

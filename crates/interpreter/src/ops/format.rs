@@ -6,17 +6,17 @@ use pyo3::{prelude::*, types::PyString};
 use super::{Done, Flow};
 use crate::{Activation, Conversion, Outcome, Value};
 
-/// `FVC_STR` and so on; 0 means no conversion.
+/// Returns the conversion with number `FVC_STR` and so on; 0 means no conversion.
 fn conversion(number: u32) -> Option<Conversion> {
     [None, Some(Conversion::Str), Some(Conversion::Repr), Some(Conversion::Ascii)][(number & 3) as usize]
 }
 
-/// A string by itself needs no formatting.
+/// Formats a value. A string without a specification needs no formatting.
 fn formatted<'py>(frame: &Activation<'py>, value: Value<'py>, spec: Option<&Value<'py>>) -> Outcome<Value<'py>> {
     if spec.is_none() && value.get().is_exact_instance_of::<PyString>() { Ok(value) } else { frame.policy().format(&value, spec) }
 }
 
-/// Bits 0 and 1 of the argument are the conversion, bit 2 says that there is a specification.
+/// Bits 0 and 1 of the argument are the conversion; bit 2 says that a specification is present.
 pub(crate) fn value<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let spec = (instruction.arg & 4 != 0).then(|| frame.pop());
     let mut value = frame.pop();

@@ -1,21 +1,11 @@
-//! Making functions.
+//! Creation of functions.
 
 use dynamlir_bytecode::Instruction;
 
 use super::{Done, Flow};
-use crate::{Activation, FunctionParts};
+use crate::{Activation, FunctionParts, policy::part};
 
-/// The parts of a function as its instructions number them.
-pub(crate) mod part {
-    pub const DEFAULTS: u32 = 0x01;
-    pub const KEYWORD_DEFAULTS: u32 = 0x02;
-    pub const ANNOTATIONS: u32 = 0x04;
-    pub const CLOSURE: u32 = 0x08;
-    /// From 3.14 on: a function that computes the annotations.
-    pub const ANNOTATE: u32 = 0x10;
-}
-
-/// The code object is on top, below it the parts that the argument names, the last of them the topmost.
+/// The code object is on top. Below it are the parts that the argument lists, the last of them topmost.
 pub(crate) fn make_function_with_parts<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let code = frame.pop();
     let has = |flag: u32| instruction.arg & flag != 0;
@@ -29,7 +19,7 @@ pub(crate) fn make_function_with_parts<'py>(frame: &mut Activation<'py>, instruc
     Ok(Flow::Next)
 }
 
-/// In 3.13 the parts follow with [`set_attribute`].
+/// In 3.13, the parts follow with [`set_attribute`].
 pub(crate) fn make_function<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let function = frame.policy().make_function(frame, frame.peek(0), FunctionParts::default())?;
     frame.replace_top(1, function);

@@ -1,18 +1,18 @@
-//! Generators: yields are CPython's, which suspends the frame thereby.
+//! Generators: yields are run by CPython, which thereby suspends the frame.
 
 use dynamlir_bytecode::Instruction;
 use dynamlir_cpython_abi::exception;
 use pyo3::{exceptions::PyStopIteration, prelude::*};
 
-use super::{Done, Flow, exceptions::again, target};
+use super::{Done, Flow, exceptions::reraised, target};
 use crate::{Activation, Outcome, Sent, Value, concrete};
 
-/// Also what wraps the value of an asynchronous generator: CPython runs both.
+/// Also used for the instruction that wraps the value of an asynchronous generator: CPython runs both.
 pub(crate) fn suspend<'py>(_: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     Ok(Flow::Suspend)
 }
 
-/// A generator or coroutine is yielded from itself, anything else is iterated over.
+/// A generator or coroutine is resumed itself; anything else is iterated over.
 pub(crate) fn get_yield_from_iter<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     if !concrete::is_yielded_from_itself(frame.prepared().flags, frame.peek(0).get())? {
         let iterator = frame.policy().iter(frame.peek(0))?;
@@ -21,7 +21,7 @@ pub(crate) fn get_yield_from_iter<'py>(frame: &mut Activation<'py>, _: &Instruct
     Ok(Flow::Next)
 }
 
-/// In 3.11 a return replaces the receiver, and jumps.
+/// In 3.11, a return replaces the receiver and jumps.
 pub(crate) fn send<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let value = frame.pop();
     match frame.policy().send(frame.peek(0), &value)? {
@@ -36,12 +36,12 @@ pub(crate) fn send<'py>(frame: &mut Activation<'py>, instruction: &Instruction) 
     }
 }
 
-/// Later it stays, for `END_SEND`.
+/// From 3.12 on, the receiver stays, for `END_SEND`.
 pub(crate) fn send_keeping<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     send_below(frame, instruction, 0)
 }
 
-/// In 3.15 with the place above it that loops need.
+/// In 3.15, the second slot that loops need is above the receiver.
 pub(crate) fn send_with_place<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     send_below(frame, instruction, 1)
 }
@@ -60,7 +60,7 @@ fn send_below<'py>(frame: &mut Activation<'py>, instruction: &Instruction, depth
     }
 }
 
-/// An exception thrown in while something was yielded from: its `StopIteration` is the value, anything else is raised on.
+/// Handles an exception thrown in during `yield from`: a `StopIteration` carries the value, anything else propagates.
 pub(crate) fn cleanup_throw<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let value = returned(frame)?;
     frame.drop_top(3);
@@ -69,7 +69,7 @@ pub(crate) fn cleanup_throw<'py>(frame: &mut Activation<'py>, _: &Instruction) -
     Ok(Flow::Next)
 }
 
-/// In 3.15 what was yielded from has a second place.
+/// In 3.15, the receiver of `yield from` has a second slot.
 pub(crate) fn cleanup_throw_with_place<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let value = returned(frame)?;
     frame.drop_top(4);
@@ -79,11 +79,11 @@ pub(crate) fn cleanup_throw_with_place<'py>(frame: &mut Activation<'py>, _: &Ins
     Ok(Flow::Next)
 }
 
-/// The value with which what was yielded from has returned, by the exception on top.
+/// Returns the value returned by the receiver of `yield from`, taken from the exception on top.
 fn returned<'py>(frame: &Activation<'py>) -> Outcome<Bound<'py, PyAny>> {
     let raised = frame.peek(0).get();
     if !exception::matches(raised, frame.py().get_type::<PyStopIteration>().as_any()) {
-        return Err(again(raised));
+        return Err(reraised(raised));
     }
     Ok(raised.getattr("value")?)
 }

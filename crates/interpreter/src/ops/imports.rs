@@ -13,7 +13,7 @@ pub(crate) fn name<'py>(frame: &mut Activation<'py>, instruction: &Instruction) 
     Ok(Flow::Next)
 }
 
-/// In 3.15 the lowest two bits say that an import is lazy, or is made at once; with neither, which only modules have, the process decides.
+/// In 3.15, the lowest two bits say that an import is lazy or eager. With neither, which only modules have, the process decides.
 pub(crate) fn name_with_flags<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     const LAZY: u32 = 1;
     const EAGER: u32 = 2;
@@ -35,7 +35,7 @@ pub(crate) fn from<'py>(frame: &mut Activation<'py>, instruction: &Instruction) 
     Ok(Flow::Next)
 }
 
-/// In 3.15 what is imported from may not be there yet.
+/// In 3.15, the module that is imported from may not be loaded yet.
 pub(crate) fn from_placeholder<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let name = frame.name(instruction.arg);
     match concrete::import_from_placeholder(frame, frame.peek(0).get(), &name)? {

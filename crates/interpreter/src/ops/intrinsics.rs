@@ -5,7 +5,7 @@ use dynamlir_bytecode::{Instruction, Opcode};
 use super::{Done, Flow, Op, arithmetic, containers, generators, imports};
 use crate::{Activation, Value, concrete, native};
 
-/// The names, by `CALL_INTRINSIC_1`'s argument.
+/// The names by `CALL_INTRINSIC_1`'s argument.
 const UNARY: [&str; 12] = [
     "invalid",
     "print",
@@ -21,11 +21,11 @@ const UNARY: [&str; 12] = [
     "typealias",
 ];
 
-/// The names, by `CALL_INTRINSIC_2`'s argument.
+/// The names by `CALL_INTRINSIC_2`'s argument.
 const BINARY: [&str; 6] =
     ["invalid", "prep_reraise_star", "typevar_with_bound", "typevar_with_constraints", "set_function_type_params", "set_typeparam_default"];
 
-/// What the instruction's intrinsic is called.
+/// Returns the name of the instruction's intrinsic.
 pub(crate) fn name(instruction: &Instruction) -> Option<&'static str> {
     match instruction.opcode {
         Opcode::CallIntrinsic1 => UNARY.get(instruction.arg as usize).copied(),
@@ -34,7 +34,7 @@ pub(crate) fn name(instruction: &Instruction) -> Option<&'static str> {
     }
 }
 
-/// What the instruction does.
+/// Returns the implementation of the instruction.
 pub(crate) fn op(instruction: &Instruction) -> Option<Op> {
     Some(match name(instruction)? {
         "print" => print,
@@ -49,17 +49,16 @@ pub(crate) fn op(instruction: &Instruction) -> Option<Op> {
     })
 }
 
-/// Whether CPython runs it together with the yield that follows.
+/// Returns true if CPython runs it together with the yield that follows.
 pub(crate) fn wraps_yield(instruction: &Instruction) -> bool {
     name(instruction) == Some("async_gen_wrap")
 }
 
-/// An instruction that takes its operands from the stack and pushes one result, and that calls nothing worth intercepting: CPython
-/// runs it.
+/// Lets CPython run an instruction that takes its operands from the stack, pushes one result, and makes no call worth intercepting.
 pub(crate) fn native<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let count = match instruction.opcode {
         Opcode::CallIntrinsic1 => 1,
-        // With a format specification, if the lowest bit is set.
+        // The lowest bit says that the format specification is on the stack.
         Opcode::BuildInterpolation => 2 + (instruction.arg & 1) as usize,
         _ => 2,
     };
@@ -72,7 +71,7 @@ pub(crate) fn native<'py>(frame: &mut Activation<'py>, instruction: &Instruction
     Ok(Flow::Next)
 }
 
-/// Shows the value of an expression statement at the prompt; 3.11 has an opcode for it that pushes nothing.
+/// Prints the value of an expression statement at the prompt. 3.11 has an opcode for it that pushes nothing.
 fn print<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let result = concrete::print_expression(frame.peek(0).get())?;
     frame.replace_top(1, result);

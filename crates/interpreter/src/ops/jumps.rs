@@ -1,11 +1,11 @@
-//! Jumps. A backward jump, or one that may be backward, sees to what waits.
+//! Jumps. A backward jump, or one that may be backward, handles pending work.
 
 use dynamlir_bytecode::Instruction;
 
 use super::{Done, Flow, target};
 use crate::{Activation, Outcome};
 
-/// Jumps if the condition holds.
+/// Jumps if the condition is true.
 fn jump_if<'py>(frame: &Activation<'py>, instruction: &Instruction, condition: bool) -> Done<'py> {
     if !condition {
         return Ok(Flow::Next);
@@ -17,7 +17,7 @@ fn jump_if<'py>(frame: &Activation<'py>, instruction: &Instruction, condition: b
     Ok(Flow::Jump(to))
 }
 
-/// The truth of the top, which goes away.
+/// Pops the top and returns its truth.
 fn pop_truth(frame: &mut Activation<'_>) -> Outcome<bool> {
     let value = frame.pop();
     frame.policy().truth(&value)
@@ -27,7 +27,7 @@ pub(crate) fn always<'py>(frame: &mut Activation<'py>, instruction: &Instruction
     jump_if(frame, instruction, true)
 }
 
-/// In the loop of `yield from` and `await`: interrupts are the innermost frame's.
+/// Used in the loop of `yield from` and `await`: the innermost frame handles interrupts.
 pub(crate) fn without_interrupt<'py>(_: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     Ok(Flow::Jump(target(instruction)))
 }
@@ -42,7 +42,7 @@ pub(crate) fn pop_if_false<'py>(frame: &mut Activation<'py>, instruction: &Instr
     jump_if(frame, instruction, !truth)
 }
 
-/// Whether the top, which goes away, is `None`.
+/// Pops the top and returns true if it is `None`.
 fn pop_is_none(frame: &mut Activation<'_>) -> Outcome<bool> {
     let value = frame.pop();
     let none = frame.py().None().into_bound(frame.py()).into();
@@ -59,7 +59,7 @@ pub(crate) fn pop_if_not_none<'py>(frame: &mut Activation<'py>, instruction: &In
     jump_if(frame, instruction, !is_none)
 }
 
-/// Jumps and keeps the top, or drops it and goes on.
+/// Jumps and keeps the top, or drops it and continues.
 fn keep_if<'py>(frame: &mut Activation<'py>, instruction: &Instruction, kept: bool) -> Done<'py> {
     if frame.policy().truth(frame.peek(0))? == kept {
         return Ok(Flow::Jump(target(instruction)));
@@ -76,7 +76,7 @@ pub(crate) fn if_false_or_pop<'py>(frame: &mut Activation<'py>, instruction: &In
     keep_if(frame, instruction, false)
 }
 
-/// A frame returns to one that is evaluated too: it lets go of its variables.
+/// Notifies the policy before a frame returns to another evaluated frame: it drops its variables.
 fn let_go(frame: &Activation<'_>) -> Outcome<()> {
     if frame.place().outer().is_none() {
         return Ok(());

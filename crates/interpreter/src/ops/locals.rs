@@ -24,7 +24,7 @@ fn store(frame: &mut Activation<'_>, slot: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// The two slots of a paired instruction of 3.13.
+/// Returns the two slots of a paired instruction of 3.13.
 fn pair(instruction: &Instruction) -> (usize, usize) {
     (instruction.arg as usize >> 4, instruction.arg as usize & 15)
 }
@@ -78,7 +78,7 @@ pub(crate) fn store_fast_store_fast<'py>(frame: &mut Activation<'py>, instructio
     Ok(Flow::Next)
 }
 
-/// Puts a local into a cell of its own.
+/// Moves a local into a new cell.
 pub(crate) fn make_cell<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let slot = instruction.arg as usize;
     let content = frame.local(slot);
@@ -88,7 +88,7 @@ pub(crate) fn make_cell<'py>(frame: &mut Activation<'py>, instruction: &Instruct
     Ok(Flow::Next)
 }
 
-/// Takes the cells of the function's closure into the frame.
+/// Copies the cells of the function's closure into the frame.
 pub(crate) fn copy_free_vars<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let count = instruction.arg as usize;
     let first = frame.locals_count() - count;
@@ -103,7 +103,7 @@ pub(crate) fn copy_free_vars<'py>(frame: &mut Activation<'py>, instruction: &Ins
     Ok(Flow::Next)
 }
 
-/// The cell in a slot.
+/// Returns the cell in a slot.
 fn cell<'py>(frame: &Activation<'py>, slot: usize) -> Outcome<Bound<'py, PyAny>> {
     frame.local(slot).object.ok_or_else(|| frame.unbound(slot))
 }
@@ -134,7 +134,7 @@ pub(crate) fn delete_deref<'py>(frame: &mut Activation<'py>, instruction: &Instr
     Ok(Flow::Next)
 }
 
-/// A name of a class body that may also be a variable around it: looked for in a mapping first.
+/// Loads a name of a class body that may also be a variable of the enclosing function: it is looked up in a mapping first.
 fn load_from_mapping_or_deref<'py>(frame: &Activation<'py>, mapping: &Bound<'py, PyAny>, slot: usize) -> Outcome<Value<'py>> {
     let name = frame.prepared().local_name(frame.py(), slot).expect("cells have names").clone();
     if let Some(found) = concrete::lookup(mapping, &name)? {
@@ -144,7 +144,7 @@ fn load_from_mapping_or_deref<'py>(frame: &Activation<'py>, mapping: &Bound<'py,
     frame.policy().load_deref(frame, slot, &cell)?.ok_or_else(|| frame.unbound(slot))
 }
 
-/// In 3.11: the mapping is the namespace.
+/// In 3.11, the mapping is the namespace.
 pub(crate) fn load_classderef<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let namespace = concrete::namespace(frame, "no locals")?;
     let value = load_from_mapping_or_deref(frame, &namespace, instruction.arg as usize)?;
@@ -152,7 +152,7 @@ pub(crate) fn load_classderef<'py>(frame: &mut Activation<'py>, instruction: &In
     Ok(Flow::Next)
 }
 
-/// Later: the mapping is on the stack.
+/// From 3.12 on, the mapping is on the stack.
 pub(crate) fn load_from_dict_or_deref<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let mapping = frame.pop();
     let value = load_from_mapping_or_deref(frame, mapping.get(), instruction.arg as usize)?;

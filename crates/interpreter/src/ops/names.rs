@@ -26,7 +26,7 @@ pub(crate) fn delete_name<'py>(frame: &mut Activation<'py>, instruction: &Instru
     Ok(Flow::Next)
 }
 
-/// Bit 0 of the argument asks for a NULL below the value, where a call will follow.
+/// Bit 0 of the argument requests a NULL below the value, for a call that follows.
 pub(crate) fn load_global<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let name = frame.name(instruction.arg >> 1);
     let value = frame.policy().load_global(frame, &name)?;
@@ -61,14 +61,14 @@ pub(crate) fn delete_global<'py>(frame: &mut Activation<'py>, instruction: &Inst
     Ok(Flow::Next)
 }
 
-/// The namespace itself.
+/// Pushes the namespace itself.
 pub(crate) fn load_locals<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let namespace = concrete::namespace(frame, "no locals found")?;
     frame.push(namespace);
     Ok(Flow::Next)
 }
 
-/// A name in the mapping on the stack, or else a global or builtin.
+/// Loads a name from the mapping on the stack, or else a global or builtin.
 pub(crate) fn load_from_dict_or_globals<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let name = frame.name(instruction.arg);
     let mapping = frame.pop();

@@ -1,4 +1,4 @@
-//! The value stack itself: constants, copies, what is dropped.
+//! The value stack itself: constants, copies, drops.
 
 use dynamlir_bytecode::Instruction;
 use pyo3::{
@@ -14,9 +14,9 @@ pub(crate) fn nop<'py>(_: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     Ok(Flow::Next)
 }
 
-/// The start of a function, or of what follows a yield or an await.
+/// The start of a function, or the instruction after a yield or an await.
 pub(crate) fn resume<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
-    // In the middle of `yield from` and `await`, interrupts are the innermost frame's.
+    // Inside `yield from` and `await`, the innermost frame handles interrupts.
     if instruction.arg & 0x3 < 2 {
         frame.check_interrupts()?;
     }
@@ -36,7 +36,7 @@ pub(crate) fn load_small_int<'py>(frame: &mut Activation<'py>, instruction: &Ins
     Ok(Flow::Next)
 }
 
-/// The argument says which; what programs can rebind is what it was when the interpreter started.
+/// The argument selects the constant. A constant that programs can rebind has its value from interpreter startup.
 pub(crate) fn load_common_constant<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let py = frame.py();
     let known = frame.evaluator.table.version.facts().common_constants.get(instruction.arg as usize);

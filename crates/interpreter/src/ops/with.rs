@@ -11,7 +11,7 @@ use pyo3::{
 use super::{Done, Flow};
 use crate::{Activation, Value, concrete, names::interned};
 
-/// Looks both methods up before one is called, and leaves the second on the stack.
+/// Looks up both methods before calling one, and leaves the second on the stack.
 fn enter<'py>(frame: &mut Activation<'py>, enter: &Bound<'py, PyString>, exit: &Bound<'py, PyString>, kind: &str) -> Done<'py> {
     let manager = frame.peek(0);
     let missing = |detail: String| {
@@ -38,7 +38,7 @@ pub(crate) fn before_async<'py>(frame: &mut Activation<'py>, _: &Instruction) ->
     enter(frame, names.aenter.bind(frame.py()), names.aexit.bind(frame.py()), "asynchronous context manager")
 }
 
-/// From 3.14 on each method is looked up by itself. It is bound here, so that the place of its object, which is above it, is empty.
+/// From 3.14 on, each method is looked up separately. It is bound here, so the slot of its object, which is above it, is NULL.
 pub(crate) fn load_special<'py>(frame: &mut Activation<'py>, instruction: &Instruction) -> Done<'py> {
     let names = interned(frame.py());
     let py = frame.py();
@@ -70,7 +70,7 @@ pub(crate) fn except_start<'py>(frame: &mut Activation<'py>, _: &Instruction) ->
     leave(frame, &frame.peek(3).clone(), None)
 }
 
-/// From 3.14 on it is the fifth, and the object that it belongs to is above it.
+/// From 3.14 on, it is the fifth, and the object that it is bound to is above it.
 pub(crate) fn except_start_with_object<'py>(frame: &mut Activation<'py>, _: &Instruction) -> Done<'py> {
     let object = frame.peek(3).clone();
     leave(frame, &frame.peek(4).clone(), (!object.is_null()).then_some(object))

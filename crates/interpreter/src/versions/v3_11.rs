@@ -10,7 +10,7 @@ use crate::ops::{
 
 pub(super) static TABLE: VersionTable = VersionTable { version: Version::V3_11, op, wraps_yield };
 
-/// A value of an asynchronous generator is wrapped first.
+/// In an asynchronous generator, the value is wrapped first.
 fn wraps_yield(instruction: &Instruction) -> bool {
     instruction.opcode == Opcode::AsyncGenWrap
 }
@@ -133,7 +133,7 @@ fn op(instruction: &Instruction) -> Option<Op> {
         Opcode::MatchClass => matching::class,
 
         Opcode::PrintExpr => intrinsics::print_expr,
-        // Frames that make generators never start here.
+        // Frames that create generators never start here.
         Opcode::ReturnGenerator => generators::suspend,
         _ => return None,
     })

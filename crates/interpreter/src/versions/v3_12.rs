@@ -131,7 +131,7 @@ fn op(instruction: &Instruction) -> Option<Op> {
         Opcode::MatchClass => matching::class,
 
         Opcode::CallIntrinsic1 | Opcode::CallIntrinsic2 => return intrinsics::op(instruction),
-        // Frames that make generators never start here.
+        // Frames that create generators never start here.
         Opcode::ReturnGenerator => generators::suspend,
         _ => return None,
     })

@@ -1,4 +1,4 @@
-//! CPython 3.13: the place for a call's object is above the callable.
+//! CPython 3.13: the slot for a call's object is above the callable.
 
 use dynamlir_bytecode::{Instruction, Opcode, Version};
 
@@ -138,7 +138,7 @@ fn op(instruction: &Instruction) -> Option<Op> {
         Opcode::MatchClass => matching::class,
 
         Opcode::CallIntrinsic1 | Opcode::CallIntrinsic2 => return intrinsics::op(instruction),
-        // Frames that make generators never start here.
+        // Frames that create generators never start here.
         Opcode::ReturnGenerator => generators::suspend,
         _ => return None,
     })

@@ -1,4 +1,4 @@
-//! CPython 3.14: loads that borrow, methods of `with` that keep their object beside them, and template strings.
+//! CPython 3.14: loads that borrow, `with` methods that keep their object next to them, and template strings.
 
 use dynamlir_bytecode::{Instruction, Opcode, Version};
 
@@ -136,7 +136,7 @@ fn op(instruction: &Instruction) -> Option<Op> {
         Opcode::MatchClass => matching::class,
 
         Opcode::CallIntrinsic1 | Opcode::CallIntrinsic2 => return intrinsics::op(instruction),
-        // Frames that make generators never start here.
+        // Frames that create generators never start here.
         Opcode::ReturnGenerator => generators::suspend,
         _ => return None,
     })

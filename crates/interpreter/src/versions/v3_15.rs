@@ -1,4 +1,4 @@
-//! CPython 3.15: loops that take two places on the stack, and lazy imports.
+//! CPython 3.15: loops that take two stack slots, and lazy imports.
 
 use dynamlir_bytecode::{Instruction, Opcode, Version};
 
@@ -136,7 +136,7 @@ fn op(instruction: &Instruction) -> Option<Op> {
         Opcode::MatchClass => matching::class,
 
         Opcode::CallIntrinsic1 | Opcode::CallIntrinsic2 => return intrinsics::op(instruction),
-        // Frames that make generators never start here.
+        // Frames that create generators never start here.
         Opcode::ReturnGenerator => generators::suspend,
         _ => return None,
     })

@@ -13,18 +13,18 @@ use crate::{
     schedule::{Schedule, along, bytes},
 };
 
-/// What all points of a thread share.
+/// The values shared by all points of a thread.
 pub(super) struct Shared<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) schedule: Schedule,
     /// The kernel's arguments in the GPU function.
     pub(super) arguments: &'a [Value],
-    /// What is known for the whole row: results of phases, by phase and result.
+    /// The values known for the whole row: results of phases, by phase and result.
     pub(super) rows: HashMap<(usize, usize), Value>,
 }
 
-/// `lanes` neighbouring points along the innermost dimension, and what has been computed for them. It must not be used for
-/// building anywhere that the place where it was made does not dominate.
+/// `lanes` neighbouring points along the innermost dimension, and the values computed for them. It must only be used to build code at
+/// places dominated by the place where it was created.
 pub(super) struct Cell {
     /// The first point's index in each dimension of the domain.
     coordinates: Vec<Value>,
@@ -33,7 +33,7 @@ pub(super) struct Cell {
     loads: HashMap<(usize, Vec<Option<usize>>), Vec<Value>>,
 }
 
-/// How many elements of an argument are moved by one instruction.
+/// The number of elements of an argument that are moved by one instruction.
 pub(super) fn moved_together(kernel: &Kernel, schedule: Schedule, argument: usize, access: &[Option<usize>]) -> i64 {
     let Some(innermost) = kernel.domain.len().checked_sub(1) else { return 1 };
     let fits = |aligned: i64| aligned >= schedule.vector && schedule.vector * bytes(kernel, argument) <= 16;
@@ -45,7 +45,7 @@ impl Cell {
         Self { coordinates, lanes, values: HashMap::new(), loads: HashMap::new() }
     }
 
-    /// What a phase's result is at one of the points.
+    /// The result of a phase at one of the points.
     pub(super) fn result(&mut self, shared: &Shared<'_>, ops: &Ops, phase: usize, result: usize, lane: i64) -> Value {
         match shared.kernel.phases[phase].results[result] {
             Outcome::Point(value) => self.value(shared, ops, value, phase, lane),
@@ -53,7 +53,7 @@ impl Cell {
         }
     }
 
-    /// What a value of a phase's body is at one of the points.
+    /// The value of a phase's body at one of the points.
     pub(super) fn value(&mut self, shared: &Shared<'_>, ops: &Ops, value: Value, phase: usize, lane: i64) -> Value {
         if let Some(&known) = self.values.get(&(value, lane)) {
             return known;
@@ -112,7 +112,7 @@ impl Cell {
         access.iter().map(|dim| dim.map_or_else(|| ops.index(0), |dim| self.coordinate(ops, dim, lane))).collect()
     }
 
-    /// Loads an element; its neighbours come with it.
+    /// Loads an element, together with its neighbours.
     fn load(&mut self, shared: &Shared<'_>, ops: &Ops, argument: usize, access: &[Option<usize>], lane: i64) -> Value {
         let key = (argument, access.to_vec());
         if !self.loads.contains_key(&key) {
@@ -127,7 +127,7 @@ impl Cell {
         let element = memory.ty().element();
         let one = |lane: i64| ops.memref_load(memory, &self.indices(ops, access, lane));
         let innermost = self.coordinates.len().wrapping_sub(1);
-        // With a stride of 0 it is the same element for all.
+        // With a stride of 0, all lanes have the same element.
         let differs = access.iter().zip(memory.ty().strides()).any(|(&dim, stride)| dim == Some(innermost) && stride != 0);
         if !differs || self.lanes == 1 {
             return vec![one(0); self.lanes as usize];

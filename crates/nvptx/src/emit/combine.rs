@@ -1,9 +1,9 @@
-//! From what each thread has taken in to what the row reduces to, known to all its threads.
+//! Combines the partial results of the threads into the row's reduction, which all its threads then have.
 //!
-//! Threads of a warp exchange by shuffles: after five exchanges with the lane whose number differs in one bit, each lane has
-//! everything. Warps exchange through shared memory: each puts its own there, every warp takes all and shuffles again.
-//! Threads that share a column stand in different warps: each puts its own in shared memory and goes through all of them.
-//! A buffer is used by one reduction only, so that one barrier per reduction is enough.
+//! Threads of a warp exchange by shuffles: after five exchanges with the lane whose number differs in one bit, each lane has everything.
+//! Warps exchange through shared memory: each stores its result there, and every warp loads all and shuffles again. Threads that share a
+//! column are in different warps: each stores its result in shared memory and reads all of them. A buffer is used by only one reduction, so
+//! that one barrier per reduction is enough.
 
 use dynamlir_dialect::{
     ir::{Type, Value},
@@ -42,7 +42,7 @@ fn shape(schedule: Schedule) -> Option<Vec<i64>> {
     }
 }
 
-/// Shared memory. Narrow numbers take a word each: there are few of them.
+/// Shared memory. Narrow numbers take one word each: there are few of them.
 fn buffer(shape: &[i64], element: Type) -> Type {
     let element = if element.width() < 32 { Type::int(element.ctx(), 32) } else { element };
     gpu::shared_memory(shape, element)
@@ -60,7 +60,7 @@ pub(super) fn fold(ops: &Ops, outcome: Outcome, so_far: Value, element: Value) -
 }
 
 impl Combine<'_> {
-    /// Combines what all threads of the row have.
+    /// Combines the values of all threads of the row.
     pub(super) fn all(&self, value: Value, buffers: &mut impl Iterator<Item = Value>) -> Value {
         match self.schedule.class {
             Class::Points => value,
@@ -81,7 +81,7 @@ impl Combine<'_> {
         let warp = ops.shrui(self.thread, ops.index(WARP.trailing_zeros().into()));
         ops.when(Some(ops.equals(lane, 0)), |ops| store(ops, value, memory, &[warp]));
         ops.gpu_barrier();
-        // Lane `i` takes warp `i mod warps`'s: every group of as many lanes as there are warps has everything.
+        // Lane `i` loads the value of warp `i mod warps`: every group of as many lanes as there are warps has all values.
         let from = ops.andi(lane, ops.index(warps - 1));
         self.warp(load(ops, memory, &[from], value.ty()), warps)
     }
@@ -111,7 +111,7 @@ impl Combine<'_> {
         value
     }
 
-    /// What the lane at this distance has. The hardware shuffles words of 32 bits.
+    /// The value of the lane at this distance. The hardware shuffles words of 32 bits.
     fn exchange(&self, value: Value, distance: i64) -> Value {
         let ops = self.ops;
         if value.ty().width() <= 32 {
@@ -134,7 +134,7 @@ impl Combine<'_> {
     }
 }
 
-/// A number of at most 32 bits as one that the hardware shuffles.
+/// Converts a number of at most 32 bits to a word that the hardware shuffles.
 fn to_word(ops: &Ops, value: Value) -> Value {
     let ty = value.ty();
     if ty.width() == 32 {
@@ -144,7 +144,7 @@ fn to_word(ops: &Ops, value: Value) -> Value {
     ops.extui(bits, ops.int_type(32))
 }
 
-/// Undoes [`to_word`].
+/// Reverses [`to_word`].
 fn from_word(ops: &Ops, word: Value, ty: Type) -> Value {
     if ty.width() == 32 {
         return word;

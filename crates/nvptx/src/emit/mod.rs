@@ -1,14 +1,14 @@
-//! `dynamo-to-gpu`: writes a kernel's phases as the code of one GPU thread, as `dynamo.gpu` says.
+//! `dynamo-to-gpu`: writes a kernel's phases as the code of one GPU thread, as `dynamo.gpu` specifies.
 //!
 //! Before: `func.func @k(%x: memref<…>, …)` of stage 05 with `dynamo.gpu = {class = "rows", …}` inside `module @kernels`.
 //! After: `gpu.func @k(%x: memref<…>, …) kernel` inside `gpu.module @device`, with its [`Launch`] as `dynamo.launch`.
 //!
-//! The bodies of the phases stay scalar: each thread runs them once per element. What is moved as vectors is memory.
-//! A value that one phase yields and a later one reads is never stored between them: it is still in a register
-//! (`keep = 1`), or its element is computed again from what it was made of.
+//! The bodies of the phases stay scalar: each thread runs them once per element. Only memory accesses are vectorized. A value that one
+//! phase yields and a later one reads is never stored between them: it is still in a register (`keep = 1`), or its element is recomputed
+//! from its operands.
 //!
-//! In `@kernels` a declaration is left, `func.func private @k(…) attributes {dynamo.code = @device::@k}`. A kernel without
-//! `dynamo.gpu` stays as it is, for whoever runs kernels elsewhere.
+//! In `@kernels` a declaration is left, `func.func private @k(…) attributes {dynamo.code = @device::@k}`. A kernel without `dynamo.gpu` is
+//! not changed, for code that runs kernels elsewhere.
 
 mod cell;
 mod combine;
@@ -33,14 +33,14 @@ use crate::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-to-gpu",
-    description: "Write scheduled kernels as the code of one GPU thread",
+    description: "Lower scheduled kernels to the code of one GPU thread",
     takes: Takes::Numbers,
     options: &[],
     statistics: &[WRITTEN],
     run,
 };
 
-const WRITTEN: Statistic = Statistic { name: "kernels", description: "kernels written as one thread's code" };
+const WRITTEN: Statistic = Statistic { name: "kernels", description: "kernels lowered to one thread's code" };
 
 /// The name of the module that holds the device's code.
 pub(crate) const DEVICE: &str = "device";
@@ -64,7 +64,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Leaves a declaration in a kernel's place: the graph's launches name it, and `dynamo.code` says where its code went.
+/// Replaces a kernel by a declaration: the graph's launches name it, and `dynamo.code` refers to its code.
 pub(crate) fn declare(function: Op) {
     let ctx = function.ctx();
     let name = function.symbol().unwrap_or_default();
@@ -79,7 +79,7 @@ pub(crate) fn declare(function: Op) {
     function.erase();
 }
 
-/// The `gpu.module` next to a kernel; made where there is none.
+/// The `gpu.module` next to a kernel, created if missing.
 fn device(module: Op, function: Op) -> Builder {
     let mut found = None;
     let beside = function.parent().unwrap_or(module);
@@ -95,7 +95,7 @@ fn device(module: Op, function: Op) -> Builder {
     Builder::at_end(body, function.loc())
 }
 
-/// Makes a `gpu.func` with a kernel's arguments and as many buffers of shared memory.
+/// Creates a `gpu.func` with a kernel's arguments and these buffers of shared memory.
 pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Launch) -> (Op, Builder) {
     let ctx = function.ctx();
     let inputs = func::function_type(function).function_inputs();
@@ -124,7 +124,7 @@ pub(crate) fn gpu_func(at: &Builder, function: Op, shared: &[Type], launch: &Lau
     (op, Builder::at_end(body, function.loc()))
 }
 
-/// What is known of an argument: what the plan says, and the alignment that the launch asks for.
+/// The attributes of an argument: those given by the plan, and the alignment that the launch requires.
 fn argument_attrs(given: Option<Attr>, argument: &Argument, ctx: Ctx) -> Attr {
     let mut entries: Vec<(String, Attr)> = given.map(Attr::entries).unwrap_or_default();
     entries.retain(|(name, _)| name == llvm::NOALIAS);
@@ -162,7 +162,7 @@ fn write(module: Op, kernel: &Kernel, schedule: Schedule) {
     debug_assert!(op.verify(), "a kernel that does not verify");
 }
 
-/// What a kernel's arguments must be at launch.
+/// The requirements on a kernel's arguments at launch.
 fn arguments(kernel: &Kernel, schedule: Schedule) -> Vec<Argument> {
     let count = kernel.function.body().map_or(0, |body| body.args().len());
     let written: Vec<_> = kernel.stores.iter().map(|store| store.argument).collect();

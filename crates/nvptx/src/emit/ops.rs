@@ -1,4 +1,4 @@
-//! Short names for the operations that threads are made of: index arithmetic, constants, comparisons.
+//! Short names for the operations in the code of threads: index arithmetic, constants, comparisons.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use dynamlir_dialect::{
     upstream::arith::CmpI,
 };
 
-/// A builder that knows the types in use.
+/// A builder with the types in use.
 #[derive(Clone, Copy)]
 pub(crate) struct Ops {
     builder: Builder,
@@ -47,7 +47,7 @@ impl Ops {
     pub(crate) fn at_most(&self, a: Value, number: i64) -> Value {
         self.minui(a, self.index(number))
     }
-    /// Both, where one may be absent.
+    /// The conjunction of two conditions, each of which may be absent.
     pub(crate) fn both(&self, a: Option<Value>, b: Option<Value>) -> Option<Value> {
         match (a, b) {
             (Some(a), Some(b)) => Some(self.andi(a, b)),
@@ -69,14 +69,14 @@ impl Ops {
         }
         indices
     }
-    /// Runs what `then` builds where the condition holds; without one, always.
+    /// Runs the code that `then` builds if the condition holds, or always without a condition.
     pub(crate) fn when(&self, condition: Option<Value>, then: impl FnOnce(&Self)) {
         let Some(condition) = condition else { return then(self) };
         let inside = Self::new(Builder::at_end(self.scf_if(condition), self.loc));
         then(&inside);
         inside.scf_yield(&[]);
     }
-    /// A loop from 0 to `count` that carries values; gives what it carried last.
+    /// A loop from 0 to `count` that carries values; returns their final values.
     pub(crate) fn repeat(&self, count: i64, carried: &[Value], body: impl FnOnce(&Self, Value, &[Value]) -> Vec<Value>) -> Vec<Value> {
         let bounds = [self.index(0), self.index(count), self.index(1)];
         let (op, block) = self.scf_for(bounds, carried);

@@ -1,4 +1,4 @@
-//! Kernels that reduce nothing: thread `i` computes the `i`-th vector of the innermost dimension.
+//! Kernels without reductions: thread `i` computes the `i`-th vector of the innermost dimension.
 
 use dynamlir_dialect::{ir::Value, upstream::gpu};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub(super) fn write(kernel: &Kernel, schedule: Schedule, ops: Ops, arguments: &[
     });
 }
 
-/// Computes what leaves the kernel at some points, then writes it: what is written may lie where something is read.
+/// Computes all outputs of the kernel at some points before writing them: they may be written where inputs are read.
 pub(super) fn store_points(shared: &Shared<'_>, ops: &Ops, cell: &mut Cell) {
     let points = || shared.kernel.stores.iter().filter(|store| is_point(shared.kernel, store.phase, store.result));
     let lanes = shared.schedule.vector;
@@ -41,7 +41,7 @@ pub(super) fn store_points(shared: &Shared<'_>, ops: &Ops, cell: &mut Cell) {
     }
 }
 
-/// Whether a result has a value for each point.
+/// Returns true if a result has a value for each point.
 pub(super) fn is_point(kernel: &Kernel, phase: usize, result: usize) -> bool {
     matches!(kernel.phases[phase].results[result], crate::kernel::Outcome::Point(_))
 }

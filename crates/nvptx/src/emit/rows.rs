@@ -1,9 +1,9 @@
-//! Kernels that reduce: the threads of a block share rows, or columns; what each has taken in is combined between phases.
+//! Kernels with reductions: the threads of a block share rows or columns; their partial results are combined between phases.
 //!
-//! A row is cut into vectors, dealt out to its threads in turn: in chunk `c` thread `t` has vector `c * threads + t`, so that
+//! A row is cut into vectors, which are dealt out to its threads round robin: in chunk `c` thread `t` has vector `c * threads + t`, so that
 //! neighbours read neighbouring memory. For columns `t` counts the rows that share a block of 32 columns, one per lane.
 //!
-//! Threads past the end of a row take the row's last vector instead and ignore it: all threads reach all barriers.
+//! Threads past the end of a row use the row's last vector instead and ignore it: all threads reach all barriers.
 
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ use crate::{
     schedule::{Class, Schedule},
 };
 
-/// Where a thread stands.
+/// The position of a thread.
 struct Place {
     /// Indices of the kept dimensions.
     kept: Vec<(usize, Value)>,
-    /// Whether its row exists; None if all do.
+    /// The condition that its row exists; `None` if all rows do.
     inside: Option<Value>,
     /// Its number among those that share the row.
     thread: Value,
@@ -33,7 +33,7 @@ struct Place {
 /// One step of a thread along its row.
 struct Step {
     cell: Cell,
-    /// Whether the points exist; None if all do.
+    /// The condition that the points exist; `None` if all do.
     inside: Option<Value>,
 }
 
@@ -95,7 +95,7 @@ fn store_step(shared: &Shared<'_>, ops: &Ops, place: &Place, step: &mut Step) {
     ops.when(inside, |ops| store_points(shared, ops, &mut step.cell));
 }
 
-/// The first thread of a row writes what the row has one value of – when all threads have read what may lie there.
+/// The first thread of a row writes the outputs with one value per row, after all threads have read inputs that may share that memory.
 fn store_rows(shared: &Shared<'_>, ops: &Ops, place: &Place, row: &Cell) {
     let stores: Vec<_> = shared.kernel.stores.iter().filter(|store| !is_point(shared.kernel, store.phase, store.result)).collect();
     if stores.is_empty() {
@@ -126,7 +126,7 @@ fn place(kernel: &Kernel, schedule: Schedule, ops: &Ops) -> Place {
     Place { kept: dims.into_iter().zip(ops.unravel(row, &sizes)).collect(), inside, thread }
 }
 
-/// An index for each dimension: the thread's row, and a place in it.
+/// An index for each dimension: the thread's row, and a position in it.
 fn coordinates(kernel: &Kernel, place: &Place, ops: &Ops, position: Option<Value>) -> Vec<Value> {
     let mut found = vec![None; kernel.domain.len()];
     for &(dim, index) in &place.kept {
@@ -154,7 +154,7 @@ fn step(kernel: &Kernel, schedule: Schedule, place: &Place, ops: &Ops, chunk: Va
     Step { cell: Cell::new(coordinates(kernel, place, ops, Some(position)), schedule.vector), inside }
 }
 
-/// Takes the points of a step into accumulators.
+/// Folds the points of a step into accumulators.
 fn take(shared: &Shared<'_>, ops: &Ops, phase: usize, reduced: &[usize], step: &mut Step, so_far: &[Value]) -> Vec<Value> {
     let results = &shared.kernel.phases[phase].results;
     let one = |(&result, &before): (&usize, &Value)| {

@@ -1,11 +1,11 @@
-//! The code of one thread of a product.
+//! The code of one thread of a matrix product.
 //!
-//! The block goes along the summed dimension in steps. In each, its threads put a piece of either operand into shared memory –
-//! both with the summed dimension innermost, which is how the tensor cores take them – and wait; then every warp multiplies its
-//! quarter, 32 by 32, as two by four fragments of 16 by 8. Rows of shared memory are padded by 16 bytes, so that the lanes of a
-//! warp find their fragments in different banks.
+//! The block advances along the summed dimension in steps. In each step its threads load a piece of either operand into shared memory, both
+//! with the summed dimension innermost, which is the layout that the tensor cores take, and wait. Then every warp multiplies its quarter,
+//! 32 by 32, as two by four fragments of 16 by 8. Rows of shared memory are padded by 16 bytes, so that the lanes of a warp find their
+//! fragments in different banks.
 //!
-//! Which lane holds which element of a fragment is defined by PTX. With `group = lane / 4` and `quad = lane % 4`:
+//! PTX defines which lane holds which element of a fragment. With `group = lane / 4` and `quad = lane % 4`:
 //!
 //! | fragment | register | elements of 16 bits (`mma.m16n8k16`) | elements of 32 bits (`mma.m16n8k8`) |
 //! |---|---|---|---|
@@ -29,25 +29,25 @@ use crate::{
 const ROWS: i64 = 2;
 const COLUMNS: i64 = 4;
 
-/// How an operand gets into shared memory.
+/// The way an operand is loaded into shared memory.
 pub(super) struct Staging {
     matrix: Matrix,
-    /// Which of its dimensions is summed over; the other one is the operand's own.
+    /// The dimension that is summed over; the other one is the operand's own.
     summed: usize,
     /// The size of its own dimension.
     own: i64,
     /// The dimension whose neighbours are moved together, or read by neighbouring threads.
     along: usize,
-    /// How many are moved together.
+    /// The number of elements moved together.
     pub(super) vector: i64,
 }
 
-/// How the left operand is staged.
+/// The staging of the left operand.
 pub(super) fn left(product: &Product) -> Staging {
     staging(product, product.left, 1, product.sizes[0])
 }
 
-/// How the right operand is staged.
+/// The staging of the right operand.
 pub(super) fn right(product: &Product) -> Staging {
     staging(product, product.right, 0, product.sizes[1])
 }
@@ -58,18 +58,18 @@ fn staging(product: &Product, matrix: Matrix, summed: usize, own: i64) -> Stagin
     Staging { matrix, summed, own, along, vector }
 }
 
-/// How many results, of two that a lane has side by side, are stored at once.
+/// The number of results, of the two adjacent ones in a lane, that are stored at once.
 pub(super) fn pair(product: &Product) -> i64 {
     product.result.vector(1, product.sizes[1], 2)
 }
 
-/// What a thread knows of itself.
+/// The values that a thread uses.
 struct Thread<'a> {
     product: &'a Product,
     arguments: &'a [Value],
-    /// Either operand, seen so that neighbours of its last dimension are what is moved together.
+    /// The operands, each viewed with the dimension last along which elements are moved together.
     operands: [Value; 2],
-    /// Shared memory of either operand.
+    /// Shared memory of each operand.
     shared: [Value; 2],
     /// Its number in the block.
     number: Value,
@@ -113,7 +113,7 @@ pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &
         }
         ops.gpu_barrier();
         let sums = (0..STEP / thread.depth()).fold(so_far.to_vec(), |sums, part| thread.multiply(ops, part * thread.depth(), &sums));
-        // Nobody overwrites what somebody still multiplies.
+        // Waits, so that no thread overwrites data that another still multiplies.
         ops.gpu_barrier();
         sums
     });
@@ -122,7 +122,7 @@ pub(super) fn write(product: &Product, function: Op, device: &Builder, launch: &
 }
 
 impl Thread<'_> {
-    /// Moves the block's next piece of an operand into shared memory; what is past an edge is zero there.
+    /// Moves the block's next piece of an operand into shared memory; elements past an edge are zero there.
     fn stage(&self, ops: &Ops, staging: &Staging, place: usize, first: Value) {
         let Staging { summed, own, along, vector, .. } = *staging;
         let depth = self.product.sizes[2];
@@ -165,7 +165,7 @@ impl Thread<'_> {
         if self.product.is_tf32() { 8 } else { 16 }
     }
 
-    /// A register of an operand's fragment: what lies at `own` and `depth` from the thread's own place.
+    /// A register of an operand's fragment: the elements at `own` and `depth` relative to the thread's position.
     fn register(&self, ops: &Ops, place: usize, own: i64, depth: i64) -> Value {
         let own = ops.addi(ops.offset(self.quarter[place], own), self.group);
         let (memory, element) = (self.shared[place], self.product.element);
@@ -177,11 +177,11 @@ impl Thread<'_> {
         if element.is_f16() {
             return both;
         }
-        // Numbers of other types go as words.
+        // Elements of other types are passed as words.
         ops.vector_extract(ops.vector_bitcast(both, Type::vector(&[1], ops.int_type(32))), 0)
     }
 
-    /// Adds the products of the piece's depths from `depth` on to the sums.
+    /// Adds the products of the piece's depths, from `depth` on, to the sums.
     fn multiply(&self, ops: &Ops, depth: i64, sums: &[Value]) -> Vec<Value> {
         let half = self.depth() / 2;
         let register = |place: usize, own: i64, summed: i64| self.register(ops, place, own, depth + summed);
@@ -237,7 +237,7 @@ impl Thread<'_> {
     }
 }
 
-/// An operand with the dimension last that its elements are moved along: only along that one are there loads of vectors.
+/// An operand with the dimension last along which its elements are moved: vector loads exist only along that dimension.
 fn view(ops: &Ops, arguments: &[Value], staging: &Staging) -> Value {
     let memory = arguments[staging.matrix.argument];
     if staging.along == 1 {
@@ -248,7 +248,8 @@ fn view(ops: &Ops, arguments: &[Value], staging: &Staging) -> Value {
     ops.memref_reinterpret_cast(memory, Type::memref(&shape, memory.ty().element(), &strides, 0))
 }
 
-/// An index that may be past the end, and pieces of `tile` do not tell: the last valid one then, and whether it is valid.
+/// Clamps an index that may be past the end to the last valid one, with a condition that it is valid; `None` if `tile` divides the size, so
+/// that it always is.
 fn edge(ops: &Ops, index: Value, size: i64, tile: i64, vector: i64) -> (Value, Option<Value>) {
     if size % tile == 0 {
         return (index, None);

@@ -1,15 +1,15 @@
-//! Products of matrices on tensor cores: a kernel that is one `linalg.matmul` of `f16` or `bf16`, taken in `f32`.
+//! Matrix products on tensor cores: kernels that are one `linalg.matmul` of `f16` or `bf16`, accumulated in `f32`.
 //!
-//! Before: `%p = linalg.matmul ins(%a, %b : tensor<MxKxf16>, tensor<KxNxf16>) outs(%zeros : tensor<MxNxf32>)`, and perhaps a
-//! generic that only rounds `%p`, between the `to_tensor` and `materialize_in_destination` of any kernel.
+//! Before: `%p = linalg.matmul ins(%a, %b : tensor<MxKxf16>, tensor<KxNxf16>) outs(%zeros : tensor<MxNxf32>)`, and perhaps a generic that
+//! only rounds `%p`, between the `to_tensor` and `materialize_in_destination` of any kernel.
 //! After: a `gpu.func` whose blocks of four warps compute 64 by 64 results each, by `nvvm.mma.sync`.
 //!
-//! Any sizes and strides will do: what is past an edge counts as zero. Where memory allows it, eight elements are moved at once.
+//! Any sizes and strides are supported: elements past an edge count as zero. Where memory allows it, eight elements are moved at once.
 //!
-//! Operands of `f32` are rounded to `tf32`, ten bits of fraction, where that was asked for (`dynamo-schedule-gpu{tf32=true}`,
-//! which leaves `dynamo.tf32` on the kernel). Eager does not, unless it is told to: else they are refused.
+//! Operands of `f32` are rounded to `tf32`, with ten fraction bits, if requested (`dynamo-schedule-gpu{tf32=true}`, which sets
+//! `dynamo.tf32` on the kernel). Eager does so only on request, so otherwise they are refused.
 //!
-//! Refused, with `dynamo.no_gpu` saying why: that, other types, products that are added to or that more is done with.
+//! Refused, with the reason in `dynamo.no_gpu`: these, other types, products with an addend or with further operations.
 
 mod code;
 
@@ -32,14 +32,14 @@ use crate::{
 
 /// Rows and columns of results that a block computes.
 const TILE: i64 = 64;
-/// How far a block goes along the summed dimension between two barriers.
+/// The distance that a block advances along the summed dimension between two barriers.
 const STEP: i64 = 32;
 /// Threads of a block: four warps, each with a quarter of the tile.
 const THREADS: i64 = 128;
-/// Bytes that are moved at once where memory allows it, and by which rows of shared memory are padded.
+/// Bytes that are moved at once where memory allows it; also the padding of rows of shared memory.
 const VECTOR_BYTES: i64 = 16;
 
-/// A product, read. Arguments are numbers of the kernel's.
+/// A product. Arguments are numbers of the kernel's arguments.
 struct Product {
     left: Matrix,
     right: Matrix,
@@ -51,7 +51,7 @@ struct Product {
 }
 
 impl Product {
-    /// Whether operands are rounded to `tf32`.
+    /// Returns true if operands are rounded to `tf32`.
     fn is_tf32(&self) -> bool {
         self.element.width() == 32
     }
@@ -70,19 +70,19 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// How many elements are moved at once along a dimension of this size.
+    /// The number of elements moved at once along a dimension of this size.
     fn vector(&self, dim: usize, size: i64, most: i64) -> i64 {
         let fits = self.strides[dim] == 1 && size % most == 0 && self.strides[1 - dim] % most == 0;
         if fits { most } else { 1 }
     }
 }
 
-/// Whether a kernel is about a product of matrices.
+/// Returns true if a kernel contains a matrix product.
 pub(crate) fn is_product(function: Op) -> bool {
     function.body().into_iter().flat_map(Block::ops).any(|op| op.is(linalg::MATMUL))
 }
 
-/// Whether it is one that can be written; marks it with the reason if not. `tf32` says whether operands may be rounded so.
+/// Checks that code can be generated for the product; if not, marks the kernel with the reason. `tf32`: operands may be rounded to `tf32`.
 pub(crate) fn check(function: Op, tf32: bool) {
     if tf32 {
         ops::TF32.set(function, ());
@@ -92,7 +92,7 @@ pub(crate) fn check(function: Op, tf32: bool) {
     }
 }
 
-/// Writes it, unless it was refused; says whether it did.
+/// Generates its code, unless it was refused; returns true if it did.
 pub(crate) fn write(function: Op, device: impl FnOnce() -> Builder) -> Result<bool, PassError> {
     if ops::NO_GPU.is_on(function) {
         return Ok(false);
@@ -153,7 +153,7 @@ fn read(function: Op) -> Read<Product> {
     Ok(Product { left: matrix(left)?, right: matrix(right)?, result: matrix(result)?, sizes: [rows, columns, depth], element })
 }
 
-/// Whether the maps are the usual ones: rows by depth, depth by columns, rows by columns.
+/// Returns true if the maps are the usual ones: rows by depth, depth by columns, rows by columns.
 fn is_plain(product: Op) -> bool {
     let results = |map: AffineMap| map.result_dims().unwrap_or_default();
     linalg::indexing_maps(product).is_some_and(|maps| maps.into_iter().map(results).eq([[0, 2], [2, 1], [0, 1]]))
@@ -176,7 +176,7 @@ fn matrix((argument, ty): (usize, Type)) -> Read<Matrix> {
     Ok(Matrix { argument, strides, bits: ty.element().width() })
 }
 
-/// Whether `stored` is the product, or what one generic makes of it that only rounds.
+/// Returns true if `stored` is the product, or the result of one generic that only rounds the product.
 fn is_rounding(stored: Value, product: Value) -> bool {
     if stored == product {
         return true;

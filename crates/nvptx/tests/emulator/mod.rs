@@ -1,7 +1,8 @@
 //! Runs a kernel's device code on the host: one thread of the operating system per GPU thread, one block after another.
 //!
-//! The LLVM IR is the one that PTX is made from. Calls of NVVM's intrinsics become calls of the functions here: thread and block
-//! numbers, barriers, shuffles. libdevice's functions are the C library's. Shared memory is ordinary memory, since one block runs at a time.
+//! The LLVM IR is the one that PTX is generated from. Calls of NVVM's intrinsics become calls of the functions here: thread and block
+//! numbers, barriers, shuffles. libdevice's functions are replaced by the C library's. Shared memory is ordinary memory, since one block
+//! runs at a time.
 
 mod tensor_core;
 
@@ -21,7 +22,7 @@ use inkwell::{OptimizationLevel, context::Context, memory_buffer::MemoryBuffer, 
 
 const WARP: usize = 32;
 
-/// What the threads of a block share.
+/// The state shared by the threads of a block.
 struct Block {
     all: Barrier,
     warps: Vec<Warp>,
@@ -32,7 +33,7 @@ struct Warp {
     words: Vec<[AtomicU32; 16]>,
 }
 
-/// Where a thread stands.
+/// The position of a thread.
 #[derive(Clone)]
 struct Place {
     thread: [i64; 3],
@@ -54,7 +55,7 @@ fn with<R>(f: impl FnOnce(&Place) -> R) -> R {
     })
 }
 
-/// Gives every lane of the warp what every other has put there, then takes some of it.
+/// Publishes the values of each lane of the warp to the others, then lets each take some of them.
 fn exchange<R>(put: &[u32], take: impl FnOnce(&[[AtomicU32; 16]], usize) -> R) -> R {
     with(|place| {
         let (warp, lane) = (&place.shared.warps[place.linear / WARP], place.linear % WARP);
@@ -87,7 +88,7 @@ extern "C" fn shuffle_float(mask: i32, value: f32, distance: i32, clamp: i32) ->
     f32::from_bits(shuffle_word(mask, value.to_bits() as i32, distance, clamp) as u32)
 }
 
-/// Intrinsics and what stands for them.
+/// Intrinsics and the functions that replace them.
 fn functions() -> Vec<(&'static str, *const c_void)> {
     vec![
         ("read.ptx.sreg.tid.x", thread_x as *const c_void),
@@ -101,10 +102,10 @@ fn functions() -> Vec<(&'static str, *const c_void)> {
     ]
 }
 
-/// A module whose calls of NVVM's intrinsics are calls of functions, and whose kernels are functions of the host.
+/// A module in which calls of NVVM's intrinsics are calls of functions, and kernels are functions of the host.
 fn on_host<'ctx>(context: &'ctx Context, module: &Module<'ctx>) -> Module<'ctx> {
     let text = module.print_to_string().to_string().replace("@llvm.nvvm.", "@emulated.").replace("ptx_kernel ", "");
-    // libdevice's functions have the C library's names.
+    // libdevice's functions get the C library's names.
     let text = tensor_core::define(&text.replace("@__nv_", "@"));
     let buffer = MemoryBuffer::create_from_memory_range_copy(format!("{text}\0").as_bytes(), "host");
     context.create_module_from_ir(buffer).expect("the text is LLVM IR")

@@ -1,11 +1,11 @@
-//! `mma.sync.m16n8k16` and `m16n8k8` as the PTX manual defines it: which lane holds which elements of the matrices.
+//! `mma.sync.m16n8k16` and `m16n8k8` as the PTX manual defines them: which lane holds which elements of the matrices.
 
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::exchange;
 
-/// Gives every intrinsic of products a body that puts its registers into memory and calls [`multiply`]: how the host passes
-/// vectors of halves and returns four floats is nothing to rely on.
+/// Gives every matrix intrinsic a body that stores its registers to memory and calls [`multiply`], so as not to depend on how the host
+/// passes vectors of halves and returns four floats.
 pub fn define(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -59,7 +59,7 @@ pub extern "C" fn round(value: f32) -> u32 {
     value.to_bits().wrapping_add(0x1000) & !0x1FFF
 }
 
-/// Replaces a lane's four sums, after its four registers of the left and two of the right operand, by its part of the result.
+/// Replaces a lane's four sums, which follow its four registers of the left and two of the right operand, by its part of the result.
 pub extern "C" fn multiply(registers: *mut u32, kind: i32) {
     // SAFETY: `define` passes ten registers of this thread's own stack.
     let registers = unsafe { std::slice::from_raw_parts_mut(registers, 10) };

@@ -1,4 +1,4 @@
-//! Attention: scores of a block of queries, their softmax, and the values weighted with it.
+//! Attention: scores of a block of queries, their softmax, and the values weighted by it.
 //!
 //! ```text
 //! for each batch, head, block of queries:   (shared out among threads)
@@ -8,7 +8,7 @@
 //!     for each panel of values, tile of queries: results
 //!     divide by the sums, epilogue
 //! ```
-//! The block's scores exist as a whole, in the cache. Values are read where they are.
+//! A block's scores are materialized as a whole, in the cache. Values are read in place.
 
 use dynamlir_dialect::{
     ir::{Block as IrBlock, Builder, Op, Type, Value},
@@ -28,15 +28,15 @@ use super::{
     tile::{self, Source, Tile},
 };
 
-/// The attention of a kernel at stage 05.
+/// Returns the attention of a kernel at stage 05.
 pub(super) fn find(function: Op) -> Option<Op> {
     function.body()?.ops().into_iter().find(|op| op.is(AttentionOp::NAME))
 }
 
-/// Makes loops of it.
+/// Lowers the attention to loops.
 ///
 /// # Errors
-/// Why there can be none.
+/// Returns the reason if that is impossible.
 pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'static str> {
     let memories: Option<Vec<Value>> = op.operands().into_iter().map(loaded).collect();
     let memories = memories.ok_or("the operands of attention must be in memory")?;
@@ -86,7 +86,7 @@ struct Attend<'a> {
     scale: f64,
 }
 
-/// A thread's memory.
+/// A thread's buffers.
 #[derive(Clone, Copy)]
 struct Buffers {
     scores: Value,
@@ -130,7 +130,7 @@ impl Attend<'_> {
         });
     }
 
-    /// Where a head's elements start.
+    /// The start of a head's elements.
     fn base(code: Code, piece: &Piece, strides: &[i64; 4]) -> Value {
         code.add(code.times(piece.batch, strides[0]), code.times(piece.head, strides[1]))
     }
@@ -169,7 +169,7 @@ impl Attend<'_> {
         epilogue::apply(code, self.kernel, &block, Sums { memory: buffers.results, from: None, strides: (pitch, 1) });
     }
 
-    /// Products of queries and keys.
+    /// Computes the products of queries and keys.
     fn score(&self, code: Code, buffers: Buffers, piece: &Piece) {
         let (h, s) = (self.h, self.s);
         let [[_, _, line, element], [_, _, key_line, key_element], _] = h.strides;
@@ -199,7 +199,7 @@ impl Attend<'_> {
         });
     }
 
-    /// Products of the scores' exponentials and values.
+    /// Computes the products of the scores' exponentials and the values.
     fn weigh(&self, code: Code, buffers: Buffers, piece: &Piece) {
         let (h, s) = (self.h, self.s);
         let [_, _, [_, _, line, element]] = h.strides;
@@ -217,7 +217,7 @@ impl Attend<'_> {
             };
             tile::for_each(code, piece.lines, s.rows(s.values), |code, row, tall| {
                 let rows = Source { memory: buffers.scores, base: code.times(row, scores), stride: scores, along_k: 1, ahead: 0 };
-                // What comes after the tile's last query counts for none of it.
+                // Keys past the position of the tile's last query do not count for any of its queries.
                 let count = code.index(h.keys);
                 let count = if h.causal { code.least(code.plus(code.add(piece.first, row), tall), count) } else { count };
                 let at = code.plus(code.times(row, pitch), first);

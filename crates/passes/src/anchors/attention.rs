@@ -1,4 +1,4 @@
-//! What is known of attention, and how its loops are cut.
+//! The description of an attention, and the schedule of its loops.
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
@@ -10,44 +10,44 @@ use super::{
     reaches_by_i32,
 };
 
-/// Fewest lines of queries of a piece that only serves threads: each copies all keys.
+/// The minimum number of query lines in a piece that only serves threads: each piece copies all keys.
 const FEWEST_LINES: i64 = 32;
-/// Most floats of a piece's scores.
+/// The maximum number of floats in a piece's scores.
 const SCORES: i64 = 40 * 1024;
-/// Most keys, and most elements of a line: longer ones are not measured.
+/// The maximum number of keys, and of elements in a line: longer ones have not been measured.
 const MOST_KEYS: i64 = 2048;
 const LONGEST: i64 = 256;
-/// Most keys that are faster by code.
+/// The maximum number of keys for which code is faster.
 const MOST_WORTH: i64 = 384;
 
-/// Attention of some heads.
+/// The attention of some heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heads {
-    /// Sizes of batch and heads.
+    /// Sizes of the batch and heads dimensions.
     pub outer: [i64; 2],
-    /// Lines of queries.
+    /// Number of query lines.
     pub queries: i64,
-    /// Lines of keys, and of values.
+    /// Number of lines of keys, and of values.
     pub keys: i64,
-    /// Length of queries and keys.
+    /// Length of a line of queries or keys.
     pub depth: i64,
-    /// Length of values.
+    /// Length of a line of values.
     pub width: i64,
-    /// Distances in memory along batch, heads, lines and elements: of queries, keys, values.
+    /// The strides along batch, heads, lines and elements: of queries, keys, values.
     pub strides: [[i64; 4]; 3],
-    /// The same of the mask; its elements are keys.
+    /// The strides of the mask; its elements correspond to keys.
     pub mask: Option<[i64; 4]>,
-    /// Whether only keys up to a query's own place count.
+    /// True if a query attends only to keys up to its own position.
     pub causal: bool,
 }
 
 impl Heads {
-    /// Of a `dynamo.attention` whose operands lie in memory at these distances.
+    /// Describes a `dynamo.attention` whose operands have these strides.
     pub fn of(op: Op, strides: &[Vec<i64>]) -> Option<Self> {
         let shape = |i: usize| <[i64; 4]>::try_from(op.operand(i).ty().shape()).ok();
         let four = |i: usize| <[i64; 4]>::try_from(strides.get(i)?.as_slice()).ok();
         let (query, key, value) = (shape(0)?, shape(1)?, shape(2)?);
-        // Heads that share keys are left to the library.
+        // Heads that share keys (grouped-query attention) are left to the library.
         if key[..2] != query[..2] || value[..2] != query[..2] || key[2..] != [value[2], query[3]] {
             return None;
         }
@@ -70,25 +70,25 @@ impl Heads {
         let sizes = [heads.outer[0], heads.outer[1], heads.queries, heads.keys, heads.depth, heads.width];
         (forward && sizes.iter().all(|&size| size > 0)).then_some(heads)
     }
-    /// Multiplications.
+    /// Number of multiplications.
     pub fn work(&self) -> i64 {
         [self.outer[0], self.outer[1], self.queries, self.keys]
             .iter()
             .fold(self.depth + self.width, |work, &size| work.saturating_mul(size))
     }
-    /// Elements from the first to behind the last, of an operand with lines and elements of these sizes.
+    /// The number of elements spanned by an operand with lines and elements of these sizes, from its first element to its last.
     pub fn extent(&self, strides: &[i64; 4], lines: i64, elements: i64) -> i64 {
         let sizes = [self.outer[0], self.outer[1], lines, elements];
         1 + sizes.iter().zip(strides).map(|(size, stride)| (size - 1) * stride).sum::<i64>()
     }
 }
 
-/// How attention's loops are cut.
+/// The schedule of attention's loops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadSchedule {
     /// Elements of a vector.
     pub width: i64,
-    /// Lines of queries in a piece of work.
+    /// Query lines in a piece of work.
     pub block: i64,
     /// Vectors of keys in a tile of scores.
     pub keys: i64,
@@ -99,13 +99,13 @@ pub struct HeadSchedule {
 impl HeadSchedule {
     const FIELDS: [&'static str; 4] = ["block", "keys", "values", "width"];
 
-    /// As an attribute of the kernel.
+    /// Returns the schedule as an attribute of the kernel.
     pub fn to_attr(&self, ctx: Ctx) -> Attr {
         let values = [self.block, self.keys, self.values, self.width];
         let fields: Vec<_> = Self::FIELDS.into_iter().zip(values).map(|(name, value)| (name, Attr::i64(ctx, value))).collect();
         Attr::dict(ctx, &fields)
     }
-    /// Reads the attribute, which may be anything, and holds it against the heads.
+    /// Reads the attribute, which may contain anything, and checks it against the heads.
     pub fn from_attr(attr: Attr, heads: &Heads) -> Option<Self> {
         let mut values = [0; 4];
         for (value, name) in values.iter_mut().zip(Self::FIELDS) {
@@ -121,47 +121,47 @@ impl HeadSchedule {
     pub fn key_lanes(&self) -> i64 {
         self.width * self.keys
     }
-    /// Elements of values in a panel.
+    /// Elements of a value line in a panel.
     pub fn value_lanes(&self) -> i64 {
         self.width * self.values
     }
-    /// Scores of a query, with what fills the last panel.
+    /// Number of scores of a query, including the padding of the last panel.
     pub fn scores(&self, heads: &Heads) -> i64 {
         ceiling(heads.keys, self.key_lanes()) * self.key_lanes()
     }
-    /// Elements of a line of results, with what fills the last panel.
+    /// Number of elements in a line of results, including the padding of the last panel.
     pub fn results(&self, heads: &Heads) -> i64 {
         ceiling(heads.width, self.value_lanes()) * self.value_lanes()
     }
-    /// Elements of a panel of keys, or of values that do not lie side by side.
+    /// Elements of a panel of keys, or of values that are not contiguous.
     pub fn panel(&self, heads: &Heads) -> i64 {
         let values = if heads.strides[2][3] == 1 { 0 } else { heads.keys * self.value_lanes() };
         (heads.depth * self.key_lanes()).max(values)
     }
-    /// Floats of a thread's buffers: scores, results, a panel, and each query's sum.
+    /// Floats in a thread's buffers: scores, results, a panel, and each query's sum.
     pub fn local(&self, heads: &Heads) -> i64 {
         let each = self.scores(heads).saturating_add(self.results(heads) + 1);
         self.block.min(heads.queries).saturating_mul(each).saturating_add(self.panel(heads))
     }
-    /// Most rows of a tile beside `vectors` vectors.
+    /// The maximum number of rows in a tile that has `vectors` vectors.
     pub fn rows(&self, vectors: i64) -> i64 {
         if vectors == 4 && self.width >= 16 { 6 } else { most_rows(self.width, vectors).max(1) }
     }
 }
 
-/// Whether code is expected to be at least as fast as the library's call.
+/// Returns true if code is expected to be at least as fast as the library's call.
 ///
-/// Measured on one core with AVX-512 against torch 2.15's flash attention, lines of 64: 128 keys 1.3 times as fast, 1.6 with
-/// `causal`, 197 keys 1.2, 512 keys 1.04, 1024 keys 0.7.
+/// Speedups measured on one core with AVX-512 against torch 2.15's flash attention, for lines of 64: 128 keys 1.3, with `causal` 1.6; 197
+/// keys 1.2; 512 keys 1.04; 1024 keys 0.7.
 pub fn is_worth_generating(heads: &Heads) -> bool {
     heads.keys <= MOST_WORTH
 }
 
-/// The schedule, with vectors of `vector_bits` bits; None where there is none.
+/// The schedule, with vectors of `vector_bits` bits. `None` if there is none.
 pub fn choose(heads: &Heads, vector_bits: i64) -> Option<HeadSchedule> {
     let width = if vector_bits >= 256 { vector_bits / 32 } else { 1 };
     let lanes = |vectors: i64| ceiling(heads.keys, vectors * width) * vectors * width;
-    // Fewest empty lanes; of equal ones more vectors.
+    // Prefers the fewest empty lanes, then the most vectors.
     let keys = [3, 2, 1].into_iter().min_by_key(|&vectors| (lanes(vectors), -vectors))?;
     let vectors = ceiling(heads.width, width);
     let most = if width >= 16 { 4 } else { 3 };
@@ -171,7 +171,7 @@ pub fn choose(heads: &Heads, vector_bits: i64) -> Option<HeadSchedule> {
     let outer = heads.outer[0] * heads.outer[1];
     let shared = ceiling(heads.queries, ceiling(PIECES, outer)).max(FEWEST_LINES);
     let most = fitting.min(shared).min(heads.queries);
-    // Blocks of nearly one size.
+    // Blocks of nearly equal size.
     let block = ceiling(heads.queries, ceiling(heads.queries, most));
     let schedule = HeadSchedule { block, ..one };
     let limits = heads.keys <= MOST_KEYS && heads.depth <= LONGEST && heads.width <= LONGEST;

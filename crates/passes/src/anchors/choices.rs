@@ -1,18 +1,18 @@
-//! By which strategy a product is computed, where somebody knows better than the cost model.
+//! The strategy used to compute a product, where an explicit choice overrides the cost model.
 //!
-//! A *problem* is a product or convolution as the library would be called for it: sizes, distances in memory, and whether
-//! something follows that code could take in. A *strategy* is the library, or code of one form. Choices come with the module:
+//! A *problem* is a product or convolution as the library would be called for it: sizes, strides, and whether operations follow that
+//! generated code could fuse. A *strategy* is the library, or generated code of one form. The module carries the choices:
 //!
 //! ```mlir
 //! module attributes {dynamo.choices = {
 //!   "aten.mm.default 4x768[768,1] 768x64[1,768]" = "library",
 //!   "aten.mm.default 4x768[768,1] 768x64[1,768] followed" = "dots-rhs-8"}}
 //! ```
-//! `dynamo-decompose` obeys them, and writes on the primitive which code is meant: `dynamo.choice = "dots-rhs-8"`. `dynamo-plan`
-//! cuts loops by it; where it does not suit the operands at hand, as where nothing is said, the cost model decides.
+//! `dynamo-decompose` obeys them, and records the chosen code on the primitive: `dynamo.choice = "dots-rhs-8"`. `dynamo-plan` cuts the
+//! loops accordingly. If the choice does not suit the actual operands, or there is none, the cost model decides.
 //!
-//! With the setting `list-problems=1` the former leaves `dynamo.problems` on the module, an array with a dictionary for each
-//! distinct problem that there is more than one strategy for: its text, what to call, and the strategies, the expected one first.
+//! With the setting `list-problems=1`, `dynamo-decompose` leaves `dynamo.problems` on the module: an array with one dictionary for each
+//! distinct problem that has more than one strategy. It contains the problem's text, the call, and the strategies, the expected one first.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -24,25 +24,25 @@ use dynamlir_dialect::{
 
 use super::strategy::Strategy;
 
-/// A problem as it is listed.
+/// A problem, as listed.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The operator that the library would be called by.
+    /// The operator used for the library call.
     pub schema: String,
-    /// Sizes and strides of each operand that is a tensor.
+    /// Sizes and strides of each tensor operand.
     pub operands: Vec<(Vec<i64>, Vec<i64>)>,
-    /// What a convolution has besides: strides, padding, dilation, groups.
+    /// The other arguments of a convolution: strides, padding, dilation, groups.
     pub numbers: Vec<Vec<i64>>,
-    /// Whether something follows point by point.
+    /// True if pointwise operations follow.
     pub followed: bool,
-    /// Multiplications.
+    /// Number of multiplications.
     pub work: i64,
-    /// Code that is worth a try.
+    /// The code strategies worth trying.
     pub strategies: Vec<Strategy>,
 }
 
 impl Question {
-    /// By which it is known.
+    /// The text that identifies the problem.
     pub fn text(&self) -> String {
         let joined = |values: &[i64], by: &str| values.iter().map(i64::to_string).collect::<Vec<_>>().join(by);
         let operands = self.operands.iter().map(|(sizes, strides)| format!(" {}[{}]", joined(sizes, "x"), joined(strides, ",")));
@@ -74,16 +74,16 @@ impl Question {
     }
 }
 
-/// What is to be done about a product.
+/// The decision about a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays with the library.
+    /// The product is computed by the library.
     Library,
-    /// Code, of this form if it is said.
+    /// The product is computed by generated code, of this form if one is given.
     Code(Option<Strategy>),
 }
 
-/// The choices of a module, and the problems met in it.
+/// The choices of a module, and the problems encountered in it.
 #[derive(Debug, Default)]
 pub struct Choices {
     known: HashMap<String, Strategy>,
@@ -91,10 +91,11 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Those on a module; `lists` says whether problems are to be listed. A problem that the module does not have does no harm.
+    /// Reads the choices of a module; `lists`: problems are to be listed. A choice for a problem that the module does not contain does no
+    /// harm.
     ///
     /// # Errors
-    /// The attribute is not what it should be.
+    /// If the attribute is malformed.
     pub fn of(module: Op, lists: bool) -> Result<Self, PassError> {
         let listed = lists.then(RefCell::default);
         let Some(attr) = ops::CHOICES.of(module) else { return Ok(Self { known: HashMap::new(), listed }) };
@@ -112,7 +113,7 @@ impl Choices {
         Ok(Self { known: entries.into_iter().map(read).collect::<Result<_, _>>()?, listed })
     }
 
-    /// What to do about a problem, of which the cost model expects that code is worth it or not.
+    /// Returns the decision about a problem; `expected`: the cost model expects code to be worthwhile.
     pub fn decide(&self, ctx: Ctx, expected: bool, describe: impl FnOnce() -> Option<Question>) -> Decision {
         let modelled = if expected { Decision::Code(None) } else { Decision::Library };
         if self.known.is_empty() && self.listed.is_none() {
@@ -130,7 +131,7 @@ impl Choices {
         }
     }
 
-    /// Choices are taken: what they have led to stands on the primitives.
+    /// Removes the choices from the module: their outcome is recorded on the primitives.
     pub fn finish(&self, module: Op) {
         ops::CHOICES.remove(module);
         if let Some(listed) = &self.listed {

@@ -1,8 +1,8 @@
-//! How a product's loops are cut.
+//! Chooses how the loops of a product are cut.
 //!
-//! Costs are counted in cycles of a core that begins two multiply-adds and two loads each cycle, which is what server and
-//! desktop processors with AVX2 or AVX-512 have done for a decade; only their ratios matter. The decision depends on
-//! sizes, strides and the width of vectors, never on the number of threads.
+//! Costs are counted in cycles of a core that starts two multiply-adds and two loads each cycle, as server and desktop processors with AVX2
+//! or AVX-512 have done for a decade; only their ratios matter. The decision depends on sizes, strides and the vector width, never on the
+//! number of threads.
 
 #![expect(clippy::cast_precision_loss, reason = "costs are estimates")]
 
@@ -12,47 +12,48 @@ use dynamlir_dialect::ir::{Attr, Ctx};
 
 use super::problem::{Problem, Side};
 
-/// Bytes of rows that stay in the second-level cache while panels pass by.
+/// Bytes of rows that stay in the second-level cache while the panels are processed.
 const GROUP_BYTES: i64 = 512 * 1024;
-/// Fewest pieces of work, for threads to share.
+/// The minimum number of pieces of work, for threads to share.
 pub(super) const PIECES: i64 = 8;
-/// Bytes of sums that are kept while several blocks of k are gone through.
+/// Bytes of sums that are kept across several blocks of k.
 const SUM_BYTES: i64 = 64 * 1024;
-/// Longest piece of k that is gone through at once.
+/// The longest piece of k processed at once.
 const DEPTH: i64 = 1024;
-/// Most rows in a group.
+/// The maximum number of rows in a group.
 const GROUP: i64 = 256;
-/// Most floats of one thread's buffers, 256 KiB: they lie on its stack, and the smallest stacks have 512 KiB.
+/// The maximum number of floats in one thread's buffers, 256 KiB: they are on its stack, and the smallest stacks have 512 KiB.
 pub(super) const LOCAL: i64 = 64 * 1024;
-/// Most floats of copied rows.
+/// The maximum number of floats of copied rows.
 const COPIED: i64 = 40 * 1024;
-/// Elements between copied rows beyond their length, so that they fall into different sets of the cache.
+/// Padding between copied rows, in elements, so that they fall into different sets of the cache.
 pub const COPY_GAP: i64 = 16;
 /// Columns of the result in one block of dots.
 const COLUMNS: i64 = 48;
-/// Elements of a line that are read one after another: as few if the line is cut for threads, as many if it is long.
+/// Minimum and maximum number of elements of a line that are read consecutively: the minimum applies if the line is split among threads,
+/// the maximum if it is long.
 const STREAM: (i64, i64) = (384, 768);
-/// Lines that are read side by side, while sums stay in registers: for one row, whose sums are soon read and written, few streams;
-/// for several rows as many as a processor recognises.
+/// Number of lines read side by side while the sums stay in registers. A single row uses few streams, since its sums are quickly read and
+/// written; several rows use as many as a processor's prefetcher recognises.
 const STREAMS: (i64, i64) = (4, 32);
-/// Bytes of sums that are gone through again and again while lines pass by.
+/// Bytes of sums that are reused while the lines are processed.
 const STREAM_BYTES: i64 = 48 * 1024;
 
-/// What the vectors are filled with.
+/// The content of the vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Copies of one operand's lines, a few side by side.
     Panels,
-    /// One operand's lines, as they lie side by side.
+    /// One operand's lines, read in place where they lie side by side.
     Stream,
-    /// k.
+    /// Elements along k.
     Dots,
 }
 
 impl Form {
     const ALL: [(&'static str, Self); 3] = [("panels", Self::Panels), ("stream", Self::Stream), ("dots", Self::Dots)];
 
-    /// As attributes have it.
+    /// The name used in attributes.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, form)| *form == self).map_or("", |(name, _)| name)
     }
@@ -65,23 +66,23 @@ impl Form {
 /// The decision. Sizes are in elements, rows, or panels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// What the vectors are filled with.
+    /// The content of the vectors.
     pub form: Form,
-    /// Whether the lanes (of dots: the columns of a tile) are the right operand's.
+    /// True if the lanes (for dots: the columns of a tile) belong to the right operand.
     pub right: bool,
     /// Elements of a vector.
     pub width: i64,
-    /// Vectors beside each other in a tile; columns of a tile of dots.
+    /// Number of adjacent vectors in a tile; for dots, the columns of a tile.
     pub vectors: i64,
-    /// Most rows of a tile.
+    /// The maximum number of rows in a tile.
     pub rows: i64,
-    /// Rows that are worked on together: of panels the result's block, else all.
+    /// Rows processed together: for panels the result's block, otherwise all rows.
     pub group: i64,
-    /// Piece of k that is gone through at once.
+    /// The piece of k processed at once.
     pub depth: i64,
-    /// Panels that are worked on together; columns of a block where there are no panels.
+    /// Panels processed together; the columns of a block for forms without panels.
     pub chunk: i64,
-    /// Whether rows are copied before use.
+    /// True if rows are copied before use.
     pub copied: bool,
 }
 
@@ -102,7 +103,7 @@ impl Schedule {
     pub fn panels(&self, problem: &Problem) -> i64 {
         ceiling(self.lanes_of(problem).size, self.lanes())
     }
-    /// Elements of scratch memory.
+    /// Number of panels in one repetition.
     pub fn scratch(&self, problem: &Problem) -> i64 {
         if self.form != Form::Panels {
             return 0;
@@ -110,7 +111,7 @@ impl Schedule {
         let copies = if self.lanes_of(problem).is_shared() { 1 } else { problem.repeats() };
         copies * self.panels(problem) * self.lanes() * problem.k
     }
-    /// Floats of a thread's buffers: sums, the same turned, copied rows.
+    /// Floats in a thread's buffers: sums, transposed sums, copied rows.
     fn local(&self, problem: &Problem) -> i64 {
         let rows = self.group.min(self.rows_of(problem).size);
         if self.form != Form::Panels {
@@ -122,12 +123,12 @@ impl Schedule {
         tall * self.lanes() * (kept + turned) + copy
     }
 
-    /// Whether a block's sums have the result's rows along lanes, and must be turned.
+    /// Returns true if a block's sums have the result's rows along lanes, and must be transposed.
     pub fn is_turned(&self) -> bool {
         self.form == Form::Panels && !self.right
     }
 
-    /// As an attribute of the kernel.
+    /// Returns the schedule as an attribute of the kernel.
     pub fn to_attr(&self, ctx: Ctx) -> Attr {
         let number = |value: i64| Attr::i64(ctx, value);
         Attr::dict(
@@ -146,7 +147,7 @@ impl Schedule {
         )
     }
 
-    /// Reads the attribute; what somebody wrote there may be anything, so it is held against the problem.
+    /// Reads the attribute. It may have been written by hand, so it is checked against the problem.
     pub fn from_attr(attr: Attr, problem: &Problem) -> Option<Self> {
         let number = |name: &str| attr.get(name)?.as_i64().filter(|&value| value > 0 && value <= 1 << 32);
         let form = attr.get("form")?.as_str()?;
@@ -164,7 +165,7 @@ impl Schedule {
         schedule.suits(problem).then_some(schedule)
     }
 
-    /// Whether there is code for it.
+    /// Returns true if code can be generated for this schedule.
     pub(super) fn suits(&self, problem: &Problem) -> bool {
         let (rows, lanes) = (self.rows_of(problem), self.lanes_of(problem));
         let form = match self.form {
@@ -182,20 +183,20 @@ pub(crate) fn ceiling(a: i64, b: i64) -> i64 {
     (a + b - 1) / b
 }
 
-/// `size` as `count` parts of at most `most`, nearly equal: (count, larger part, how many are larger). The smaller ones have one
-/// less.
+/// Splits `size` into `count` nearly equal parts of at most `most`: (count, larger part, number of larger parts). The smaller parts are one
+/// shorter.
 pub fn parts(size: i64, most: i64) -> (i64, i64, i64) {
     let count = ceiling(size, most).max(1);
     let large = ceiling(size, count);
     (count, large, size - count * (large - 1))
 }
 
-/// Registers for sums: half of a processor's with narrow vectors are too few to leave more than these free.
+/// Number of registers used for sums. With narrow vectors, a processor has only half as many registers, which leaves no more than these.
 fn accumulators(width: i64) -> i64 {
     if width >= 16 { 28 } else { 12 }
 }
 
-/// Most rows of a tile beside `vectors` vectors.
+/// The maximum number of rows in a tile that has `vectors` vectors.
 pub(super) fn most_rows(width: i64, vectors: i64) -> i64 {
     match (width >= 16, vectors) {
         (true, 1) => 24,
@@ -220,7 +221,7 @@ pub(super) fn group_cycles(rows: i64, most: i64, vectors: i64) -> f64 {
     many as f64 * tile_cycles(large, vectors) + (count - many) as f64 * tile_cycles(large - 1, vectors)
 }
 
-/// The schedule for a product, with vectors of `vector_bits` bits; None where code would be no good.
+/// The schedule for a product, with vectors of `vector_bits` bits. `None` if generated code would not be worthwhile.
 pub fn choose(problem: &Problem, vector_bits: i64) -> Option<Schedule> {
     let width = vector_bits / 32;
     if width < 8 || !problem.is_regular() {
@@ -228,7 +229,7 @@ pub fn choose(problem: &Problem, vector_bits: i64) -> Option<Schedule> {
     }
     let right = problem.rhs.size >= problem.lhs.size;
     let (few, many) = (problem.side(!right), problem.side(right));
-    // Of panels the second vector would be half empty.
+    // With panels, the second vector would be half empty.
     if few.size <= width + width / 2 && few.along_k == 1 && many.along_k == 1 && problem.k >= width {
         return Some(dots(problem, right, width));
     }
@@ -261,7 +262,7 @@ pub(super) fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
     let few = problem.side(!right).size;
     let (_, rows, _) = parts(few, most_rows(width, 2));
     let fitting = ceiling(problem.side(right).size, width);
-    // Enough sums to keep the multipliers busy; more of them only leave a larger rest.
+    // Enough sums to keep the multipliers busy; more would only enlarge the remainder.
     let most = if rows == 1 { 8 } else { 4 };
     let vectors = (accumulators(width) / rows).clamp(1, most).min(fitting);
     let (tile, lines) = (vectors * width, problem.side(right).size);
@@ -271,8 +272,8 @@ pub(super) fn stream(problem: &Problem, right: bool, width: i64) -> Schedule {
     Schedule { form: Form::Stream, right, width, vectors, rows, group: few, depth, chunk, copied: false }
 }
 
-/// Whether lines at this distance fall into so few sets of an innermost cache (64 sets of 8 lines) that a tile's would
-/// push each other out.
+/// Returns true if lines at this stride fall into so few sets of an innermost cache (64 sets of 8 lines) that the lines of one tile would
+/// evict each other.
 fn collides(stride: i64, rows: i64) -> bool {
     let lines = stride * 4 / 64;
     if lines == 0 || stride * 4 % 64 != 0 {
@@ -286,7 +287,7 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// With `vectors` vectors in a tile; the cost in cycles, and the schedule.
+/// The best panel schedule with `vectors` vectors in a tile: its cost in cycles, and the schedule.
 pub(super) fn panels(problem: &Problem, right: bool, width: i64, vectors: RangeInclusive<i64>) -> (f64, Schedule) {
     let (rows, lanes, k) = (problem.side(!right), problem.side(right), problem.k);
     let pieces = ceiling(k, DEPTH);
@@ -298,7 +299,7 @@ pub(super) fn panels(problem: &Problem, right: bool, width: i64, vectors: RangeI
         let copied = panels > 1 && (rows.along_k != 1 || collides(rows.stride, tall));
         let fitting = if copied { COPIED } else { GROUP_BYTES / 4 };
         let limit = (fitting / (depth + COPY_GAP)).clamp(width, GROUP);
-        // Turned blocks are turned by squares.
+        // Blocks that must be transposed are transposed by squares.
         let step = if right { tall } else { width };
         let mut groups: Vec<i64> = (1..=limit / step).map(|i| i * step).collect();
         if rows.size <= limit || groups.is_empty() {
@@ -307,11 +308,11 @@ pub(super) fn panels(problem: &Problem, right: bool, width: i64, vectors: RangeI
         for group in groups {
             let cycles = (rows.size / group) as f64 * group_cycles(group, tall, vectors) + group_cycles(rows.size % group, tall, vectors);
             let compute = cycles * panels as f64 * k as f64;
-            // A larger group reads each panel less often.
+            // A larger group reads the panels fewer times.
             let traffic = ceiling(rows.size, group) as f64 * (panels * vectors * width * k) as f64 * 0.02;
             let cost = compute + traffic;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                // Chunks that only serve threads would mean more copies.
+                // With copied rows, chunks that only serve threads would mean more copies.
                 let groups = ceiling(rows.size, group) * problem.repeats();
                 let chunk = if copied { panels } else { ceiling(panels, ceiling(PIECES, groups)) };
                 let fitting = if pieces == 1 { panels } else { SUM_BYTES / (4 * group * vectors * width) };
@@ -339,45 +340,48 @@ pub(super) fn panels(problem: &Problem, right: bool, width: i64, vectors: RangeI
     (repeats * compute + pack + copy + turn, schedule)
 }
 
-/// Longest sum: it is taken in one f32 after another, where a library adds up pieces.
+/// The longest supported sum: it is accumulated in one f32 after another, where a library adds partial sums.
 const LONGEST: i64 = 8192;
-/// Shortest one: below it is not much of a product.
+/// The shortest supported sum: a shorter one is hardly a matrix product.
 const SHORTEST: i64 = 8;
 
-/// Most lines of the smaller operand that are worth it whatever the layout: their vectors would be half empty in a library.
+/// The maximum number of lines of the smaller operand that make code worthwhile regardless of the layout: a library's vectors would be half
+/// empty.
 const FEW_LINES: i64 = 15;
-/// Most elements of the larger operand, of at most 4 lines and of more, that a library does not read faster: where it does not stay
-/// in the second-level cache, and k lies across it, all that counts is how fast it is read.
+/// The maximum number of elements of the larger operand up to which code is as fast as a library, for at most 4 lines and for more. A
+/// larger operand does not stay in the second-level cache, so that with k across it only the rate of reading counts.
 const CACHED: (i64, i64) = (256 * 1024, 64 * 1024);
-/// Length of a sum from which on it pays for turning blocks of sums.
+/// The shortest sum that pays for transposing blocks of sums.
 const PAYING: i64 = 512;
-/// Longest sum without collisions and pieces.
+/// The longest sum without cache collisions and pieces.
 const SIMPLE: i64 = 1024;
 
-/// What is known of a product before it has strides.
+/// The properties of a product that are known before it has strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// How often it is repeated.
+    /// Number of repetitions.
     pub repeats: i64,
     /// Lines of the left operand, columns of the right one, length of the sums.
     pub sizes: (i64, i64, i64),
-    /// Whether k lies side by side in both operands, as in a layer's `x @ weight.T`.
+    /// True if both operands are contiguous along k, as in a layer's `x @ weight.T`.
     pub dotted: bool,
-    /// Whether what follows can be fused in, beyond a bias.
+    /// True if following operations can be fused, beyond a bias.
     pub followed: bool,
 }
 
-/// Whether code is expected to be at least as fast as the library's call and what follows it.
+/// Returns true if code is expected to be at least as fast as the library's call and the operations that follow it.
 ///
-/// Measured on one core with AVX-512 against torch 2.15's MKL, layers with bias: up to 15 lines 1.1 to 2.2 times as fast, with k
-/// across the larger operand 1.0 to 1.5 where that is cached and 0.85 to 1.0 where not, both at the rate of memory; up to
-/// 128, with sums of 512 and more, 1.0 to 1.2; sums of 192 to 384 0.9; 1,536 and more 0.8 to 0.95. With `gelu` or a residual
-/// 256 lines 1.0 to 1.09, 512 lines 0.93 to 1.1, but whole models of such layers took 1.02 to 1.08 of their time. Squares of
-/// 512 to 1,024 0.85.
+/// Speedups measured on one core with AVX-512 against torch 2.15's MKL, for layers with bias:
+/// - Up to 15 lines: 1.1 to 2.2. With k across the larger operand: 1.0 to 1.5 if that is cached and 0.85 to 1.0 if not, both at the rate of
+///   memory.
+/// - Up to 128 lines: 1.0 to 1.2 with sums of 512 and more; 0.9 with sums of 192 to 384; 0.8 to 0.95 with sums of 1,536 and more.
+/// - With `gelu` or a residual: 256 lines 1.0 to 1.09, 512 lines 0.93 to 1.1, but whole models of such layers took 1.02 to 1.08 times as
+///   long.
+/// - Squares of 512 to 1,024: 0.85.
 ///
-/// Where the library keeps to narrower vectors than code, code wins everywhere. Measured on one core of Zen 5: squares of 256 to 1,024
-/// 2.1 times as fast, 2,048 1.7; 4 to 16 lines 1.6 to 3.9; one line, which memory limits, 1.0 to 1.4. Not measured where vectors of
-/// 512 bits are computed by halves, as on Zen 4.
+/// If the library uses narrower vectors than the generated code, the code always wins. Speedups measured on one core of Zen 5: squares of
+/// 256 to 1,024 2.1, 2,048 1.7; 4 to 16 lines 1.6 to 3.9; one line, which is memory bound, 1.0 to 1.4. Not measured on processors that
+/// compute vectors of 512 bits by halves, such as Zen 4.
 pub fn is_worth_generating(outline: Outline, vector_bits: i64, library_bits: i64) -> bool {
     let Outline { sizes: (m, n, k), dotted, followed, .. } = outline;
     let few = m.min(n);
@@ -391,7 +395,7 @@ pub fn is_worth_generating(outline: Outline, vector_bits: i64, library_bits: i64
     suits && is_possible(outline, vector_bits)
 }
 
-/// Whether code may be tried at all: it would be as exact as the library's, and not hopeless.
+/// Returns true if code may be tried at all: it would be as exact as the library's, and might be competitive.
 pub fn is_possible(Outline { repeats, sizes: (m, n, k), .. }: Outline, vector_bits: i64) -> bool {
     vector_bits >= 256 && repeats > 0 && m.min(n) > 0 && m.max(n) >= 8 && (SHORTEST..=LONGEST).contains(&k)
 }

@@ -5,7 +5,7 @@ use dynamlir_dialect::{
     upstream::{arith::CmpI, vector::Reduction},
 };
 
-/// Emits at one place.
+/// Emits code at one insertion point.
 #[derive(Clone, Copy)]
 pub(super) struct Code {
     pub(super) b: Builder,
@@ -44,7 +44,7 @@ impl Code {
         if constant == 1 { self.index(0) } else { self.b.remui(a, self.index(constant)) }
     }
 
-    /// `for i in from..to step step`, with values that each round hands to the next.
+    /// `for i in from..to step step`, with values that each iteration passes to the next.
     pub(super) fn for_each(
         &self,
         (from, to, step): (Value, Value, i64),
@@ -58,7 +58,7 @@ impl Code {
         inside.b.scf_yield(&next);
         op.results()
     }
-    /// The same over numbers known now, nothing handed on. A single round needs no loop.
+    /// The same with a constant trip count and without loop-carried values. A single iteration needs no loop.
     pub(super) fn times_do(&self, count: i64, round: impl FnOnce(Self, Value)) {
         if count == 1 {
             return round(*self, self.index(0));
@@ -76,7 +76,7 @@ impl Code {
         let (end, number) = self.b.scf_forall(count);
         round(Self { b: end }, number);
     }
-    /// One way or the other.
+    /// Emits an `if` with both branches.
     pub(super) fn choose(&self, condition: Value, yes: impl FnOnce(Self), no: impl FnOnce(Self)) {
         let [then, otherwise] = self.b.scf_if_else(condition).map(|block| Self { b: Builder::at_end(block, self.b.loc) });
         yes(then);
@@ -94,7 +94,7 @@ impl Code {
     pub(super) fn at_least(&self, a: Value, b: Value) -> Value {
         self.b.maxui(a, b)
     }
-    /// Which lanes have a number from `begin` to below `end`.
+    /// The mask of the lanes whose index is at least `begin` and less than `end`.
     pub(super) fn between(&self, begin: Value, end: Value, lanes: i64) -> Value {
         self.b.xori(self.first_lanes(begin, lanes), self.first_lanes(end, lanes))
     }
@@ -106,7 +106,7 @@ impl Code {
     pub(super) fn local(&self, element: Type, elements: i64) -> Value {
         self.b.memref_alloca(Type::memref(&[elements], element, &[1], 0), 64)
     }
-    /// Memory in another form, from an element on.
+    /// Reinterprets memory with other sizes and strides, starting at an element.
     pub(super) fn recast(&self, memory: Value, from: Option<Value>, sizes: &[i64], strides: &[i64]) -> Value {
         let offset = if from.is_some() { DYNAMIC } else { 0 };
         let ty = Type::memref(sizes, memory.ty().element(), strides, offset);
@@ -115,11 +115,11 @@ impl Code {
             None => self.b.memref_reinterpret_cast(memory, ty),
         }
     }
-    /// A rectangular part.
+    /// A rectangular part of memory.
     pub(super) fn part(&self, memory: Value, offsets: &[Value], sizes: &[i64]) -> Value {
         let ty = memory.ty();
         let strides = ty.strided().map(|(strides, _)| strides).unwrap_or_default();
-        // Where all is one element, MLIR knows that no part starts elsewhere.
+        // If all strides are 0, MLIR knows that every part has the same offset.
         let offset = if strides.iter().all(|&stride| stride == 0) { 0 } else { DYNAMIC };
         self.b.memref_subview(memory, offsets, Type::memref(sizes, ty.element(), &strides, offset))
     }
@@ -133,7 +133,7 @@ impl Code {
     pub(super) fn store(&self, value: Value, memory: Value, at: Value) {
         self.b.memref_store(value, memory, &[at]);
     }
-    /// `lanes` neighbours, of which the first `valid` are read; the others are 0.
+    /// Loads `lanes` adjacent elements, of which only the first `valid` are read; the others are 0.
     pub(super) fn load_vector(&self, memory: Value, at: Value, (lanes, valid): (i64, i64)) -> Value {
         let ty = Type::vector(&[lanes], memory.ty().element());
         if valid >= lanes {
@@ -141,11 +141,11 @@ impl Code {
         }
         self.load_some(memory, at, self.mask(lanes, valid), self.zero(ty))
     }
-    /// Neighbours where the mask says so, `others` elsewhere.
+    /// Loads adjacent elements where the mask is set, and `others` elsewhere.
     pub(super) fn load_some(&self, memory: Value, at: Value, mask: Value, others: Value) -> Value {
         self.b.vector_masked_load(memory, &[at], mask, others)
     }
-    /// An element from each of these distances from an element.
+    /// Loads the elements at these offsets from an element.
     pub(super) fn gather(&self, memory: Value, at: Value, offsets: Value) -> Value {
         let lanes = offsets.ty().shape()[0];
         let ty = Type::vector(&[lanes], memory.ty().element());
@@ -154,11 +154,11 @@ impl Code {
     pub(super) fn store_vector(&self, value: Value, memory: Value, at: Value) {
         self.b.vector_store_unaligned(value, memory, &[at]);
     }
-    /// Asks for memory that is read later. It may be past the end.
+    /// Prefetches memory that is read later. The address may be past the end.
     pub(super) fn prefetch(&self, memory: Value, at: Value) {
         self.b.memref_prefetch(memory, &[at]);
     }
-    /// Which lanes are below a number.
+    /// The mask of the lanes below a constant.
     pub(super) fn mask(&self, lanes: i64, valid: i64) -> Value {
         self.b.vector_constant_mask(lanes, valid)
     }
@@ -169,20 +169,21 @@ impl Code {
     pub(super) fn fma(&self, a: Value, b: Value, c: Value) -> Value {
         self.b.vector_fma(a, b, c)
     }
-    /// The larger of each two elements; NaN is larger than all.
+    /// The element-wise maximum; NaN is larger than any number.
     pub(super) fn largest(&self, a: Value, b: Value) -> Value {
         self.b.maximumf(a, b)
     }
-    /// All elements combined.
+    /// The reduction of all elements of a vector.
     pub(super) fn reduced(&self, kind: Reduction, value: Value) -> Value {
         self.b.vector_reduction(kind, value)
     }
-    /// Multiples of a distance, which fit [32 bits](super::reaches_by_i32), one for each lane; those from `valid` on are the last one of the others.
+    /// Multiples of a distance, one for each lane, which fit [32 bits](super::reaches_by_i32). Lanes from `valid` on repeat the last valid
+    /// one.
     pub(super) fn steps(&self, distance: i64, lanes: i64, valid: i64) -> Value {
         let list: Vec<_> = (0..lanes).map(|lane| (lane.min(valid - 1) * distance) as i32).collect();
         self.b.int_vector(&list)
     }
-    /// Which lanes are below a number known at run time.
+    /// The mask of the lanes below a count known at run time.
     pub(super) fn first_lanes(&self, count: Value, lanes: i64) -> Value {
         self.b.vector_create_mask(lanes, count)
     }
@@ -191,7 +192,7 @@ impl Code {
     }
 }
 
-/// The operation that fills memory; only used through `linalg`, which makes a loop of it.
+/// Returns an operation that fills memory; only used through `linalg`, which lowers it to a loop.
 pub(super) fn fill(code: &Code, memory: Value) -> Op {
     code.b.linalg_fill(code.number(memory.ty().element(), 0.0), memory, &[])
 }

@@ -1,4 +1,4 @@
-//! Convolutions: positions of the result in lanes, windows' weights in rows.
+//! Convolutions: positions of the result are in the lanes, the windows' weights in the rows.
 //!
 //! ```text
 //! for each image, channel:                  copy it into zeros              (where windows need it)
@@ -7,7 +7,7 @@
 //!                                               for each tile, panel: add products
 //!                                           for each panel: epilogue
 //! ```
-//! Nothing but the panels of one piece of work exists of the matrix of all windows, and these stay in the cache.
+//! The matrix of all windows is never materialized as a whole: only the panels of one piece of work exist, and they stay in the cache.
 
 use dynamlir_dialect::{
     ir::{Block as IrBlock, Builder, Op, Type, Value},
@@ -26,15 +26,15 @@ use super::{
     windows::{WindowSchedule, Windows},
 };
 
-/// The convolution of a kernel at stage 05.
+/// Returns the convolution of a kernel at stage 05.
 pub(super) fn find(function: Op) -> Option<Op> {
     function.body()?.ops().into_iter().find(|&op| has_windows(op))
 }
 
-/// Makes loops of it.
+/// Lowers the convolution to loops.
 ///
 /// # Errors
-/// Why there can be none.
+/// Returns the reason if that is impossible.
 pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'static str> {
     let memory = |operand: Value| loaded(operand).ok_or("the operands of a convolution must be in memory");
     let input = memory(op.operand(0))?;
@@ -64,7 +64,7 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
     let reach = |sizes: &[i64], strides: &[i64]| 1 + sizes.iter().zip(strides).map(|(size, stride)| (size - 1) * stride).sum::<i64>();
     let images = code.recast(input, None, &[reach(&input.ty().shape(), &w.input)], &[1]);
     let weights = weight.map(|weight| code.recast(weight, None, &[weight.ty().numel()], &[1]));
-    // Of windows of single channels, most of the time goes to what is beside the sums.
+    // With single-channel windows, most of the time is spent outside the sums.
     let cheaper = if w.is_depthwise() { CHEAPER / 4 } else { CHEAPER };
     let parallel = w.work() / cheaper >= parallel_work;
     let mut loops = Loops { kernel: &kernel, w: &w, s: &s, images, weights, parallel };
@@ -81,7 +81,7 @@ pub(super) fn lower(function: Op, op: Op, parallel_work: i64) -> Result<(), &'st
     Ok(())
 }
 
-/// Whether elements follow each other in memory row by row. Of a dimension of size 1 the stride says nothing.
+/// Returns true if elements are laid out row by row. The stride of a dimension of size 1 is ignored.
 fn lies_in_order(memory: Type) -> bool {
     let shape = memory.shape();
     let row_major = Type::tensor(&shape, memory.element()).strides();
@@ -93,28 +93,28 @@ pub(super) struct Loops<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) w: &'a Windows,
     pub(super) s: &'a WindowSchedule,
-    /// What windows are read from, and what they are multiplied with, each one line of memory. Without weights their maxima are
-    /// taken.
+    /// The memory that windows are read from, and the weights that they are multiplied by, each as one line of memory. Without weights, the
+    /// windows' maxima are taken.
     pub(super) images: Value,
     pub(super) weights: Option<Value>,
     pub(super) parallel: bool,
 }
 
-/// Sums, panels.
+/// Sums and panels.
 type Buffers = (Value, Value);
 
 /// One piece of work.
 pub(super) struct Piece {
-    /// Where its group's channels start in an image, and its output channels among all.
+    /// The start of its group's channels in an image, and of its output channels among all.
     pub(super) channels: Value,
     first_output: Value,
     /// Number of output channels.
     outputs: i64,
-    /// First panel, and the first behind the last; those of all images are counted.
+    /// The first panel, and the one after the last, counted over all images.
     pub(super) panels: (Value, Value),
 }
 
-/// A panel: its first image, its number among those of the images that share panels, and its first position there.
+/// A panel: its first image, its index among the panels of the images that share them, and its first position in these images.
 #[derive(Clone, Copy)]
 pub(super) struct Panel {
     pub(super) image: Value,
@@ -151,14 +151,14 @@ impl Loops<'_> {
         self.s.depth.min(self.w.channels) * self.w.taps()
     }
 
-    /// A thread's memory for groups of any size: sums and panels.
+    /// A thread's buffers for groups of any size: sums and panels.
     fn buffers(&self, code: Code) -> Buffers {
         let (element, lanes, depth) = (self.images.ty().element(), self.s.lanes() * self.s.chunk, self.depth());
         let outputs = self.s.group.min(self.w.outputs);
         (code.local(element, outputs * lanes), code.local(element, depth * lanes))
     }
 
-    /// Panels of the images that share them.
+    /// Number of panels of the images that share them.
     pub(super) fn panels(&self) -> i64 {
         self.s.panels(self.w)
     }
@@ -189,14 +189,14 @@ impl Loops<'_> {
         }
     }
 
-    /// Distances of a piece's sums: from one panel to the next, from one output channel to the next. Images that share panels
-    /// have all positions side by side.
+    /// The strides of a piece's sums: from one panel to the next, and from one output channel to the next. The positions of images that
+    /// share panels are all contiguous.
     fn sums_strides(&self, outputs: i64) -> (i64, i64) {
         let lanes = self.s.lanes();
         if self.s.images > 1 { (lanes, lanes * self.s.chunk) } else { (outputs * lanes, lanes) }
     }
 
-    /// Makes results of the sums, panel by panel.
+    /// Computes the results from the sums, panel by panel.
     fn finish_panels(&self, code: Code, sums: Value, piece: &Piece) {
         let (w, lanes, panels) = (self.w, self.s.lanes(), self.panels());
         let rest = w.positions() - (panels - 1) * lanes;
@@ -218,7 +218,7 @@ impl Loops<'_> {
         });
     }
 
-    /// The same image by image, where they share panels.
+    /// The same image by image, for images that share panels.
     fn finish_images(&self, code: Code, sums: Value, piece: &Piece) {
         let positions = self.w.positions();
         let first = self.panel(code, piece.panels.0).image;
@@ -231,7 +231,7 @@ impl Loops<'_> {
         });
     }
 
-    /// Adds products, tile by tile: a tile's weights stay in the innermost cache while panels pass by.
+    /// Adds products tile by tile: a tile's weights stay in the innermost cache while the panels are processed.
     fn tiles(&self, code: Code, piece: &Piece, from: Value, count: Value, (sums, packed): Buffers) {
         let (s, k, lanes, depth) = (self.s, self.w.k(), self.s.lanes(), self.depth());
         let Some(memory) = self.weights else { return };

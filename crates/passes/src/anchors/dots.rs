@@ -21,7 +21,7 @@ pub(super) fn store(
     if whole < k {
         sums = products(code, (rows, columns), (left, right), code.index(whole), (width, k - whole), &sums);
     }
-    // Sums of a row lie side by side, a power of two of them, so whole rows fit a vector's parts.
+    // A row's sums are contiguous and their number is a power of two, so whole rows fit into the parts of a vector.
     for (group, vectors) in sums.chunks(width as usize).enumerate() {
         let total = sum_up(code, vectors, width);
         for part in 0..vectors.len() as i64 / columns {
@@ -47,10 +47,10 @@ fn products(
     sums.iter().zip(pairs).map(|(&sum, (a, b))| code.fma(a, b, sum)).collect()
 }
 
-/// One vector whose element i is the sum of vector i's elements. Each step adds neighbours and halves the vectors.
+/// Returns one vector whose element i is the sum of vector i's elements. Each step adds neighbours and halves the number of vectors.
 fn sum_up(code: Code, vectors: &[Value], width: i64) -> Value {
     let mut level = vectors.to_vec();
-    // A power of two of them; what is added on top is not looked at.
+    // Pads to a power of two; the padding's sums are ignored.
     let full = vectors.len().next_power_of_two();
     level.resize(full, vectors[0]);
     let even: Vec<i64> = (0..width).map(|i| 2 * i).collect();

@@ -1,4 +1,4 @@
-//! From a block of sums to a block of the results: the root's own body, on parts of its operands.
+//! The epilogue, from a block of sums to a block of the results: the root's own body, on parts of its operands.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use dynamlir_dialect::{
 
 use super::{
     code::Code,
-    kernel::{Given, Kernel, Role},
+    kernel::{Kernel, Role, RootOperand},
 };
 
 /// A block of the result.
 #[derive(Clone)]
 pub(super) struct Block {
-    /// Index along each outer dimension.
+    /// The index along each outer dimension.
     pub(super) outer: Vec<Value>,
-    /// First line of lhs, and how many.
+    /// First line of lhs, and the number of lines.
     pub(super) left: (Value, i64),
-    /// First column of rhs, and how many.
+    /// First column of rhs, and the number of columns.
     pub(super) right: (Value, i64),
 }
 
-/// Where its sums are: memory, the first one, and distances of lines and columns.
+/// The place of a block's sums: the memory, the index of the first sum, and the strides of lines and columns.
 #[derive(Clone, Copy)]
 pub(super) struct Sums {
     pub(super) memory: Value,
@@ -31,7 +31,7 @@ pub(super) struct Sums {
     pub(super) strides: (i64, i64),
 }
 
-/// Makes the results of one block.
+/// Computes the results of one block.
 pub(super) fn apply(code: Code, kernel: &Kernel, block: &Block, sums: Sums) {
     let place = |dim: usize| match kernel.roles[dim] {
         Role::Outer(outer) => (block.outer[outer], 1),
@@ -56,9 +56,9 @@ pub(super) fn apply(code: Code, kernel: &Kernel, block: &Block, sums: Sums) {
         .operands
         .iter()
         .map(|operand| match operand.given {
-            Given::Sums => all_sums(),
-            Given::Memory(memory) => part(&operand.access, memory),
-            Given::Scalar(value) => value,
+            RootOperand::Sums => all_sums(),
+            RootOperand::Memory(memory) => part(&operand.access, memory),
+            RootOperand::Scalar(value) => value,
         })
         .collect();
 

@@ -1,7 +1,7 @@
-//! What a convolution reads of its images: a copy with zeros round them, and panels of windows.
+//! The memory that a convolution reads from its images: a copy padded with zeros, and panels of windows.
 //!
-//! A panel's lanes are positions of the result. Those of one row are neighbours in the image, too, once columns are sorted
-//! (see [`super::windows::Windows::column`]); so a vector is read in as many parts as it meets rows, with a mask for each.
+//! A panel's lanes are positions of the result. Positions of one row are also adjacent in the image once columns are sorted (see
+//! [`super::windows::Windows::column`]). So a vector is read in as many parts as it crosses rows, with a mask for each.
 
 use dynamlir_dialect::ir::{Type, Value};
 
@@ -11,16 +11,16 @@ use super::{
     convolve::{Loops, Panel, Piece},
 };
 
-/// Channels from asking for memory to reading it.
+/// Prefetch distance in channels.
 const AHEAD: i64 = 4;
 
-/// Reads a vector of a panel: its number there, and where the tap of the first window is.
+/// Reads one vector of a panel, given its index in the panel and the address of the tap for the first window.
 type Reader<'a> = &'a dyn Fn(Code, i64, Value) -> Value;
-/// Copies all taps with a reader.
+/// Copies all taps, using a reader.
 type Copier<'a> = &'a dyn Fn(Code, Reader<'_>);
 
 impl Loops<'_> {
-    /// Copies the images into zeros, columns sorted by what is left when they are divided by the stride.
+    /// Copies the images into zeros, with columns sorted by their remainder modulo the stride.
     pub(super) fn copy(&self, code: Code, copy: Value) {
         let (w, [height, width]) = (self.w, self.w.copied());
         let [_, plane, row, _] = w.source();
@@ -35,7 +35,7 @@ impl Loops<'_> {
             code.times_do(w.size[0], |code, y| {
                 let (from, to) = (code.add(from, code.times(y, w.input[2])), code.add(first, code.times(y, row)));
                 for sort in 0..stride {
-                    // The first column of the image that is of this sort, and where it goes.
+                    // The first column of the image with this remainder, and its place in the copy.
                     let skipped = (sort - w.padding[1]).rem_euclid(stride);
                     let place = sort * width + (skipped + w.padding[1]) / stride;
                     let (from, to) = (code.plus(from, skipped * w.input[3]), code.plus(to, place));
@@ -48,7 +48,7 @@ impl Loops<'_> {
         });
     }
 
-    /// Copies the windows of all panels of a piece, of `channels` channels from `from` on; panels are `pitch` apart.
+    /// Copies the windows of all panels of a piece, for `channels` channels from `from` on; panels are `pitch` apart.
     pub(super) fn pack_all(&self, code: Code, piece: &Piece, (from, channels): (Value, Value), (packed, pitch): (Value, i64)) {
         let [image, channel, _, column] = self.w.source();
         let start = code.add(piece.channels, code.times(from, channel));
@@ -58,7 +58,7 @@ impl Loops<'_> {
             let at = code.times(code.sub(number, piece.panels.0), pitch);
             (panel, code.add(start, code.times(panel.image, image)), at)
         };
-        // Without windows, positions of all panels are neighbours: channel by channel, so that memory is gone through in order.
+        // Without windows, the positions of all panels are adjacent. They are copied channel by channel, which reads memory in order.
         let is_line = column == 1 && self.w.taps() == 1 && self.w.lines().1 == 1 && self.s.chunk > 1 && self.s.images == 1;
         if is_line && self.w.positions() >= self.s.lanes() {
             code.for_each((code.index(0), channels, 1), &[], |code, c, _| {
@@ -79,7 +79,7 @@ impl Loops<'_> {
         });
     }
 
-    /// Copies one channel's elements of a panel, and asks for those of a later channel.
+    /// Copies one channel's elements of a panel, and prefetches those of a later channel.
     fn line(&self, code: Code, panel: Panel, (start, channel): (Value, i64), (packed, at): (Value, Value)) {
         let (width, lanes) = (self.s.width, self.s.lanes());
         let start = code.add(start, panel.first);
@@ -103,7 +103,7 @@ impl Loops<'_> {
         }
     }
 
-    /// Copies the windows of a panel's positions from `first` on, of `channels` channels.
+    /// Copies the windows of a panel's positions from `first` on, for `channels` channels.
     fn pack(&self, code: Code, first: Value, (start, channels): (Value, Value), (packed, at): (Value, Value)) {
         let (w, lanes) = (self.w, self.s.lanes());
         let [_, channel, row, _] = w.source();
@@ -127,8 +127,8 @@ impl Loops<'_> {
         self.readers(code, first, &each);
     }
 
-    /// How a panel's vectors are read: as neighbours, row by row, or one by one; `each` copies with a way to read the
-    /// vectors of a tap.
+    /// Chooses how a panel's vectors are read: as adjacent elements, row by row, or one by one. `each` copies with a reader for the vectors
+    /// of a tap.
     fn readers(&self, code: Code, first: Value, each: Copier<'_>) {
         let (w, width, lanes) = (self.w, self.s.width, self.s.lanes());
         let (length, ..) = w.lines();
@@ -155,7 +155,7 @@ impl Loops<'_> {
         code.choose(code.is_below(x, length - lanes + 1), neighbours, by_line);
     }
 
-    /// Where a line of neighbouring positions starts; lines of the images that share panels are counted.
+    /// The start of a line of adjacent positions; lines are counted over the images that share panels.
     fn line_start(&self, code: Code, line: Value) -> Value {
         let (_, lines, step) = self.w.lines();
         if self.s.images == 1 {
@@ -165,8 +165,8 @@ impl Loops<'_> {
         code.add(code.times(image, self.w.source()[0]), code.times(line, step))
     }
 
-    /// The lines that a vector's positions lie in: how far the vector's first element would be from the first window's corner if
-    /// all of it was in that line, and which elements are. Positions past the last are in none.
+    /// The lines that contain a vector's positions. For each: the distance of the vector's first element from the first window's corner, as
+    /// if the whole vector were in that line, and the elements that are in it. Positions past the last are not in any line.
     fn lines_of(&self, code: Code, first: Value) -> Vec<(Value, Value)> {
         let (w, width) = (self.w, self.s.width);
         let (length, ..) = w.lines();
@@ -176,7 +176,7 @@ impl Loops<'_> {
         let mut begin = code.index(0);
         let mut found = Vec::new();
         for number in 0..=ceiling(width - 1, length) {
-            // The line ends where x has come to the next multiple of its length.
+            // The line ends where x reaches the next multiple of its length.
             let end = code.at_least(code.sub(code.at_least(code.index((number + 1) * length), x), x), begin);
             let end = code.least(end, there);
             let mask = code.between(begin, end, width);
@@ -187,7 +187,7 @@ impl Loops<'_> {
         found
     }
 
-    /// Distances of a vector's positions from the first window's corner; of the last one where there are fewer.
+    /// The distances of a vector's positions from the first window's corner; positions past the last repeat the last one's.
     fn offsets(&self, code: Code, first: Value) -> Value {
         let (w, width) = (self.w, self.s.width);
         let [image, _, row, column] = w.source();

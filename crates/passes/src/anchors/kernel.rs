@@ -1,4 +1,4 @@
-//! A kernel with a product, at stage 05: the product's generic, and the root that makes the results of its sums.
+//! A kernel with a product, at stage 05: the product's generic, and the root that computes the results from its sums.
 
 use dynamlir_dialect::{
     ir::{AffineMap, Op, Value},
@@ -8,10 +8,10 @@ use dynamlir_dialect::{
 
 use super::problem::Problem;
 
-/// What a dimension of the result is to the product.
+/// The role of a result dimension in the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The product is repeated along it; its place among such.
+    /// The product is repeated along it; its index among such dimensions.
     Outer(usize),
     /// Lines of lhs.
     Left,
@@ -19,9 +19,9 @@ pub(super) enum Role {
     Right,
 }
 
-/// What an operand of the root is.
+/// The role of an operand of the root.
 #[derive(Clone, Copy)]
-pub(super) enum Given {
+pub(super) enum RootOperand {
     /// The sums.
     Sums,
     /// Memory, an argument of the kernel.
@@ -30,27 +30,27 @@ pub(super) enum Given {
     Scalar(Value),
 }
 
-/// An operand of the root and the dimension of the domain that each of its dimensions follows; None stays at 0.
+/// An operand of the root, and for each of its dimensions the dimension of the domain that it follows; `None` means index 0.
 pub(super) struct Operand {
-    pub(super) given: Given,
+    pub(super) given: RootOperand,
     pub(super) access: Vec<Option<usize>>,
 }
 
-/// The kernel.
+/// A kernel, with the roles of its parts.
 pub(super) struct Kernel {
     pub(super) root: Op,
     pub(super) roles: Vec<Role>,
-    /// Inputs, then results.
+    /// The inputs, then the results.
     pub(super) operands: Vec<Operand>,
     pub(super) scratch: Option<Value>,
 }
 
-/// The generic that is a product, if the kernel has one.
+/// Returns the generic that computes a product, if the kernel has one.
 pub(super) fn product(function: Op) -> Option<Op> {
     function.body()?.ops().into_iter().find(|op| op.is(linalg::GENERIC) && ops::BATCH.is_on(*op))
 }
 
-/// What a generic that is a product of matrices computes, and the roles of its result's dimensions.
+/// Returns the matrix product that a generic computes, and the roles of its result's dimensions.
 pub(super) fn matrices(product: Op) -> Result<(Problem, Vec<Role>), &'static str> {
     let (lhs, rhs) = (loaded(product.operand(0)), loaded(product.operand(1)));
     let (lhs, rhs) = lhs.zip(rhs).ok_or("the operands of a product must be in memory")?;
@@ -58,7 +58,7 @@ pub(super) fn matrices(product: Op) -> Result<(Problem, Vec<Role>), &'static str
     let strided = |value: Value| Some((value.ty().shape(), value.ty().strided()?.0));
     let (left, right) = strided(lhs).zip(strided(rhs)).ok_or("the operands of a product must have strides")?;
     let problem = Problem::of(batch, (&left.0, &left.1), (&right.0, &right.1)).ok_or("operands that do not fit each other")?;
-    // batch…, m…, n…: the last m and the last n are the matrix's.
+    // batch…, m…, n…: the last m and the last n are the matrix dimensions.
     let rank = product.result(0).ty().rank();
     let last_line = (left.0.len() > batch + 1).then(|| left.0.len() - 2);
     let last_column = (right.0.len() > batch + 1).then(|| rank - 1);
@@ -73,7 +73,7 @@ pub(super) fn matrices(product: Op) -> Result<(Problem, Vec<Role>), &'static str
 }
 
 impl Kernel {
-    /// Reads a kernel whose sums are the product's result, dimension by dimension in these roles.
+    /// Reads a kernel whose sums are the product's result, with these roles of its dimensions.
     pub(super) fn read(function: Op, product: Op, roles: Vec<Role>) -> Result<Self, &'static str> {
         let body = function.body().ok_or("a kernel without a body")?;
         let roots: Vec<Op> = body.ops().into_iter().filter(|&op| op.is(linalg::GENERIC) && op != product).collect();
@@ -86,10 +86,10 @@ impl Kernel {
         let mut operands = Vec::new();
         for (i, (value, map)) in root.operands().into_iter().zip(maps).enumerate() {
             let given = match () {
-                () if value == product.result(0) => Given::Sums,
-                () if i >= inputs => Given::Memory(stored(root.result(i - inputs)).ok_or("expected each result to be stored once")?),
-                () if !value.ty().is_tensor() => Given::Scalar(value),
-                () => Given::Memory(loaded(value).ok_or("expected operands in memory")?),
+                () if value == product.result(0) => RootOperand::Sums,
+                () if i >= inputs => RootOperand::Memory(stored(root.result(i - inputs)).ok_or("expected each result to be stored once")?),
+                () if !value.ty().is_tensor() => RootOperand::Scalar(value),
+                () => RootOperand::Memory(loaded(value).ok_or("expected operands in memory")?),
             };
             operands.push(Operand { given, access: access(map).ok_or("expected maps that name dimensions")? });
         }
@@ -102,7 +102,7 @@ impl Kernel {
     }
 }
 
-/// The argument of a kernel that is memory for the time of the call.
+/// Returns the kernel argument that is scratch memory for the duration of the call.
 pub(crate) fn scratch(function: Op) -> Option<Value> {
     let args = function.body()?.args();
     (0..args.len()).find(|&at| ops::SCRATCH.of_arg(function, at) == Some(true)).map(|at| args[at])
@@ -113,7 +113,7 @@ pub(super) fn loaded(value: Value) -> Option<Value> {
     value.def().filter(|op| op.is(bufferization::TO_TENSOR)).map(|op| op.operand(0))
 }
 
-/// The memory that a result goes to.
+/// The memory that a result is stored to.
 fn stored(value: Value) -> Option<Value> {
     let [used] = value.uses()[..] else { return None };
     used.op.is(bufferization::MATERIALIZE_IN_DESTINATION).then(|| used.op.operand(1))

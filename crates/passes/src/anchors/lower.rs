@@ -1,10 +1,9 @@
-//! The loops round the tiles: over repetitions, groups of rows and chunks of panels, in that order; each piece of work
-//! goes to one thread.
+//! The loops around the tiles: over repetitions, groups of rows and chunks of panels, in that order. Each piece of work runs on one thread.
 //!
 //! ```text
 //! for each panel:            copy it                                        (shared out among threads)
 //! for each group, chunk:     for each piece of k, panel, tile: add products (shared out among threads)
-//!                            for each panel: turn the sums, epilogue
+//!                            for each panel: transpose the sums, epilogue
 //! ```
 
 use dynamlir_dialect::{
@@ -24,16 +23,16 @@ use super::{
     tile::{self, Source, Tile},
 };
 
-/// Panels that are made in one go of lines that lie side by side.
+/// Number of panels that are packed together from adjacent lines.
 const PACKED_TOGETHER: i64 = 4;
-/// Multiplications that take as long as one elementary operation elsewhere.
+/// Number of multiplications that take as long as one elementary operation elsewhere.
 pub(super) const CHEAPER: i64 = 16;
 
-/// Makes loops on memory of a kernel with a product, and says so; of another one nothing. `parallel_work` is the number
-/// of elementary operations from which on threads pay.
+/// Lowers a kernel with an anchor to loops on memory, and returns true. Leaves any other kernel alone. `parallel_work` is the minimum
+/// number of elementary operations for which threads pay.
 ///
 /// # Errors
-/// Why the kernel stays as it is.
+/// Returns the reason if the kernel is left unchanged.
 pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static str> {
     if let Some(op) = convolve::find(function) {
         return convolve::lower(function, op, parallel_work).map(|()| true);
@@ -79,7 +78,7 @@ pub(crate) fn lower(function: Op, parallel_work: i64) -> Result<bool, &'static s
     Ok(true)
 }
 
-/// Takes out the computation on tensors.
+/// Erases the computation on tensors.
 pub(super) fn erase(function: Op, root: Op) {
     for used in root.results().into_iter().flat_map(Value::uses) {
         used.op.erase();
@@ -107,15 +106,15 @@ struct Product<'a> {
 /// One piece of work: a group of rows with a chunk of panels.
 struct Piece {
     outer: Vec<Value>,
-    /// First row and how many.
+    /// First row, and the number of rows.
     rows: (Value, i64),
-    /// First panel, and the first behind the last.
+    /// The first panel, and the one after the last.
     panels: (Value, Value),
-    /// Where the first panel of this repetition is.
+    /// The start of this repetition's first panel.
     packed: Value,
 }
 
-/// A thread's own memory for a piece of work.
+/// A thread's buffers for a piece of work.
 struct Buffers {
     sums: Value,
     turned: Option<Value>,
@@ -126,7 +125,7 @@ impl Product<'_> {
     fn k(&self) -> i64 {
         self.problem.k
     }
-    /// The index along each outer dimension, of a repetition.
+    /// The index of a repetition along each outer dimension.
     fn outer(&self, code: Code, number: Value) -> Vec<Value> {
         let mut left = number;
         let mut found = Vec::new();
@@ -146,7 +145,7 @@ impl Product<'_> {
         let (left, right) = if self.s.right { (rows, lanes) } else { (lanes, rows) };
         Block { outer: outer.to_vec(), left, right }
     }
-    /// Distances of lines and columns, given those of rows and lanes.
+    /// The strides of lines and columns, given those of rows and lanes.
     fn strides(&self, rows: i64, lanes: i64) -> (i64, i64) {
         if self.s.right { (rows, lanes) } else { (lanes, rows) }
     }
@@ -161,7 +160,7 @@ impl Product<'_> {
         let (chunks, groups) = (ceiling(panels, s.chunk), ceiling(self.rows.1.size, s.group));
         let rest = self.rows.1.size - (groups - 1) * s.group;
         code.share_out(problem.repeats() * chunks * groups, self.parallel, |code, i| {
-            // All chunks of a group one after another: its rows stay in the cache.
+            // All chunks of a group are consecutive, so that its rows stay in the cache.
             let (chunk, others) = (code.remainder(i, chunks), code.quotient(i, chunks));
             let (group, number) = (code.remainder(others, groups), code.quotient(others, groups));
             let first = code.times(chunk, s.chunk);
@@ -184,7 +183,7 @@ impl Product<'_> {
         });
     }
 
-    /// Makes all panels.
+    /// Packs all panels.
     fn pack(&self, code: Code, scratch: Value, copies: i64) {
         let (s, k, lanes) = (self.s, self.k(), self.s.lanes());
         let panels = s.panels(self.problem);
@@ -200,7 +199,7 @@ impl Product<'_> {
                 return pack::panel(code, lines, first, k, form, (scratch, into));
             }
             let some = |code: Code, left: i64, count: i64| pack::side_by_side(code, lines, (first, left, count), k, form, (scratch, into));
-            // The last block has fewer panels, or the last panel fewer lines.
+            // The last block may have fewer panels, and the last panel fewer lines.
             let done = (blocks - 1) * together;
             let last = |code: Code| some(code, size - done * lanes, panels - done);
             if blocks == 1 || size % (together * lanes) == 0 {
@@ -211,7 +210,7 @@ impl Product<'_> {
         });
     }
 
-    /// Rows of a block of sums: turned blocks are turned by squares.
+    /// The rows of a block of sums, rounded up for blocks that are transposed by squares.
     fn tall(&self, rows: i64) -> i64 {
         if self.s.is_turned() { ceiling(rows, self.s.width) * self.s.width } else { rows }
     }
@@ -238,7 +237,7 @@ impl Product<'_> {
         let pieces = ceiling(k, s.depth);
         let source = Self::lines(code, self.rows, &piece.outer);
         let copy_strides = pack::copy_strides(self.rows.1, rows, s.depth.min(k));
-        // The rows of this piece, `from` elements along k.
+        // The rows of this piece, starting at `from` along k.
         let rows_from = |code: Code, from: Value, count: Value| {
             if let Some(memory) = copied {
                 pack::rows(code, source, piece.rows, (from, count, s.depth.min(k)), s.width, memory);
@@ -294,7 +293,7 @@ impl Product<'_> {
         });
     }
 
-    /// Makes results of a panel's sums.
+    /// Computes the results from a panel's sums.
     fn finish(&self, code: Code, piece: &Piece, number: Value, sums: (Value, Option<Value>), turned: Option<Value>, tall: i64) {
         let lanes = self.s.lanes();
         let sums = match turned {
@@ -318,7 +317,7 @@ impl Product<'_> {
         }
     }
 
-    /// Without panels: blocks of columns with all rows.
+    /// Forms without panels: blocks of columns with all rows.
     fn blocks(&self, code: Code) {
         let size = self.lanes.1.size;
         let blocks = ceiling(size, self.s.chunk);
@@ -355,14 +354,14 @@ impl Product<'_> {
         epilogue::apply(code, self.kernel, &self.block(outer, (code.index(0), all_rows), (first, columns)), sums);
     }
 
-    /// An operand's elements from a line and a place along k on.
+    /// An operand's elements, starting at a line and a position along k.
     fn from(code: Code, lines: Lines<'_>, line: Value, k: Value) -> Source {
         let base = code.add(lines.base, code.times(line, lines.side.stride));
         let base = code.add(base, code.times(k, lines.side.along_k));
         Source { memory: lines.memory, base, stride: lines.side.stride, along_k: lines.side.along_k, ahead: 0 }
     }
 
-    /// Sums of a block of columns. A few lines along k at a time: that is how many streams the processor follows.
+    /// Computes the sums of a block of columns, a few lines along k at a time: as many as the streams that the processor can follow.
     fn stream(&self, code: Code, outer: &[Value], (first, columns): (Value, i64), (sums, pitch): (Value, i64)) {
         let s = self.s;
         let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
@@ -385,7 +384,7 @@ impl Product<'_> {
         });
     }
 
-    /// Sums of a block of columns, by whole lines of both operands.
+    /// Computes the sums of a block of columns, by whole lines of both operands.
     fn dots(&self, code: Code, outer: &[Value], (first, columns): (Value, i64), (sums, pitch): (Value, i64)) {
         let s = self.s;
         let (rows, lanes) = (Self::lines(code, self.rows, outer), Self::lines(code, self.lanes, outer));
@@ -393,7 +392,7 @@ impl Product<'_> {
             let source = Self::from(code, rows, row, code.index(0));
             let width = s.vectors.min(1 << columns.ilog2());
             code.times_do(ceiling(columns, width), |code, i| {
-                // The last tile may overlap the one before, and computes the same again.
+                // The last tile may overlap the previous one, and recomputes the same sums.
                 let column = code.at_most(code.times(i, width), columns - width);
                 let right = Self::from(code, lanes, code.add(first, column), code.index(0));
                 let place = (sums, code.add(code.times(row, pitch), column), pitch);

@@ -1,12 +1,12 @@
-//! Copies that lay memory out for the tiles: panels of lanes by k, rows without collisions, blocks turned.
+//! Copies that lay memory out for the tiles: panels of lanes by k, rows without cache collisions, transposed blocks.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{choose::COPY_GAP, code::Code, problem::Side};
 
-/// Turns a square of vectors: element j of result i is element i of value j.
+/// Transposes a square of vectors: element j of result i is element i of value j.
 ///
-/// In step s, squares of s elements beside the diagonal change places; there are log2(width) steps.
+/// Step s swaps squares of s elements across the diagonal; there are log2(width) steps.
 pub(super) fn transpose(code: Code, mut square: Vec<Value>) -> Vec<Value> {
     let width = square.len();
     let mut step = 1;
@@ -24,10 +24,10 @@ pub(super) fn transpose(code: Code, mut square: Vec<Value>) -> Vec<Value> {
     square
 }
 
-/// How many steps along k ahead memory is asked for where steps are far apart.
+/// Prefetch distance, in steps along k, where steps are far apart in memory.
 const AHEAD: i64 = 8;
 
-/// Where the lines of an operand start.
+/// The starts of an operand's lines.
 #[derive(Clone, Copy)]
 pub(super) struct Lines<'a> {
     pub(super) memory: Value,
@@ -37,22 +37,21 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The first element of a line; of the last one if there are fewer.
+    /// The first element of a line; of the last line if `line` is past the end.
     fn start(&self, code: Code, line: Value) -> Value {
         let line = code.at_most(line, self.side.size - 1);
         code.add(self.base, code.times(line, self.side.stride))
     }
-    /// The element at `along` of the line that starts there.
+    /// The element at `along` of the line that starts at `start`.
     fn at(&self, code: Code, start: Value, along: Value) -> Value {
         code.add(start, code.times(along, self.side.along_k))
     }
 }
 
-/// Copies lines that lie side by side into `count` panels, the first of which starts with line `first` and is to lie at
-/// `base`: for each k, all lines' elements of a panel side by side. `lines_left` of them are there; lanes past the last
-/// are 0.
+/// Copies lines that are adjacent in memory into `count` panels. The first panel starts with line `first` and is written at `base`. For
+/// each k, a panel holds the elements of all its lines side by side. `lines_left` lines remain; lanes past the last line are 0.
 ///
-/// Several panels at once, since memory is fetched by lines and pages that neighbouring panels share.
+/// Several panels are copied at once, since neighbouring panels share the cache lines and pages that memory is fetched by.
 pub(super) fn side_by_side(
     code: Code,
     lines: Lines<'_>,
@@ -68,7 +67,7 @@ pub(super) fn side_by_side(
         for lane in (0..count * lanes).step_by(width as usize) {
             let into = code.plus(to, lane / lanes * lanes * k + lane % lanes);
             let valid = (lines_left - lane).clamp(0, width);
-            // What is past the last line is computed with, too: as numbers that cost nothing.
+            // Lanes past the last line are computed with, too, so they hold numbers that cost nothing.
             let value = match valid {
                 0 => code.zero(Type::vector(&[width], panel.ty().element())),
                 _ => code.load_vector(lines.memory, code.plus(from, lane), (width, valid)),
@@ -83,8 +82,8 @@ pub(super) fn side_by_side(
     });
 }
 
-/// Copies the lines of one panel from `first` on, whatever their layout. Lanes past the last line repeat it; nobody looks
-/// at their sums.
+/// Copies the lines of one panel from `first` on, regardless of their layout. Lanes past the last line repeat it; their sums are never
+/// read.
 pub(super) fn panel(code: Code, lines: Lines<'_>, first: Value, k: i64, (vectors, width): (i64, i64), (panel, base): (Value, Value)) {
     let lanes = vectors * width;
     for vector in 0..vectors {
@@ -98,7 +97,7 @@ pub(super) fn panel(code: Code, lines: Lines<'_>, first: Value, k: i64, (vectors
     }
 }
 
-/// Squares of lines along k. The last square may overlap the one before: what is written twice is the same.
+/// Transposes squares of lines along k. The last square may overlap the previous one: both write the same elements.
 fn turned(code: Code, lines: Lines<'_>, first: Value, k: i64, width: i64, (panel, into, pitch): (Value, Value, i64)) {
     let starts: Vec<_> = (0..width).map(|i| lines.start(code, code.plus(first, i))).collect();
     code.for_each((code.index(0), code.index(k), width), &[], |code, i, _| {
@@ -123,12 +122,12 @@ fn one_by_one(code: Code, lines: Lines<'_>, first: Value, k: i64, width: i64, (p
     });
 }
 
-/// How copied rows lie: distances of rows and along k.
+/// The strides of copied rows: from row to row, and along k.
 pub(super) fn copy_strides(side: &Side, rows: i64, depth: i64) -> (i64, i64) {
     if side.stride == 1 && side.along_k != 1 { (1, rows) } else { (depth + COPY_GAP, 1) }
 }
 
-/// Copies `rows` lines from `first` on, `count` elements from `from` on along k (at most `depth`), into a buffer.
+/// Copies `rows` lines from `first` on into a buffer: of each, `count` elements (at most `depth`) along k, starting at `from`.
 pub(super) fn rows(
     code: Code,
     lines: Lines<'_>,
@@ -140,7 +139,7 @@ pub(super) fn rows(
     let (stride, along_k) = copy_strides(lines.side, rows, depth);
     let start = lines.at(code, lines.start(code, first), from);
     let vectors = |code: Code, step: i64, limit: i64, from: Value, to: Value| {
-        // `limit` neighbours from one place to another, vector by vector, then one by one.
+        // Copies `limit` adjacent elements, first by whole vectors, then one by one.
         let whole = limit / step * step;
         code.for_each((code.index(0), code.index(whole), step), &[], |code, i, _| {
             code.store_vector(code.load_vector(lines.memory, code.add(from, i), (step, step)), buffer, code.add(to, i));
@@ -175,7 +174,7 @@ pub(super) fn rows(
     });
 }
 
-/// Turns a block of `rows × lanes` sums (pitch `lanes`) into `lanes × rows` (pitch `pitch`); both are multiples of the width.
+/// Transposes a block of `rows × lanes` sums (pitch `lanes`) into `lanes × rows` (pitch `pitch`); both are multiples of the width.
 pub(super) fn turn(code: Code, (from, base): (Value, Value), to: Value, (rows, lanes, pitch): (i64, i64, i64), width: i64) {
     code.for_each((code.index(0), code.index(rows), width), &[], |code, row, _| {
         code.for_each((code.index(0), code.index(lanes), width), &[], |code, lane, _| {

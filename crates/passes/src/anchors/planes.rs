@@ -1,14 +1,14 @@
-//! Convolutions in which each output channel has an input channel of its own (depthwise), and maxima of windows.
+//! Depthwise convolutions, in which each output channel has its own input channel, and maxima of windows.
 //!
 //! ```text
 //! for each image, channel, band of rows:   (shared out among threads)
-//!     copy what its windows meet into zeros
+//!     copy what its windows cover into zeros
 //!     for each vector of positions: add up taps, or take the largest
 //!     epilogue
 //! ```
-//! The copy sorts rows and columns by what is left when they are divided by the stride. So what one tap of all windows meets lies
-//! in one line of memory, row after row of the copy, whatever the stride: sums are taken along that line, those at the
-//! ends of its rows for nothing.
+//! The copy groups rows and columns by their remainder modulo the stride. So, for any stride, the elements that one tap reads for all
+//! windows are one line of memory, row after row of the copy. Sums are computed along that line; those at the ends of its rows are
+//! discarded.
 
 use dynamlir_dialect::ir::Value;
 
@@ -20,14 +20,14 @@ use super::{
     plane::Plane,
 };
 
-/// Most taps that are written out one by one.
+/// The maximum number of taps that are unrolled.
 const UNROLLED: i64 = 25;
 
-/// A thread's memory.
+/// A thread's buffers.
 struct Buffers {
-    /// What windows meet, sorted.
+    /// The input covered by the windows, grouped by residue class.
     copy: Value,
-    /// Sums along the line, and those of the positions alone.
+    /// The sums along the line, and the sums of the positions alone.
     line: Value,
     sums: Value,
 }
@@ -42,7 +42,7 @@ struct Band {
 }
 
 impl Loops<'_> {
-    /// The whole convolution.
+    /// Emits the whole convolution.
     pub(super) fn planes(&self, code: Code) {
         let (w, plane) = (self.w, Plane::of(self.w, self.s));
         let bands = ceiling(w.result[0], plane.rows);
@@ -73,7 +73,7 @@ impl Loops<'_> {
         self.add_taps(code, plane, buffers, band);
         let width = self.s.width;
         let positions = self.w.result[1];
-        // What is written past the end of a row is written again by the next one.
+        // Elements written past the end of a row are overwritten by the next row.
         code.times_do(band.rows, |code, y| {
             let (from, to) = (code.times(y, plane.pitch), code.times(y, positions));
             code.times_do(ceiling(positions, width), |code, x| {
@@ -87,13 +87,13 @@ impl Loops<'_> {
         epilogue::apply(code, self.kernel, &block, Sums { memory: buffers.sums, from: None, strides: (right.1, 1) });
     }
 
-    /// Copies the rows and columns that the band's windows meet, and [`Self::nothing`] where there is no image.
+    /// Copies the rows and columns that the band's windows cover, and [`Self::nothing`] outside the image.
     fn sort(&self, code: Code, plane: &Plane, copy: Value, band: &Band) {
         let w = self.w;
         let nothing = self.nothing(code);
         code.times_do(plane.copy() / self.s.width, |code, i| code.store_vector(nothing, copy, code.times(i, self.s.width)));
         let image = code.add(code.times(band.image, w.input[0]), code.times(band.channel, w.input[1]));
-        // Rows of the image that are met; the first would be `padding` rows further up.
+        // The rows of the image that are covered; the first would be `padding` rows further up.
         let padding = code.index(w.padding[0]);
         let start = code.times(band.first, w.strides[0]);
         let inside = |row: Value| code.sub(code.at_least(row, padding), padding);
@@ -105,7 +105,7 @@ impl Loops<'_> {
             for sort in 0..w.strides[1] {
                 let skipped = (sort - w.padding[1]).rem_euclid(w.strides[1]);
                 let at = sort * plane.columns_apart() + (skipped + w.padding[1]) / w.strides[1];
-                // Columns to the right may be met by no window.
+                // Columns at the right may not be covered by any window.
                 let columns = ceiling(w.size[1] - skipped, w.strides[1]).min(plane.pitch - (skipped + w.padding[1]) / w.strides[1]);
                 let (from, to) = (code.plus(from, skipped * w.input[3]), code.plus(place, at));
                 code.times_do(columns.max(0), |code, x| {
@@ -117,20 +117,20 @@ impl Loops<'_> {
         });
     }
 
-    /// What changes neither a sum nor a maximum.
+    /// The neutral element of the sum or the maximum.
     fn nothing(&self, code: Code) -> Value {
         let number = if self.weights.is_some() { 0.0 } else { f64::NEG_INFINITY };
         code.broadcast(code.number(self.images.ty().element(), number), self.s.width)
     }
 
-    /// Where a row of those that are met starts.
+    /// The start of one of the covered rows in the copy.
     fn place(&self, code: Code, plane: &Plane, row: Value) -> Value {
         let stride = self.w.strides[0];
         let sort = code.times(code.remainder(row, stride), plane.rows_apart());
         code.add(sort, code.times(code.quotient(row, stride), plane.pitch))
     }
 
-    /// Sums along the line, several vectors at once.
+    /// Computes sums along the line, several vectors at once.
     fn add_taps(&self, code: Code, plane: &Plane, buffers: &Buffers, band: &Band) {
         let (w, width) = (self.w, self.s.width);
         let (rounds, vectors) = plane.rounds(band.rows);

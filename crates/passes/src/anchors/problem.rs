@@ -1,29 +1,29 @@
-//! What is known of a product of matrices: sizes, and how its operands lie in memory.
+//! The description of a matrix product: its sizes, and the memory layout of its operands.
 
 /// One operand: `size` lines along k.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     /// Number of lines.
     pub size: i64,
-    /// Distance of neighbouring lines, in elements.
+    /// Stride between adjacent lines, in elements.
     pub stride: i64,
-    /// Distance of neighbours along k.
+    /// Stride along k.
     pub along_k: i64,
-    /// Distance along each outer dimension; 0 where it is the same for all of them.
+    /// Stride along each outer dimension; 0 if the operand is shared along it.
     pub outer: Vec<i64>,
 }
 
 impl Side {
-    /// Whether all distances are such that memory can be seen as one line from element 0 on.
+    /// Returns true if no stride is negative, so that memory can be viewed as one line from element 0 on.
     fn is_forward(&self) -> bool {
         self.stride >= 0 && self.along_k >= 0 && self.outer.iter().all(|&stride| stride >= 0)
     }
-    /// Elements from the first to behind the last.
+    /// The number of elements spanned, from the first to the last.
     pub fn extent(&self, outer: &[i64], k: i64) -> i64 {
         let reach: i64 = outer.iter().zip(&self.outer).map(|(size, stride)| (size - 1) * stride).sum();
         1 + reach + (self.size - 1) * self.stride + (k - 1) * self.along_k
     }
-    /// Whether it is the same for all outer indices.
+    /// Returns true if the operand is the same for all outer indices.
     pub fn is_shared(&self) -> bool {
         self.outer.iter().all(|&stride| stride == 0)
     }
@@ -32,7 +32,7 @@ impl Side {
 /// A product: `result[o…, l, r] = Σ_k lhs[o…, l, k] · rhs[o…, r, k]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Sizes of the dimensions that it is repeated along.
+    /// Sizes of the dimensions along which the product is repeated.
     pub outer: Vec<i64>,
     /// Length of the sums.
     pub k: i64,
@@ -43,8 +43,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// From the operands' sizes and strides: `lhs[batch…, m…, k]`, `rhs[batch…, k, n…]`. The last m and the last n are those
-    /// of the matrix, those before them are outer.
+    /// Builds the problem from the operands' sizes and strides: `lhs[batch…, m…, k]`, `rhs[batch…, k, n…]`. The last m and the last n are
+    /// the matrix dimensions; earlier ones are outer dimensions.
     pub fn of(batch: usize, lhs: (&[i64], &[i64]), rhs: (&[i64], &[i64])) -> Option<Self> {
         let ((left, left_strides), (right, right_strides)) = (lhs, rhs);
         let lines = left.len().checked_sub(1)?;
@@ -67,19 +67,19 @@ impl Problem {
         Some(Self { outer, k: left[lines], lhs, rhs })
     }
 
-    /// The operand whose columns are the result's (`right`), or the one whose lines are its rows.
+    /// Returns the operand that provides the result's columns (`right`), or the one that provides its rows.
     pub fn side(&self, right: bool) -> &Side {
         if right { &self.rhs } else { &self.lhs }
     }
-    /// How often it is repeated.
+    /// Number of repetitions.
     pub fn repeats(&self) -> i64 {
         self.outer.iter().product()
     }
-    /// Multiplications.
+    /// Number of multiplications.
     pub fn work(&self) -> i64 {
         [self.lhs.size, self.rhs.size, self.k].iter().fold(self.repeats(), |work, &size| work.saturating_mul(size))
     }
-    /// Whether the code can be generated at all: something to sum, in memory that runs forward.
+    /// Returns true if code can be generated at all: the sums are not empty, and memory runs forward.
     pub fn is_regular(&self) -> bool {
         let sizes = [self.k, self.lhs.size, self.rhs.size];
         sizes.iter().chain(&self.outer).all(|&size| size > 0) && self.lhs.is_forward() && self.rhs.is_forward()

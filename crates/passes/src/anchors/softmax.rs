@@ -1,4 +1,5 @@
-//! Exponentials of scores, and the factors that make them weights: a few lines at a time, since one alone would wait for itself.
+//! Exponentials of scores, and the factors that turn them into weights. A few lines are processed at a time, since a single line would be
+//! bound by its own latency.
 
 use dynamlir_dialect::{
     ir::Value,
@@ -7,43 +8,43 @@ use dynamlir_dialect::{
 
 use super::code::Code;
 
-/// Lines that are gone through together.
+/// Number of lines processed together.
 const TOGETHER: i64 = 4;
 
-/// Exponentials of what is lower are hardly normal numbers, which the processor takes a hundred cycles for; beside 1 they are
-/// nothing.
+/// Exponentials of lower numbers are subnormal or nearly so, which costs the processor a hundred cycles each; relative to 1 they are
+/// negligible.
 const LOWEST: f64 = -87.0;
 
-/// What is added to scores.
+/// The mask added to scores.
 #[derive(Clone, Copy)]
 pub(super) struct Mask {
     pub(super) memory: Value,
     /// Element 0 of the first line.
     pub(super) base: Value,
-    /// Distances of lines and of elements.
+    /// Strides of lines and of elements.
     pub(super) strides: [i64; 2],
 }
 
 /// Lines of scores.
 pub(super) struct Lines {
-    /// They become exponentials.
+    /// The scores, replaced in place by their exponentials.
     pub(super) scores: Value,
-    /// Each line's factor goes here: one by the sum, or 1 where all is masked.
+    /// Receives each line's factor: the reciprocal of the sum, or 1 if all scores are masked.
     pub(super) sums: Value,
-    /// Distance of lines.
+    /// Stride between lines.
     pub(super) pitch: i64,
-    /// Scores of a line.
+    /// Number of scores in a line.
     pub(super) keys: i64,
     /// Elements of a vector.
     pub(super) width: i64,
-    /// What scores are multiplied with.
+    /// The factor that scores are multiplied by.
     pub(super) scale: f64,
     pub(super) mask: Option<Mask>,
-    /// The first line's own place, where scores behind a line's place do not count.
+    /// The first line's position, if scores past a line's own position are masked out (causal).
     pub(super) place: Option<Value>,
 }
 
-/// Goes through `count` lines.
+/// Processes `count` lines.
 pub(super) fn apply(code: Code, lines: &Lines, count: i64) {
     let whole = count / TOGETHER;
     if whole > 0 {
@@ -55,8 +56,8 @@ pub(super) fn apply(code: Code, lines: &Lines, count: i64) {
 }
 
 impl Lines {
-    /// Whether lines have no vector of scores: of such scores, unless something is added to them, eager takes the largest number, and
-    /// gives zeros where there is none. In longer lines NaN is the largest.
+    /// Returns true if a line is shorter than a vector of scores. For such lines, unless a mask is added, eager takes the largest number
+    /// that is not NaN, and gives zeros if all are NaN. In longer lines NaN is the largest.
     fn skips_nan(&self) -> bool {
         self.mask.is_none() && self.keys < self.width
     }
@@ -81,7 +82,7 @@ impl Lines {
             .into_iter()
             .map(|value| {
                 let value = code.broadcast(code.reduced(Reduction::Maximum, value), self.width);
-                // Where all is masked, exponentials are to be 0 and no NaN.
+                // If all scores are masked, the exponentials must be 0 rather than NaN.
                 let masked = equals(code, value, lowest);
                 (masked, code.b.select(masked, self.splat(code, 0.0), value))
             })
@@ -105,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// Goes along the lines, vector by vector, each with what the one before gave; the last vector may be there in part.
+    /// Iterates along the lines, vector by vector, passing on the previous vector's result; the last vector may be partial.
     fn along(&self, code: Code, start: &[Value], each: impl Fn(Code, usize, Value, i64, Value) -> Value) -> Vec<Value> {
         let whole = self.keys / self.width * self.width;
         let all = |code: Code, from: Value, valid: i64, seen: &[Value]| {
@@ -116,7 +117,7 @@ impl Lines {
         if whole == self.keys { seen } else { all(code, code.index(whole), self.keys - whole, &seen) }
     }
 
-    /// Scores from the one at `at`, scaled and masked; those that are not there are the lowest.
+    /// Loads the scores from `at` on, scaled and masked. Lanes past the end hold the lowest value.
     fn score(&self, code: Code, (line, at, from): (Value, Value, Value), valid: i64) -> Value {
         let width = self.width;
         let score = code.load_vector(self.scores, at, (width, width));
@@ -131,7 +132,7 @@ impl Lines {
                 let added = match elements {
                     0 => code.broadcast(code.load(mask.memory, place), width),
                     1 => code.load_vector(mask.memory, place, (width, valid)),
-                    // The last ones may be repeated: they are not there.
+                    // The last elements may be repeated: those lanes are unused.
                     _ => code.gather(mask.memory, place, code.steps(elements, width, valid)),
                 };
                 code.fma(score, scale, added)

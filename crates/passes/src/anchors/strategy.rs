@@ -1,5 +1,5 @@
-//! A strategy for a product: the library, or code of one form. It is less than a schedule – what is left open is cut as the
-//! cost model likes – so that it fits wherever the same product stands.
+//! A strategy for a product: the library, or code of one form. It contains less than a schedule, and the cost model cuts the rest, so that
+//! it applies wherever the same product occurs.
 
 use std::{fmt, str::FromStr};
 
@@ -12,30 +12,30 @@ use super::{
     windows::{WindowSchedule, Windows},
 };
 
-/// How much more than the best code may be expected to take at most to be worth a try.
+/// The maximum expected cost of a candidate worth trying, relative to the best code.
 const COST_CUTOFF: f64 = 1.3;
-/// Most strategies to try in code.
+/// The maximum number of code strategies to try.
 const MAX_CANDIDATES: usize = 4;
 
-/// How a product is computed.
+/// A way to compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// By the library.
+    /// The library's call.
     Library,
-    /// By code of this form, with `vectors` vectors in a tile; lanes are the right operand's or the left one's.
+    /// Code of this form, with `vectors` vectors in a tile; the lanes belong to the right or the left operand.
     Product {
-        /// What the vectors are filled with.
+        /// The content of the vectors.
         form: Form,
-        /// Whose lines are in the lanes.
+        /// True if the right operand's lines are in the lanes.
         right: bool,
-        /// Vectors beside each other, or columns of dots.
+        /// Number of adjacent vectors, or of columns for dots.
         vectors: i64,
     },
-    /// A convolution by code, with this number of vectors in a tile and of images in one row of panels.
+    /// A convolution computed by code, with these numbers of vectors in a tile and of images in one row of panels.
     Windows {
-        /// Vectors beside each other.
+        /// Number of adjacent vectors.
         vectors: i64,
-        /// Images that share panels.
+        /// Number of images that share panels.
         images: i64,
     },
 }
@@ -63,24 +63,24 @@ impl FromStr for Strategy {
             }
             _ => None,
         };
-        // A number that is written otherwise would be another text for the same.
+        // Each strategy has exactly one text: a number written differently is rejected.
         strategy.filter(|strategy| strategy.to_string() == text).ok_or_else(|| format!("'{text}' is not a strategy for a product"))
     }
 }
 
 impl Strategy {
-    /// Of a schedule.
+    /// The strategy of a schedule.
     fn of(schedule: &Schedule) -> Self {
         Self::Product { form: schedule.form, right: schedule.right, vectors: schedule.vectors }
     }
     fn of_windows(schedule: &WindowSchedule) -> Self {
         Self::Windows { vectors: schedule.vectors, images: schedule.images }
     }
-    /// Notes it on a primitive.
+    /// Records the strategy on a primitive.
     pub fn mark(self, op: Op) {
         ops::CHOICE.set(op, &self.to_string());
     }
-    /// That which a primitive names.
+    /// Returns the strategy recorded on a primitive.
     pub fn on(op: Op) -> Result<Option<Self>, PassError> {
         let Some(attr) = op.attr(ops::CHOICE.name()) else { return Ok(None) };
         let text = attr.as_str().ok_or_else(|| PassError::at(op, format!("'{}' must be a string, got {attr}", ops::CHOICE.name())))?;
@@ -88,7 +88,7 @@ impl Strategy {
     }
 }
 
-/// The schedule for a product, by this strategy if that suits it.
+/// The schedule for a product, following this strategy if it suits the product.
 pub fn schedule(problem: &Problem, vector_bits: i64, strategy: Option<Strategy>) -> Option<Schedule> {
     let chosen = choose(problem, vector_bits)?;
     let Some(Strategy::Product { form, right, vectors }) = strategy else { return Some(chosen) };
@@ -103,7 +103,7 @@ pub fn schedule(problem: &Problem, vector_bits: i64, strategy: Option<Strategy>)
 /// The same for a convolution.
 ///
 /// # Errors
-/// Why there is none at all.
+/// Returns the reason if there is no schedule at all.
 pub fn window_schedule(windows: &Windows, vector_bits: i64, strategy: Option<Strategy>) -> Result<WindowSchedule, &'static str> {
     let chosen = cut::choose(windows, vector_bits)?;
     let Some(Strategy::Windows { vectors, images }) = strategy else { return Ok(chosen) };
@@ -114,7 +114,7 @@ pub fn window_schedule(windows: &Windows, vector_bits: i64, strategy: Option<Str
         .unwrap_or(chosen))
 }
 
-/// One of the forms for few rows, if there are.
+/// The schedule of one of the forms for few rows, if it applies.
 fn of_few(problem: &Problem, form: Form, right: bool, width: i64) -> Option<Schedule> {
     let (few, many) = (problem.side(!right).size, problem.side(right).size);
     let (fills, make) = match form {
@@ -124,7 +124,7 @@ fn of_few(problem: &Problem, form: Form, right: bool, width: i64) -> Option<Sche
     (few < width && fills).then(|| make(problem, right, width)).filter(|made| made.suits(problem))
 }
 
-/// Code that is worth a try for a product, the expected one first.
+/// The code strategies worth trying for a product, the expected one first.
 pub fn strategies(problem: &Problem, vector_bits: i64) -> Vec<Strategy> {
     let Some(chosen) = choose(problem, vector_bits) else { return Vec::new() };
     let width = vector_bits / 32;
@@ -145,7 +145,7 @@ pub fn window_strategies(windows: &Windows, vector_bits: i64) -> Vec<Strategy> {
     distinct(all)
 }
 
-/// What is not expected to take much more than the best, in order.
+/// The strategies whose expected cost is close to the best, in order of cost.
 fn promising<T>(candidates: impl Iterator<Item = (f64, T)>, strategy: impl Fn(&T) -> Strategy) -> Vec<Strategy> {
     let mut all: Vec<_> = candidates.collect();
     all.sort_by(|(a, _), (b, _)| a.total_cmp(b));

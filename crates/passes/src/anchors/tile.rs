@@ -7,27 +7,27 @@ use super::{
     code::Code,
 };
 
-/// Steps along k in one round of the loop.
+/// Steps along k in one iteration of the loop.
 const UNROLL: i64 = 2;
 
-/// Memory that a tile reads, from an element on.
+/// Memory that a tile reads, starting at an element.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub(super) memory: Value,
     pub(super) base: Value,
-    /// Distance of rows; unused for lanes, which lie side by side.
+    /// The stride between rows; unused for lanes, which are contiguous.
     pub(super) stride: i64,
-    /// Distance along k.
+    /// The stride along k.
     pub(super) along_k: i64,
-    /// How many steps along k ahead to ask for memory that the processor does not see by itself is read next; 0 for no need.
+    /// Prefetch distance in steps along k, for accesses that the processor does not predict; 0 if no prefetch is needed.
     pub(super) ahead: i64,
 }
 
-/// A tile's form.
+/// The form of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     pub(super) rows: i64,
-    /// Lanes that are there: the last vector may be read in part.
+    /// Number of lanes in use: the last vector may be read in part.
     pub(super) lanes: i64,
     /// Elements of a vector.
     pub(super) width: i64,
@@ -37,13 +37,13 @@ impl Tile {
     fn vectors(self) -> i64 {
         ceiling(self.lanes, self.width)
     }
-    /// How many lanes of a vector are there.
+    /// Returns the number of lanes of a vector that are in use.
     fn valid(self, vector: i64) -> (i64, i64) {
         (self.width, (self.lanes - vector * self.width).min(self.width))
     }
 }
 
-/// Goes through `rows` lines by tiles of at most `most`: each gets its first line, and how many it has.
+/// Iterates over `rows` lines in tiles of at most `most`: `each` receives a tile's first line and its number of lines.
 pub(super) fn for_each(code: Code, rows: i64, most: i64, each: impl Fn(Code, Value, i64)) {
     let (number, large, many) = parts(rows, most);
     for (tiles, tall, first) in [(many, large, 0), (number - many, large - 1, many * large)] {
@@ -53,7 +53,7 @@ pub(super) fn for_each(code: Code, rows: i64, most: i64, each: impl Fn(Code, Val
     }
 }
 
-/// Steps along k after which what was summed up is added to the sums: one f32 that takes all terms would lose the last bits of
+/// Number of steps along k after which the partial sums are added to the sums: one f32 accumulating all terms would lose the last bits of
 /// thousands of them.
 pub(super) const RUN: i64 = 128;
 

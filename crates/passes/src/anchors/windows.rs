@@ -1,7 +1,7 @@
-//! What is known of a convolution, and what there is to say about its loops; [`super::cut`] decides.
+//! The description of a convolution, and the schedule of its loops; [`super::cut`] chooses the schedule.
 //!
-//! It is a product for each image and group of channels: rows are windows' weights, one for each output channel, k runs
-//! over input channels and the window, lanes are positions in the result.
+//! A convolution is a product for each image and group of channels. Rows are windows' weights, one for each output channel; k runs over
+//! input channels and the window; lanes are positions in the result.
 
 use dynamlir_dialect::{
     ir::{Attr, Ctx, Op},
@@ -15,9 +15,9 @@ use super::{
     reaches_by_i32,
 };
 
-/// Largest memory that lanes may be far apart in: distances are 32 bits.
+/// The maximum extent of memory addressed by lanes: offsets have 32 bits.
 const REACH: i64 = 1 << 30;
-/// Most floats of a copy of the images, 256 MiB.
+/// The maximum number of floats in a copy of the images, 256 MiB.
 const COPY: i64 = 1 << 26;
 
 /// A convolution over two dimensions.
@@ -25,7 +25,7 @@ const COPY: i64 = 1 << 26;
 pub struct Windows {
     /// Number of images.
     pub images: i64,
-    /// Groups of channels.
+    /// Number of groups of channels.
     pub groups: i64,
     /// Output channels of a group.
     pub outputs: i64,
@@ -33,22 +33,22 @@ pub struct Windows {
     pub channels: i64,
     /// Height and width of an image.
     pub size: [i64; 2],
-    /// The same of a window.
+    /// Height and width of a window.
     pub window: [i64; 2],
     /// Steps from one window to the next.
     pub strides: [i64; 2],
-    /// Rows and columns of zeros on each side.
+    /// Rows and columns of padding zeros on each side.
     pub padding: [i64; 2],
-    /// Distance of a window's elements.
+    /// The distance between adjacent elements of a window.
     pub dilation: [i64; 2],
     /// Height and width of the result.
     pub result: [i64; 2],
-    /// Distances in the input's memory: of images, channels, rows, columns.
+    /// The input's strides: of images, channels, rows, columns.
     pub input: [i64; 4],
 }
 
 impl Windows {
-    /// Of a `dynamo.convolution`, or `dynamo.max_pool`, whose input lies in memory at these distances.
+    /// Describes a `dynamo.convolution` or `dynamo.max_pool` whose input has these strides.
     pub fn of(op: Op, input_strides: &[i64]) -> Option<Self> {
         let pair = |list: Vec<i64>| <[i64; 2]>::try_from(list).ok();
         let input = <[i64; 4]>::try_from(op.operand(0).ty().shape()).ok()?;
@@ -82,7 +82,7 @@ impl Windows {
         })
     }
 
-    /// Elements of a window.
+    /// Number of elements in a window.
     pub fn taps(&self) -> i64 {
         self.window[0] * self.window[1]
     }
@@ -90,34 +90,33 @@ impl Windows {
     pub fn k(&self) -> i64 {
         self.channels * self.taps()
     }
-    /// Positions in the result.
+    /// Number of positions in the result.
     pub fn positions(&self) -> i64 {
         self.result[0] * self.result[1]
     }
-    /// Whether each output channel has an input channel of its own.
+    /// Returns true if each output channel has its own input channel.
     pub fn is_depthwise(&self) -> bool {
         self.outputs == 1 && self.channels == 1
     }
-    /// Multiplications.
+    /// Number of multiplications.
     pub fn work(&self) -> i64 {
         [self.images, self.groups, self.outputs, self.positions()].iter().fold(self.k(), |work, &size| work.saturating_mul(size))
     }
-    /// Whether windows are read from a copy of the images: with zeros round them, or with columns sorted so that those which
-    /// the same tap of neighbouring windows meets lie side by side.
+    /// Returns true if windows are read from a copy of the images. The copy is padded with zeros, and its columns are grouped by their
+    /// remainder modulo the stride, so that those read by the same tap of adjacent windows are adjacent.
     pub fn is_copied(&self) -> bool {
         self.padding != [0, 0] || (self.strides[1] > 1 && self.taps() > 1)
     }
-    /// Rows of an image in the copy, and columns of each of its `strides[1]` sorts.
+    /// The rows of an image in the copy, and the columns of each of its `strides[1]` residue classes.
     pub fn copied(&self) -> [i64; 2] {
         let [height, width] = [0, 1].map(|i| self.size[i] + 2 * self.padding[i]);
         [height, ceiling(width, self.strides[1])]
     }
-    /// Elements of the copy.
+    /// Number of elements of the copy.
     pub fn copy(&self) -> i64 {
         if self.is_copied() && !self.is_depthwise() { self.images * self.source()[0] } else { 0 }
     }
-    /// Distances in the memory that windows are read from: of images, channels, rows, and the columns of two neighbouring
-    /// windows.
+    /// The strides of the memory that windows are read from: of images, channels, rows, and the columns of two adjacent windows.
     pub fn source(&self) -> [i64; 4] {
         if !self.is_copied() {
             let [image, channel, row, column] = self.input;
@@ -127,17 +126,17 @@ impl Windows {
         let row = self.strides[1] * width;
         [self.groups * self.channels * height * row, height * row, row, 1]
     }
-    /// How far a column of a window is from its first one.
+    /// The distance of a window's column from its first column.
     pub fn column(&self, tap: i64) -> i64 {
         let (along, stride) = (tap * self.dilation[1], self.strides[1]);
         if self.is_copied() { along % stride * self.copied()[1] + along / stride } else { along * self.input[3] }
     }
-    /// The result's dimensions as the epilogue sees them, those of size 1 left out: images, channels, positions.
+    /// The result's dimensions as seen by the epilogue, which omits those of size 1: images, channels, positions.
     pub fn domain(&self) -> [i64; 3] {
         [self.images, self.groups * self.outputs, self.positions()]
     }
-    /// Positions that are neighbours in the memory that windows are read from: how many, how often in an image, how far from one
-    /// such line to the next.
+    /// The lines of positions that are adjacent in the memory that windows are read from: their length, their number in an image, and the
+    /// distance from one line to the next.
     pub fn lines(&self) -> (i64, i64, i64) {
         let [_, _, row, column] = self.source();
         let step = self.strides[0] * row;
@@ -147,12 +146,12 @@ impl Windows {
             (self.result[1], self.result[0], step)
         }
     }
-    /// Whether neighbouring positions are not neighbours there, and are read one by one.
+    /// Returns true if adjacent positions are not adjacent in that memory, and must be read one by one.
     pub fn is_gathered(&self) -> bool {
         let (length, _, step) = self.lines();
         self.source()[3] != 1 || step < length
     }
-    /// Whether that number of images in order can be seen as one.
+    /// Returns true if `images` consecutive images can be treated as one.
     pub(super) fn are_joined_by(&self, images: i64) -> bool {
         let [image, _, row, _] = self.source();
         let is_forward = image >= self.result[0] * self.strides[0] * row;
@@ -165,48 +164,48 @@ impl Windows {
     }
 }
 
-/// How a convolution's loops are cut.
+/// The schedule of a convolution's loops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSchedule {
     /// Elements of a vector.
     pub width: i64,
-    /// Vectors beside each other in a tile.
+    /// Number of adjacent vectors in a tile.
     pub vectors: i64,
-    /// Most rows of a tile.
+    /// The maximum number of rows in a tile.
     pub rows: i64,
-    /// Output channels that are worked on together.
+    /// Output channels that are processed together.
     pub group: i64,
     /// Input channels whose windows are copied at once.
     pub depth: i64,
-    /// Panels that are worked on together.
+    /// Panels that are processed together.
     pub chunk: i64,
-    /// Images whose positions go on in the lanes where those of the one before end. Where there are several, all their panels are
-    /// worked on together.
+    /// Number of images that share panels: in the lanes, the positions of one continue where those of the previous one end. If there are
+    /// several, all their panels are processed together.
     pub images: i64,
 }
 
 impl WindowSchedule {
     const FIELDS: [&'static str; 7] = ["chunk", "depth", "group", "images", "rows", "vectors", "width"];
 
-    /// Positions in a panel.
+    /// Number of positions in a panel.
     pub fn lanes(&self) -> i64 {
         self.width * self.vectors
     }
-    /// Panels of the images that share them.
+    /// Number of panels of the images that share them.
     pub fn panels(&self, windows: &Windows) -> i64 {
         ceiling(self.images * windows.positions(), self.lanes())
     }
-    /// The same of all images.
+    /// Number of panels of all images.
     pub fn all_panels(&self, windows: &Windows) -> i64 {
         windows.images / self.images * self.panels(windows)
     }
-    /// As an attribute of the kernel.
+    /// Returns the schedule as an attribute of the kernel.
     pub fn to_attr(&self, ctx: Ctx) -> Attr {
         let values = [self.chunk, self.depth, self.group, self.images, self.rows, self.vectors, self.width];
         let fields: Vec<_> = Self::FIELDS.into_iter().zip(values).map(|(name, value)| (name, Attr::i64(ctx, value))).collect();
         Attr::dict(ctx, &fields)
     }
-    /// Reads the attribute, which may be anything, and holds it against the convolution.
+    /// Reads the attribute, which may contain anything, and checks it against the convolution.
     pub fn from_attr(attr: Attr, windows: &Windows) -> Option<Self> {
         let mut values = [0; 7];
         for (value, name) in values.iter_mut().zip(Self::FIELDS) {
@@ -217,11 +216,11 @@ impl WindowSchedule {
         let tile = width.count_ones() == 1 && width <= 64 && vectors <= 8 && rows <= 32;
         (tile && schedule.joins(windows) && schedule.local(windows) <= LOCAL).then_some(schedule)
     }
-    /// Whether that number of images can share panels.
+    /// Returns true if this schedule's `images` can share panels.
     fn joins(&self, windows: &Windows) -> bool {
         self.images == 1 || (windows.are_joined_by(self.images) && self.chunk == self.panels(windows))
     }
-    /// Floats of a thread's buffers.
+    /// Floats in a thread's buffers.
     pub(super) fn local(&self, windows: &Windows) -> i64 {
         if windows.is_depthwise() {
             return Plane::of(windows, self).local();
@@ -232,24 +231,24 @@ impl WindowSchedule {
     }
 }
 
-/// Fewest output channels of a group: below, copying windows takes as long as multiplying them.
+/// The minimum number of output channels in a group: with fewer, copying windows takes as long as multiplying them.
 const FEWEST_OUTPUTS: i64 = 16;
-/// Percent of the lanes that must be there.
+/// The minimum percentage of lanes in use.
 const FULLEST: i64 = 80;
-/// Fewest input channels that are too many for windows of one element: their weights push each other out of the cache.
+/// The number of input channels from which windows of one element are not worthwhile: their weights evict each other from the cache.
 const MOST_CHANNELS: i64 = 1024;
-/// Shortest sum.
+/// The shortest sum.
 const SHORTEST: i64 = 8;
 
-/// Whether code is expected to be at least as fast as the library's call.
+/// Returns true if code is expected to be at least as fast as the library's call.
 ///
-/// Measured on one core with AVX-512 against torch 2.15's `oneDNN`, with bias and `relu`: windows of 3 by 3 1.1 to 1.4 times as
-/// fast, 7 by 7 1.2, single elements 0.9 to 1.65; of four images 0.85 to 1.5. A window for each channel 1.5 to 4 times.
+/// Speedups measured on one core with AVX-512 against torch 2.15's `oneDNN`, with bias and `relu`: windows of 3 by 3 1.1 to 1.4, 7 by 7
+/// 1.2, single elements 0.9 to 1.65; with four images 0.85 to 1.5. Depthwise 1.5 to 4.
 pub fn is_worth_generating_windows(windows: &Windows, vector_bits: i64) -> bool {
     let is_wide = windows.outputs >= FEWEST_OUTPUTS && windows.k() >= SHORTEST;
     let is_deep = windows.taps() == 1 && windows.channels >= MOST_CHANNELS;
     let fills = |schedule: WindowSchedule| {
-        // Of one image the library does not fill its vectors either.
+        // For a single image, the library does not fill its vectors either.
         let lanes = schedule.all_panels(windows) * schedule.lanes();
         windows.images == 1 || windows.images * windows.positions() * 100 >= lanes * FULLEST
     };
@@ -257,7 +256,7 @@ pub fn is_worth_generating_windows(windows: &Windows, vector_bits: i64) -> bool 
     vector_bits >= 256 && choose(windows, vector_bits).is_ok_and(suits)
 }
 
-/// Whether code may be tried at all: it is not hopeless.
+/// Returns true if code may be tried at all: it might be competitive.
 pub fn is_possible_windows(windows: &Windows, vector_bits: i64) -> bool {
     let is_wide = windows.outputs * 2 >= FEWEST_OUTPUTS && windows.k() >= SHORTEST;
     vector_bits >= 256 && (is_wide || windows.is_depthwise()) && choose(windows, vector_bits).is_ok()
@@ -267,7 +266,7 @@ pub fn is_possible_windows(windows: &Windows, vector_bits: i64) -> bool {
 pub(super) mod tests {
     use super::*;
 
-    /// Of one image, with as much padding as leaves it its size.
+    /// A convolution of one image, padded so that the result keeps its size.
     pub(in super::super) fn windows(channels: i64, outputs: i64, size: i64, window: i64, stride: i64) -> Windows {
         let padding = window / 2;
         let along = (size + 2 * padding - window) / stride + 1;
@@ -304,11 +303,11 @@ pub(super) mod tests {
         let one = windows(512, 512, 7, 3, 1);
         let four = Windows { images: 4, ..one.clone() };
         let schedule = choose(&four, 512).expect("regular");
-        // 196 positions in 224 lanes; image by image there would be 256.
+        // 196 positions in 224 lanes; image by image, they would need 256.
         assert_eq!((choose(&one, 512).expect("regular").images, schedule.images), (1, 4));
         assert_eq!((schedule.chunk, schedule.all_panels(&four) * schedule.lanes()), (schedule.panels(&four), 224));
         assert!(schedule.local(&four) <= LOCAL && schedule.joins(&four));
-        // The same image over and over is not a larger one.
+        // An image repeated with stride 0 cannot be treated as one larger image.
         let repeated = Windows { input: [0, 49, 7, 1], window: [1; 2], padding: [0; 2], ..four };
         assert_eq!(choose(&repeated, 512).expect("regular").images, 1);
     }

@@ -1,4 +1,4 @@
-//! Angles of tangents, sines and cosines: odd polynomials near 0, and what is left of a right angle elsewhere.
+//! Arc tangent, sine and cosine: odd polynomials near 0, and complements to a right angle elsewhere.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -32,18 +32,18 @@ impl Arithmetic {
         self.copysign(self.select(is_steep, self.less(FRAC_PI_2, z, rest), self.addf(z, rest)), x)
     }
 
-    /// An angle that is known to more digits than an `f32` has, less another one in two parts, of which the second is small.
+    /// Returns an angle that has more digits than an `f32`, minus another one given in two parts, the second of which is small.
     fn less(&self, angle: f64, first: Value, rest: Value) -> Value {
         let single = f64::from(angle as f32);
         let rest = self.subf(rest, self.real(angle - single));
         self.subf(self.subf(self.real(single), first), rest)
     }
-    /// The same less twice another one.
+    /// The same, minus twice the other one.
     fn less_twice(&self, angle: f64, first: Value, rest: Value) -> Value {
         self.less(angle, self.addf(first, first), self.addf(rest, rest))
     }
 
-    /// Whether a sine is beyond ½, and its angle in two parts, or half of the angle that is missing there.
+    /// Returns whether a sine is beyond ½, and its angle in two parts; beyond ½, half of the angle's complement instead.
     fn angle_of_sine(&self, x: Value) -> (Value, Value, Value) {
         let t = self.absf(x);
         let is_steep = self.cmpf(CmpF::Ogt, t, self.real(0.5));

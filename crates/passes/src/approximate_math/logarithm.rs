@@ -1,4 +1,4 @@
-//! Logarithms: of the exponent, and of a mantissa between √½ and √2.
+//! Logarithms, computed from the exponent and a mantissa between √½ and √2.
 
 use std::f64::consts::{LN_2, LOG2_E, LOG10_2, LOG10_E};
 
@@ -20,7 +20,8 @@ const SERIES: &[f64] = &[
 /// The bits of √½, the smallest mantissa.
 const FIRST: i64 = 0x3f35_04f3;
 
-/// A base: the logarithms of e and of 2 to it, the latter first in so few digits that a product with an exponent is exact.
+/// A base: the logarithms of e and of 2 to this base. The latter has two parts, the first with so few digits that a product with an
+/// exponent is exact.
 struct Base {
     e: f64,
     two: [f64; 2],
@@ -42,7 +43,7 @@ impl Arithmetic {
     }
 
     fn logarithm(&self, x: Value, base: &Base) -> Value {
-        // Subnormal numbers get an exponent.
+        // Subnormal numbers are scaled to normal ones.
         let small = self.cmpf(CmpF::Olt, x, self.real(f64::from(f32::MIN_POSITIVE)));
         let normal = self.select(small, self.mulf(x, self.real(8_388_608.0)), x);
         let missing = self.select(small, self.real(-23.0), self.real(0.0));
@@ -53,7 +54,7 @@ impl Arithmetic {
 
         let square = self.mulf(f, f);
         let series = self.polynomial(f, SERIES);
-        // ln(1 + f) is f and a small rest.
+        // ln(1 + f) is f plus a small rest.
         let rest = self.fma(self.mulf(f, square), series, self.mulf(square, self.real(-0.5)));
         let (first, rest) = self.times(f, rest, base.e);
         let rest = self.fma(exponent, self.real(base.two[1]), rest);
@@ -65,7 +66,7 @@ impl Arithmetic {
         self.select(self.cmpf(CmpF::Oeq, x, self.real(f64::INFINITY)), x, value)
     }
 
-    /// `first + rest` times a factor, which has more digits than an `f32`.
+    /// Multiplies `first + rest` by a factor that has more digits than an `f32`.
     fn times(&self, first: Value, rest: Value, factor: f64) -> (Value, Value) {
         if factor.to_bits() == 1f64.to_bits() {
             return (first, rest);

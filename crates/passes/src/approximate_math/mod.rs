@@ -1,12 +1,12 @@
-//! `dynamo-approximate-math`: writes functions on `f32`, or on vectors of it, out as arithmetic that can be vectorized.
+//! `dynamo-approximate-math`: expands functions on `f32`, or on vectors of it, into arithmetic that can be vectorized.
 //!
-//! Calls of vector math libraries spill every register round the call, and SLEEF's functions take two to five times as long as those
-//! that torch calls. `exp`, `exp2` and `erf` become polynomials, within about one unit in the last place, and `log`, `log2`, `log10`, `atan`,
-//! `asin`, `acos`, `tanh` and `erfc` what is made of them, within two, the tail of `erfc` within four; subnormal results, infinities and NaN are as they
-//! should be.
+//! Calls of vector math libraries spill every register around the call, and SLEEF's functions take two to five times as long as those that
+//! torch calls. `exp`, `exp2` and `erf` become polynomials, accurate to about one unit in the last place. `log`, `log2`, `log10`, `atan`,
+//! `asin`, `acos`, `tanh` and `erfc` are composed of these and similar polynomials, accurate to two units, the tail of `erfc` to four.
+//! Subnormal results, infinities and NaN are correct.
 //!
-//! `f64` and all other functions stay calls, but square roots of whole vectors of 512 bits are arithmetic in either type, rounded as ever.
-//! Option `keep=1` leaves everything as it is.
+//! `f64` and all other functions remain calls. Only square roots of whole 512-bit vectors become arithmetic in both types, with correct
+//! rounding. Option `keep=1` leaves everything unchanged.
 
 mod inverse;
 mod logarithm;
@@ -24,19 +24,19 @@ use std::ops::Deref;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-approximate-math",
-    description: "Expand functions on f32 into arithmetic",
+    description: "Expand math functions on f32 into arithmetic",
     takes: Takes::Lowered,
     options: ApproximateMathOptions::DECLARED,
     statistics: &[EXPANDED],
     run,
 };
 
-const EXPANDED: Statistic = Statistic { name: "expanded", description: "functions written as arithmetic" };
+const EXPANDED: Statistic = Statistic { name: "expanded", description: "functions expanded into arithmetic" };
 
 pass_options! {
     /// Options of `dynamo-approximate-math`.
     pub struct ApproximateMathOptions {
-        /// leave the functions as they are, to be compared with (false)
+        /// keep the functions unchanged, for comparison (false)
         keep: bool = false,
     }
 }
@@ -48,10 +48,10 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// How a function is written.
+/// Emits a function as arithmetic.
 type Formula = fn(&Arithmetic, Value) -> Value;
 
-/// The functions that are written as arithmetic.
+/// The functions that are expanded into arithmetic.
 const FUNCTIONS: &[(&str, Formula)] = &[
     (math::EXP, Arithmetic::exp),
     (math::EXP2, Arithmetic::exp2),
@@ -66,12 +66,12 @@ const FUNCTIONS: &[(&str, Formula)] = &[
     (math::ERFC, Arithmetic::erfc),
 ];
 
-/// Whether an operation becomes arithmetic, on `f32`.
+/// Returns true if an operation on `f32` is expanded into arithmetic.
 pub(crate) fn is_expanded(name: &str) -> bool {
     FUNCTIONS.iter().any(|(function, _)| *function == name)
 }
 
-/// Expands the functions inside an operation; how many.
+/// Expands the functions inside an operation; returns their number.
 pub fn expand(module: Op) -> usize {
     let mut found = Vec::new();
     module.walk(&mut |op| {
@@ -102,10 +102,10 @@ impl Deref for Arithmetic {
     }
 }
 
-/// Adding this to a number below 2^22 rounds it to an integer, which stands in the lowest bits of the sum with 126 added
-/// to it: moved to where an `f32` has its exponent, these bits are `2^(n - 1)`.
+/// Adding this to a number below 2^22 rounds it to an integer n, and the lowest bits of the sum are n + 126. Shifted to the position of an
+/// `f32`'s exponent, these bits are `2^(n - 1)`.
 const ROUNDING: f64 = 12_582_912.0 + 126.0;
-/// Below this `exp` takes a detour, so that subnormal results are rounded once: it computes 2^65 times the result.
+/// Below this, `exp` computes 2^65 times the result and scales it down, so that subnormal results are rounded only once.
 const SMALL: f64 = -80.0;
 /// The same for `exp2`.
 const SMALL_POWER: f64 = -120.0;
@@ -121,29 +121,29 @@ impl Arithmetic {
     fn word(&self, value: i64) -> Value {
         self.int(self.word, value)
     }
-    /// No less than `low`; NaN stays.
+    /// Raises `x` to at least `low`; NaN stays NaN.
     fn at_least(&self, x: Value, low: f64) -> Value {
         let low = self.real(low);
         self.select(self.cmpf(CmpF::Olt, x, low), low, x)
     }
-    /// No more than `high`; NaN stays.
+    /// Lowers `x` to at most `high`; NaN stays NaN.
     fn at_most(&self, x: Value, high: f64) -> Value {
         let high = self.real(high);
         self.select(self.cmpf(CmpF::Ogt, x, high), high, x)
     }
-    /// A polynomial, highest coefficient first: the fewest operations, one after the other.
+    /// A polynomial, highest coefficient first, by Horner's scheme: it needs the fewest operations, each dependent on the one before.
     fn polynomial(&self, x: Value, coefficients: &[f64]) -> Value {
         let (first, rest) = coefficients.split_first().expect("a polynomial has a coefficient");
         rest.iter().fold(self.real(*first), |sum, &coefficient| self.fma(sum, x, self.real(coefficient)))
     }
-    /// `exp(x) = 2^n exp(r)` with `n = round(x / ln 2)` and `r = x - n ln 2`, `ln 2` in two parts.
+    /// `exp(x) = 2^n exp(r)` with `n = round(x / ln 2)` and `r = x - n ln 2`, with `ln 2` in two parts.
     ///
-    /// NaN goes through the polynomial. Beyond the bounds the result is 0 or infinity anyway.
+    /// NaN propagates through the polynomial. Beyond the bounds the result is 0 or infinity anyway.
     fn exp(&self, x: Value) -> Value {
         let bounded = self.at_most(self.at_least(x, -104.0), 89.0);
         self.rounded_once(self.exp_in_parts(bounded), self.cmpf(CmpF::Olt, bounded, self.real(SMALL)))
     }
-    /// `2^x = 2^n 2^r` with `n = round(x)`, and `r = x - n`, which is exact. So are powers to whole numbers.
+    /// `2^x = 2^n 2^r` with `n = round(x)` and `r = x - n`, which is exact. Powers with whole exponents are exact, too.
     fn exp2(&self, x: Value) -> Value {
         let bounded = self.at_most(self.at_least(x, -151.0), 129.0);
         let rounding = self.real(ROUNDING);
@@ -154,19 +154,19 @@ impl Arithmetic {
         let bits = self.bitcast(shifted, self.word);
         self.rounded_once((p, bits), self.cmpf(CmpF::Olt, bounded, self.real(SMALL_POWER)))
     }
-    /// The product of what [`Self::exp_in_parts`] gives, which may be subnormal where it is small.
+    /// Multiplies the parts from [`Self::exp_in_parts`]; if `small`, the product may be subnormal and is rounded once.
     fn rounded_once(&self, (p, bits): (Value, Value), small: Value) -> Value {
         let bits = self.select(small, self.addi(bits, self.word(65)), bits);
         let y = self.product(p, bits);
         self.select(small, self.mulf(y, self.real(2.0_f64.powi(-65))), y)
     }
 
-    /// The same for arguments between [`SMALL`] and 88.
+    /// `exp(x)` for arguments between [`SMALL`] and 88.
     fn exp_within(&self, x: Value) -> Value {
         let (p, bits) = self.exp_in_parts(x);
         self.product(p, bits)
     }
-    /// Twice exp(r), and bits that end in those of half of 2^n: 2^n itself is not a number where the result is just finite.
+    /// Returns 2·exp(r), and bits that end in the exponent of 2^(n - 1). 2^n itself would be infinite for the largest finite results.
     fn exp_in_parts(&self, x: Value) -> (Value, Value) {
         let rounding = self.real(ROUNDING);
         let shifted = self.fma(x, self.real(std::f64::consts::LOG2_E), rounding);
@@ -180,7 +180,7 @@ impl Arithmetic {
         self.mulf(p, self.bitcast(self.shli(bits, self.word(23)), self.real))
     }
 
-    /// Up to 1 an odd polynomial, further out a polynomial in the distance from a place where `erf` is nearly an `f32`.
+    /// Up to 1 an odd polynomial; beyond, a polynomial in the distance from a point where `erf` is nearly an exact `f32`.
     fn erf(&self, x: Value) -> Value {
         let t = self.absf(x);
         // From 3.94 on the result is 1.
@@ -207,7 +207,7 @@ impl Arithmetic {
         let far = self.fma(far, u, self.real(9.995_239_973e-1));
         let far = self.copysign(far, x);
         let near = self.erf_near(x);
-        // NaN is not greater, and the polynomial hands it on.
+        // NaN does not compare greater, so it takes `near`, which propagates it.
         self.select(self.cmpf(CmpF::Ogt, t, self.real(1.0)), far, near)
     }
 

@@ -1,28 +1,28 @@
-//! Square roots of whole vectors of 512 bits: an estimate by one instruction, steps of Newton's, and a last one that rounds as the square
-//! root does, as by Markstein. The processor's own instruction takes two to three times as long, and computes what is rare: zeros,
-//! what is infinite, negative or next to subnormal, and NaN.
+//! Square roots of whole 512-bit vectors: an estimate by one instruction, Newton steps, and Markstein's last step, which rounds correctly.
+//! The processor's square root takes two to three times as long. It is used for the rare cases: zeros, infinite, negative or nearly
+//! subnormal numbers, and NaN.
 
 use dynamlir_dialect::{
     ir::{Builder, Op, Target, Type, Value},
     upstream::{arith::CmpI, math, vector::Reduction},
 };
 
-/// Bits of the vectors that there is an instruction for.
+/// The width of the vectors for which there is an estimate instruction.
 const BITS: i64 = 512;
 
-/// What differs between types.
+/// The differences between the element types.
 struct Kind {
     estimate: &'static str,
-    /// The bits of the smallest common number, whose residuals are exact, and of infinity.
+    /// The bits of the smallest common number, whose residuals are exact, and the bits of infinity.
     common: [i64; 2],
-    /// How often the 14 bits of the estimate are doubled before the last step.
+    /// The number of Newton steps before the last one; each doubles the correct bits, of which the estimate has 14.
     steps: usize,
 }
 
 const SINGLE: Kind = Kind { estimate: "llvm.x86.avx512.rsqrt14.ps.512", common: [27 << 23, 0xff << 23], steps: 1 };
 const DOUBLE: Kind = Kind { estimate: "llvm.x86.avx512.rsqrt14.pd.512", common: [123 << 52, 0x7ff << 52], steps: 2 };
 
-/// Expands the square roots of one vector or two inside an operation; how many.
+/// Expands the square roots of one or two vectors inside an operation; returns their number.
 pub(super) fn expand(module: Op) -> usize {
     let target = Target::of(module);
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn expand(module: Op) -> usize {
     found.len()
 }
 
-/// How many vectors of the processor's a type is, if it is one or two.
+/// Returns the number of the processor's vectors that a type fills, if it is one or two.
 fn vectors(ty: Type) -> Option<i64> {
     if !ty.is_vector() || !(ty.element().is_f32() || ty.element().is_f64()) {
         return None;
@@ -72,7 +72,7 @@ fn root(b: Builder, x: Value) -> Value {
         let off = b.fma(b.negf(inverse), root, half);
         (root, inverse) = (b.fma(root, off, root), b.fma(inverse, off, inverse));
     }
-    // What is left of the argument is exact, so this rounds once.
+    // The residual is exact, so this rounds once.
     let left = b.fma(b.negf(root), root, x);
     let value = b.fma(left, inverse, root);
 

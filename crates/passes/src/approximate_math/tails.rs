@@ -23,7 +23,7 @@ const TAIL: &[f64] = &[
 ];
 
 impl Arithmetic {
-    /// `1 - 2e / (1 + e)` with `e = exp(-2t)`, so that what is left of 1 is as exact as the last subtraction; near 0 an odd polynomial.
+    /// `1 - 2e / (1 + e)` with `e = exp(-2t)`, which is as accurate as the subtraction from 1; near 0 an odd polynomial.
     pub(super) fn tanh(&self, x: Value) -> Value {
         // From 9.1 on the result is 1.
         let (t, one) = (self.at_most(self.absf(x), 9.5), self.real(1.0));
@@ -35,7 +35,7 @@ impl Arithmetic {
         self.copysign(self.select(is_far, far, near), x)
     }
 
-    /// `exp(-t²)` times a polynomial, `t²` in two parts; up to ½ what `erf` leaves.
+    /// `exp(-t²)` times a polynomial, with `t²` in two parts; up to ½ it is 1 minus `erf`.
     pub(super) fn erfc(&self, x: Value) -> Value {
         let (one, three) = (self.real(1.0), self.real(3.0));
         // From 10.1 on the result is 0.

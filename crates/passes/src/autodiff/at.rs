@@ -1,4 +1,4 @@
-//! One operation as its rule sees it: arguments, results and their gradients, and where to give the gradients of operands.
+//! One operation as seen by its rule: arguments, results and their gradients, and methods to add the gradients of operands.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::decompose::{Call, World};
 
-/// A rule: None where it does not know the derivative of this call.
+/// A rule; it returns None if it does not know the derivative of this call.
 pub type Rule = fn(&mut At) -> Option<()>;
 
 /// An operation that a gradient has reached.
@@ -18,18 +18,18 @@ pub struct At<'a, 's> {
     walk: &'a mut Walk<'s>,
     /// The operation.
     pub op: Op,
-    /// Its arguments by their place in the schema, of an `ATen` operator. What emits is in `a`.
+    /// The arguments of an `ATen` operator, by position in the schema. New ops are emitted through `a`.
     call: Option<Call>,
     /// Emits at the end of the function.
     pub a: Aten<'s>,
 }
 
 impl<'a, 's> At<'a, 's> {
-    /// Looks at an operation.
+    /// Prepares an operation for its rule.
     pub fn new(walk: &'a mut Walk<'s>, op: Op, a: Aten<'s>) -> Self {
         Self { walk, op, call: Call::new(op, World::default(), Rc::clone(a.scope)), a }
     }
-    /// Returns true if it takes or gives complex numbers, whose conjugates few rules know of.
+    /// Returns true if the operation has complex operands or results; few rules handle their conjugates.
     pub fn has_complex(&self) -> bool {
         let is_complex = |value: &Value| value.ty().element().is_complex();
         self.op.operands().iter().chain(&self.op.results()).any(is_complex)
@@ -42,7 +42,7 @@ impl<'a, 's> At<'a, 's> {
     pub fn g(&self) -> Option<Value> {
         self.gradient(0)
     }
-    /// The gradient of a result, if any has reached it.
+    /// The gradient of a result, if one has reached it.
     pub fn gradient(&self, result: usize) -> Option<Value> {
         self.walk.gradient(self.op.result(result))
     }
@@ -54,33 +54,33 @@ impl<'a, 's> At<'a, 's> {
     pub fn tensor(&self, i: usize) -> Option<Value> {
         self.call.as_ref()?.tensor(i)
     }
-    /// Whether argument `i` of the schema is a tensor that wants a gradient.
+    /// Returns true if argument `i` of the schema is a tensor that needs a gradient.
     pub fn needs(&self, i: usize) -> bool {
         self.tensor(i).is_some_and(|value| self.walk.needs(value))
     }
-    /// Whether a value wants a gradient.
+    /// Returns true if a value needs a gradient.
     pub fn wants(&self, value: Value) -> bool {
         self.walk.needs(value)
     }
-    /// Gives the gradient of argument `i`.
+    /// Adds the gradient of argument `i`.
     pub fn give(&mut self, i: usize, gradient: Value) -> Option<()> {
         let value = self.tensor(i)?;
         self.give_to(value, gradient);
         Some(())
     }
-    /// Gives the gradient of an operand.
+    /// Adds the gradient of an operand.
     pub fn give_to(&mut self, value: Value, gradient: Value) {
         self.walk.add(value, gradient);
     }
-    /// Gives the gradient of argument `i`, which was broadcast and promoted: summed, and in its own element type.
+    /// Adds the gradient of argument `i`, which was broadcast and promoted: sums it, and converts it to the argument's element type.
     pub fn give_broadcast(&mut self, i: usize, gradient: Value) -> Option<()> {
         let value = self.tensor(i)?;
         let gradient = self.a.sum_to(gradient, &value.ty().dims())?;
         self.give_to(value, self.a.cast(gradient, value.ty().element()));
         Some(())
     }
-    /// Calls a backward operator that gives the gradients of several arguments, those alone that are wanted; `mask` goes in
-    /// as its last argument.
+    /// Calls a backward operator that returns the gradients of several arguments, and adds those that are needed; `mask` is passed as its
+    /// last argument.
     pub fn give_all<const N: usize>(
         &mut self,
         wanted: [usize; N],

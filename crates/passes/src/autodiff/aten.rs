@@ -1,18 +1,19 @@
-//! Emits `ATen` operators as a recording would have them: with all arguments, and the layouts that eager would see.
+//! Emits `ATen` operators in the form of a recording: with all arguments, and with the layouts that eager would use.
 //!
-//! Types are computed here, for operands that have one element type already: a gradient has that of its value.
+//! Types are computed here, for operands that already have the same element type: a gradient has the type of its value.
 
 use std::rc::Rc;
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Builder, Op, Type, Value},
     ops::{self, AtenOp, PermuteOp},
-    pass::{PassError, PassResult},
 };
-use dynamlir_reasons::DYNAMIC_SHAPE;
-use dynamlir_shapes::{Dim, Dimension, Relation, Scope, Window, row_major, row_major_in};
+use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
 
-use crate::emit::{Emit, Scalar};
+use crate::{
+    emit::{Emit, Scalar},
+    layouts::{is_dense, strides_of},
+};
 
 /// An argument of an operator.
 #[derive(Clone)]
@@ -21,9 +22,9 @@ pub enum Arg {
     Tensor(Option<Value>),
     /// Several tensors.
     Tensors(Vec<Value>),
-    /// Several tensors, or None in their places.
+    /// Several tensors, some of which may be None.
     Optionals(Vec<Option<Value>>),
-    /// What holds no tensor.
+    /// An attribute without tensors.
     Attr(Attr),
     /// A list of numbers.
     Ints(Vec<i64>),
@@ -68,33 +69,33 @@ macro_rules! args {
 }
 pub(super) use args;
 
-/// A result: its type, and its strides where they are not row-major.
+/// A result: its type, and its strides unless they are row-major.
 pub type Made = (Type, Option<Vec<Dim>>);
 
-/// Emits at one place of a function.
+/// Emits at one position in a function.
 #[derive(Clone, Copy)]
 pub struct Aten<'s> {
     function: Op,
-    /// What is known of the symbols in sizes.
+    /// The known facts about symbols in sizes.
     pub scope: &'s Rc<Scope>,
-    /// The place.
+    /// The position.
     pub b: Builder,
-    /// Primitives at the same place: for what only moves elements.
+    /// Emits primitives at the same position, for operations that only move elements.
     pub e: Emit,
 }
 
 impl<'s> Aten<'s> {
-    /// Emits into a function at a builder's place.
+    /// Emits into a function at a builder's position.
     pub fn new(function: Op, scope: &'s Rc<Scope>, b: Builder) -> Self {
         Self { function, scope, b, e: Emit::new(b) }
     }
 
-    /// Whether a size compares with another so, whatever values the symbols have.
+    /// Returns true if the relation between the sizes holds for all values of the symbols.
     pub fn surely(&self, left: &Dim, relation: Relation, right: impl Into<Dim>) -> bool {
         left.compare(relation, &right.into(), self.scope).unwrap_or(false)
     }
 
-    /// The value in these sizes, where they are other expressions of its own. None where that is not known.
+    /// Reshapes the value to these sizes, which are other expressions of its own. Returns None if equality is not provable.
     pub fn fitted(&self, value: Value, sizes: &[Dim]) -> Option<Value> {
         let own = value.ty().dims();
         if own == sizes {
@@ -104,7 +105,7 @@ impl<'s> Aten<'s> {
         (own.len() == sizes.len() && own.iter().zip(sizes).all(is_same)).then(|| self.e.reshape(value, sizes))
     }
 
-    /// The strides in which eager would have a value: as recorded, else row-major or what follows from a permutation.
+    /// Returns the strides that a value has in eager: as recorded, else row-major or derived from a permutation.
     pub fn layout(&self, value: Value) -> Vec<Dim> {
         let dense = || self.row_major(value.ty());
         if let Some(call) = AtenOp::defining(value) {
@@ -122,18 +123,18 @@ impl<'s> Aten<'s> {
         dense()
     }
 
-    /// The layout of a fresh tensor like this one.
+    /// Returns the layout of a fresh tensor like this one.
     pub fn layout_like(&self, value: Value) -> Vec<Dim> {
         let strides = self.layout(value);
         if is_dense(&value.ty().dims(), &strides, self.scope) { strides } else { self.row_major(value.ty()) }
     }
 
-    /// The strides of the elements in their order.
+    /// Returns the row-major strides of a type.
     pub fn row_major(&self, ty: Type) -> Vec<Dim> {
         strides_of(ty, self.scope)
     }
 
-    /// A call with results of these types.
+    /// Emits a call with results of these types.
     pub fn call(&self, schema: &str, args: &[Arg], results: &[Made]) -> Vec<Value> {
         let ctx = self.b.ctx();
         let mut operands: Vec<Value> = Vec::new();
@@ -157,7 +158,7 @@ impl<'s> Aten<'s> {
                 }
                 Arg::Attr(attr) => *attr,
                 Arg::Ints(list) => numbers(list),
-                // A list of arguments is an array, also of sizes.
+                // A list of arguments is an array attribute, even a list of sizes.
                 Arg::Sizes(list) => Attr::array(ctx, &list.iter().map(|size| Dim::write(ctx, size)).collect::<Vec<_>>()),
                 Arg::Int(number) => Attr::i64(ctx, *number),
                 Arg::Size(size) => Dim::write(ctx, size),
@@ -175,22 +176,22 @@ impl<'s> Aten<'s> {
         AtenOp::build(&self.b, schema, &operands, &written, None, None, None, None, None, layouts.0, layouts.1, true, &types).op().results()
     }
 
-    /// A call with one result, row-major.
+    /// Emits a call with one row-major result.
     pub fn one(&self, schema: &str, args: &[Arg], ty: Type) -> Value {
         self.call(schema, args, &[(ty, None)])[0]
     }
 
-    /// A call with one result of the type of a value, laid out as a fresh tensor like it.
+    /// Emits a call with one result, which has the type of a value and the layout of a fresh tensor like it.
     pub fn like(&self, schema: &str, args: &[Arg], value: Value) -> Value {
         self.call(schema, args, &[(value.ty(), Some(self.layout_like(value)))])[0]
     }
 
-    /// What a backward operator gives for something that wants no gradient: nothing can use it.
+    /// The result of a backward operator for an argument that does not need a gradient; it is never used.
     pub fn nothing(&self) -> Made {
         (Type::tensor(&[0], Type::f32(self.b.ctx())), None)
     }
 
-    /// Zeros of the type of a value.
+    /// Returns zeros of the type of a value.
     pub fn zeros(&self, value: Value) -> Value {
         if value.ty().element().is_complex() {
             let same = [Arg::None, Arg::None, Arg::None, Arg::None, Arg::None];
@@ -199,21 +200,21 @@ impl<'s> Aten<'s> {
         self.e.full_like(value, 0.0)
     }
 
-    /// Zeros of a type of which there is no value. The dialect has no complex constants, so those are cast.
+    /// Returns zeros of a type. The dialect does not have complex constants, so complex zeros are cast from real ones.
     pub fn zeros_of(&self, ty: Type) -> Value {
         let element = ty.element();
         let real = if element.is_complex() { ty.with_element(Type::f32(self.e.ctx())) } else { ty };
         self.cast(self.e.full(&real.dims(), real.element(), 0.0), element)
     }
 
-    /// A pointwise operator of a number and a tensor, whose type wins.
+    /// A pointwise operator of a tensor and a number; the result has the tensor's type.
     pub fn scalar(&self, schema: &str, x: Value, number: impl Into<Scalar>) -> Value {
         self.like(schema, args![x, number.into()], x)
     }
     /// `x · number`.
     pub fn scale(&self, x: Value, number: impl Into<Scalar>) -> Value {
         let number = number.into();
-        // Exact, and what eager leaves out.
+        // Multiplication by 1 is exact, and eager omits it.
         if number.as_f64() == 1.0 { x } else { self.scalar("aten.mul.Scalar", x, number) }
     }
     /// `x + number`.
@@ -228,7 +229,7 @@ impl<'s> Aten<'s> {
     pub fn neg(&self, x: Value) -> Value {
         self.unary("aten.neg.default", x)
     }
-    /// A pointwise operator of two operands that are broadcast, in the element type of the first.
+    /// A pointwise operator of two operands, which are broadcast; the result has the element type of the first.
     pub fn binary(&self, schema: &str, x: Value, y: Value) -> Value {
         let (ty, last) = (broadcast_type(x, y), Arg::Int(1));
         let arguments = [Arg::from(x), Arg::from(y), last];
@@ -257,26 +258,26 @@ impl<'s> Aten<'s> {
         let ty = x.ty().with_element(self.e.bool_type());
         self.call(schema, args![x, number.into()], &[(ty, Some(self.layout_like(x)))])[0]
     }
-    /// A comparison of tensors that are broadcast.
+    /// A comparison of tensors, which are broadcast.
     pub fn compare_with(&self, schema: &str, x: Value, y: Value) -> Value {
         let ty = broadcast_type(x, y).with_element(self.e.bool_type());
         self.one(schema, args![x, y], ty)
     }
-    /// One value where the condition holds, the other elsewhere; both of one element type, and broadcast.
+    /// Selects `yes` where the condition holds, `no` elsewhere; both have the same element type, and are broadcast.
     pub fn choose(&self, condition: Value, yes: Value, no: Value) -> Value {
         let shape = broadcast(&condition.ty().dims(), &broadcast(&yes.ty().dims(), &no.ty().dims()));
         self.one("aten.where.self", args![condition, yes, no], Type::tensor_of(&shape, yes.ty().element()))
     }
-    /// Zero where the condition holds.
+    /// Replaces elements by zero where the condition holds.
     pub fn zero_where(&self, x: Value, condition: Value) -> Value {
         self.one("aten.masked_fill.Scalar", args![x, condition, 0_i64], broadcast_type(x, condition))
     }
-    /// Zero where the condition does not hold.
+    /// Replaces elements by zero where the condition does not hold.
     pub fn zero_unless(&self, x: Value, condition: Value) -> Value {
         let zero = self.e.scalar(x.ty().element(), 0.0);
         self.choose(condition, x, zero)
     }
-    /// In another element type.
+    /// Converts to another element type.
     pub fn cast(&self, x: Value, element: Type) -> Value {
         if x.ty().element() == element {
             return x;
@@ -293,8 +294,8 @@ impl<'s> Aten<'s> {
         let shape = reduced(&x.ty().dims(), dims, keepdim);
         self.one("aten.sum.dim_IntList", args![x, dims, keepdim, Arg::None], Type::tensor_of(&shape, x.ty().element()))
     }
-    /// The gradient of what was broadcast to the shape of `x`: sums along the dimensions in which it was. None where it is not known
-    /// which these are.
+    /// The gradient of a value that was broadcast to the shape of `x`: the sum along the broadcast dimensions. Returns None if it is not
+    /// known which dimensions these are.
     pub fn sum_to(&self, x: Value, shape: &[Dim]) -> Option<Value> {
         let sizes = x.ty().dims();
         let lead = sizes.len().checked_sub(shape.len())?;
@@ -308,70 +309,38 @@ impl<'s> Aten<'s> {
         }
         Some(self.e.reshape(self.sum(x, &dims, true), shape))
     }
-    /// `x · y` of matrices.
+    /// The matrix product `x · y`.
     pub fn mm(&self, x: Value, y: Value) -> Value {
         let shape = [x.ty().dims().swap_remove(0), y.ty().dims().swap_remove(1)];
         self.one("aten.mm.default", args![x, y], Type::tensor_of(&shape, x.ty().element()))
     }
-    /// `x · y` of matrices, for each of a batch.
+    /// The batched matrix product `x · y`.
     pub fn bmm(&self, x: Value, y: Value) -> Value {
         let (left, right) = (x.ty().dims(), y.ty().dims());
         let shape = [&left[..2], &right[2..]].concat();
         self.one("aten.bmm.default", args![x, y], Type::tensor_of(&shape, x.ty().element()))
     }
-    /// Dimensions exchanged.
+    /// Swaps two dimensions.
     pub fn transpose(&self, x: Value, a: usize, b: usize) -> Value {
         self.e.transpose(x, a as i64, b as i64)
     }
 }
 
-/// The shape to which two shapes are broadcast.
+/// Returns the shape to which two shapes broadcast.
 pub fn broadcast(a: &[Dim], b: &[Dim]) -> Vec<Dim> {
     let rank = a.len().max(b.len());
     let at = |shape: &[Dim], dim: usize| (dim + shape.len()).checked_sub(rank).map_or(Dim::from(1), |dim| shape[dim].clone());
     (0..rank).map(|dim| if at(a, dim).is(1) { at(b, dim) } else { at(a, dim) }).collect()
 }
 
-/// The sizes without those along `dims`, or with 1 in their place.
+/// Returns the sizes with those along `dims` removed or, with `keepdim`, replaced by 1.
 pub fn reduced(sizes: &[Dim], dims: &[i64], keepdim: bool) -> Vec<Dim> {
     let is_reduced = |dim: usize| dims.contains(&(dim as i64));
     let kept = sizes.iter().enumerate().filter(|&(dim, _)| keepdim || !is_reduced(dim));
     kept.map(|(dim, size)| if is_reduced(dim) { Dim::from(1) } else { size.clone() }).collect()
 }
 
-/// Of the shape that both are broadcast to, in the element type of the first.
+/// Returns the type with the shape to which both broadcast and the element type of the first.
 fn broadcast_type(x: Value, y: Value) -> Type {
     Type::tensor_of(&broadcast(&x.ty().dims(), &y.ty().dims()), x.ty().element())
-}
-
-/// The strides of the elements of a type in their order.
-///
-/// # Panics
-/// Its number of elements is no number of 64 bits for any values of the symbols.
-pub fn strides_of(ty: Type, scope: &Scope) -> Vec<Dim> {
-    match ty.numbers() {
-        Some(sizes) => row_major(&sizes).into_iter().map(Dim::from).collect(),
-        None => row_major_in(&ty.dims(), scope).expect("strides of a tensor"),
-    }
-}
-
-/// Refuses values whose strides are no numbers of 64 bits, whatever values the symbols have: no memory holds one, and nothing can be
-/// computed of where its elements are.
-pub fn refuse_huge(function: Op, values: &[Value], scope: &Scope) -> PassResult {
-    for value in values {
-        if value.ty().sizes().is_some_and(|sizes| row_major_in(&sizes, scope).is_err()) {
-            let message = format!("64 bits do not hold the strides of {}", value.ty());
-            return Err(PassError::refusal(value.def().unwrap_or(function), DYNAMIC_SHAPE, message));
-        }
-    }
-    Ok(())
-}
-
-/// Whether strides are known to place the elements one after another, in any order, as those of a fresh tensor are.
-pub fn is_dense(sizes: &[Dim], strides: &[Dim], scope: &Scope) -> bool {
-    let window = Window { sizes: sizes.to_vec(), strides: strides.to_vec(), offset: Dim::from(0) };
-    match window.known() {
-        Some(window) => !window.may_repeat() && (window.is_empty() || window.end() == window.numel()),
-        None => window.is_dense_in(scope).unwrap_or(false),
-    }
 }

@@ -1,7 +1,7 @@
-//! Which values have a history: autograd's `requires_grad`, followed from the arguments on.
+//! Finds the values that have a history: autograd's `requires_grad`, propagated from the arguments.
 //!
-//! A result has one where some operand has, the operator was called with grad mode on, its elements are floats, and the operator
-//! is differentiable in that result. Primitives are recorded always: functionalization takes care of those that are not.
+//! A result has a history if some operand has one, the operator was called with grad mode on, the result's elements are floats, and the
+//! operator is differentiable in that result. Primitives always count as recorded: functionalization handles those that are not.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,18 +12,18 @@ use dynamlir_dialect::{
 
 use super::{primitives, rules};
 
-/// The values of a block that have a history, when these arguments have.
+/// Returns the values of a block that have a history if these arguments have one.
 pub fn histories(block: Block, arguments: &[Value], functions: &HashMap<String, Op>) -> HashSet<Value> {
     follow(block, arguments.iter().map(|argument| (*argument, ())).collect(), functions, |(), ()| {}).into_keys().collect()
 }
 
-/// For each value of a block that may have a history, the places in `arguments` of those that give it one.
+/// Returns for each value of a block that may have a history the positions in `arguments` of those from which it gets one.
 pub fn sources(block: Block, arguments: &[Value], functions: &HashMap<String, Op>) -> HashMap<Value, BTreeSet<usize>> {
     let own = arguments.iter().copied().zip((0..).map(|at| BTreeSet::from([at]))).collect();
     follow(block, own, functions, |all, more: &BTreeSet<usize>| all.extend(more))
 }
 
-/// What is known of arguments, followed to everything that has a history because of them.
+/// Propagates facts about arguments to all values that have a history because of them.
 fn follow<T: Clone>(
     block: Block,
     mut found: HashMap<Value, T>,
@@ -56,7 +56,7 @@ fn follow<T: Clone>(
     found
 }
 
-/// The results in which a call is differentiable; None where nothing is known, which is taken for all.
+/// Returns the results in which a call is differentiable; None if this is unknown, which counts as all.
 fn results_of(call: AtenOp, functions: &HashMap<String, Op>) -> Option<Vec<usize>> {
     if let Some(derivative) = call.vjp().and_then(|name| functions.get(&name.name)) {
         let arguments = derivative.body().map(Block::args).unwrap_or_default();

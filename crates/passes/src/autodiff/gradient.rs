@@ -1,4 +1,4 @@
-//! `dynamo-gradient`: a joint function becomes the function of its gradients alone, which can be differentiated in turn (stage 01).
+//! `dynamo-gradient`: replaces a joint function by the function of its gradients alone, which can itself be differentiated (stage 01).
 //!
 //! Before:
 //! ```mlir
@@ -20,17 +20,19 @@
 //! }
 //! ```
 //!
-//! It takes those arguments that gradients are made of, and all tangents. `dynamo.primal` counts them: first the arguments of the
-//! function that was differentiated first, then its tangents, then the tangents of the next order. `dynamo.sources` of a result are the
-//! arguments, by their places here, that give it a history: in a call where none of them requires a gradient, it does not either.
-//! Where the function is several nodes of autograd's graph, it is the function of the gradients of one of them: `dynamo.path` says which,
-//! for each order but the last. What that node takes from others, with a gradient or without, are arguments after its tangents. A value
-//! that users do not see is computed again, and its argument takes the gradient. So are those of its own results that `dynamo.given` names,
-//! which are what users have: a gradient that eager makes of a result, as that of `exp`, has one with respect to it.
+//! Its arguments are the arguments that the gradients use, and all tangents. `dynamo.primal` numbers them: first the arguments of the
+//! original function, then its tangents, then the tangents of the next order. `dynamo.sources` of a result lists the arguments, by their
+//! positions here, from which it gets a history: in a call where none of them requires a gradient, the result does not require one either.
 //!
-//! What it draws of random numbers (`dynamo.draw`) is what the function drew that was differentiated first: a last argument has the keys
-//! (`dynamo.keys`). Where torch's operators draw them all it has all of these, also those that no gradient is made of: from the state
-//! that the generator was in they draw the same numbers once more.
+//! If the joint function consists of several nodes of autograd's graph, this is the function of the gradients of one node: `dynamo.path`
+//! selects the node, for each order but the last. The values that this node takes from other nodes, with a gradient or without, are
+//! arguments after its tangents. A value that users do not see is recomputed, and its argument receives the gradient. The node's own
+//! results listed by `dynamo.given` are arguments, too, since users hold these: a gradient that eager computes from a result, as that of
+//! `exp`, has a gradient with respect to the result.
+//!
+//! Its random numbers (`dynamo.draw`) are those of the original function: a last argument has the keys (`dynamo.keys`). If torch's
+//! operators draw all random numbers, the function keeps all of these operators, even those that no gradient uses: starting from the saved
+//! state of the generator, they draw the same numbers again.
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Builder, Op, Output, Type, Value, sizes},
@@ -42,9 +44,10 @@ use dynamlir_dialect::{
 use dynamlir_reasons::AUTOGRAD;
 use dynamlir_shapes::{Dim, Scope};
 
-use super::{aten::strides_of, flow, joint};
+use super::{flow, joint};
 use crate::{
     decompose::{draws, seeds::numbered},
+    layouts::strides_of,
     partition::{
         copies::{Copies, argument_attrs, result_attrs},
         entries::needed_beside,
@@ -56,7 +59,7 @@ use crate::{
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-gradient",
-    description: "Make of a joint function the function of its gradients",
+    description: "Turn a joint function into the function of its gradients",
     takes: Takes::Symbols,
     options: &[],
     statistics: &[],
@@ -68,7 +71,7 @@ fn run(module: Op, _: &Run) -> PassResult {
     entries(module).into_iter().filter(|&entry| joint::is_joint(entry)).try_for_each(|entry| take(entry, module, path(entry)).map(|_| ()))
 }
 
-/// Puts the function of its gradients, or those of one of its nodes, in the place of a joint function.
+/// Replaces a joint function by the function of its gradients, or of the gradients of one of its nodes.
 pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError> {
     let joint = Joint::of(function)?;
     let name = function.symbol().ok_or_else(|| PassError::at(function, "a joint function has a name"))?;
@@ -81,7 +84,7 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
     };
     let all = function.body().map(Block::args).unwrap_or_default().len();
     let mut part = Part { joint: &joint, node, taken: joint.taken(node), drawing: drawing_by_state(function, module, &joint) };
-    // Who has to compute the results after all finds what they are made of among the arguments.
+    // A caller that has to recompute the given results needs the arguments that these depend on.
     let keeps_all = ops::GIVEN.is_on(function);
     let anew = part.operations();
     let is_used = |value: usize| {
@@ -136,7 +139,7 @@ pub fn take(function: Op, module: Op, node: Option<i64>) -> Result<Op, PassError
     Ok(new)
 }
 
-/// Those of a node's own results that its gradients are given.
+/// Returns those of a node's own results that are passed to its gradients.
 fn own_results(joint: &Joint, node: &Node) -> Result<Vec<Taken>, PassError> {
     let own = |place: i64| {
         let tangent = node.tangents.get(usize::try_from(place).ok()?)?;
@@ -148,7 +151,7 @@ fn own_results(joint: &Joint, node: &Node) -> Result<Vec<Taken>, PassError> {
     found.ok_or_else(|| PassError::at(joint.function, "its gradients are given a result that the node does not have"))
 }
 
-/// A node of a joint function, and what it takes from others.
+/// A node of a joint function, and the values that it takes from other nodes.
 struct Part<'a> {
     joint: &'a Joint,
     node: &'a Node,
@@ -165,12 +168,12 @@ impl Part<'_> {
         }
     }
 
-    /// Returns true if a value is one that nodes alone see: it is not kept.
+    /// Returns true if a value is visible to nodes only; such a value is not saved.
     fn is_hidden(&self, value: Value) -> bool {
         self.joint.hidden.iter().any(|&at| self.joint.exit.operand(at) == value)
     }
 
-    /// The operations that the gradients need, in order, except those whose results are given; and those that draw.
+    /// Returns the operations that the gradients need, in order, except those whose results are passed in; and the operations that draw.
     fn operations(&self) -> Vec<usize> {
         let joint = self.joint;
         let seen = self.taken.iter().map(|taken| self.value(*taken)).filter(|value| !self.is_hidden(*value));
@@ -181,7 +184,7 @@ impl Part<'_> {
         (0..joint.ops.len()).filter(|at| needed.contains(at) || self.drawing.contains(at)).collect()
     }
 
-    /// The layout of what is taken.
+    /// Returns the layout of a taken value.
     fn strides(&self, taken: Taken) -> Vec<Dim> {
         let said = match taken {
             Taken::Result(at) => ops::STRIDES.dims().of_result(self.joint.function, at),
@@ -191,7 +194,7 @@ impl Part<'_> {
     }
 }
 
-/// The operations that draw random numbers, where torch's operators draw all of them.
+/// Returns the operations that draw random numbers if torch's operators draw all of them, else none.
 fn drawing_by_state(function: Op, module: Op, joint: &Joint) -> Vec<usize> {
     let has_keys = || joint.ops.iter().any(|&op| draws(op));
     if !ops::RANDOM.is_on(function) || ops::DEVICE.is_on(module) || !ops::EAGER_RANDOM.is_on(module) && has_keys() {
@@ -200,7 +203,7 @@ fn drawing_by_state(function: Op, module: Op, joint: &Joint) -> Vec<usize> {
     joint.drawing_by_state()
 }
 
-/// Says of the arguments and results what they are.
+/// Describes the arguments and results by attributes.
 fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool), results: usize) {
     let (joint, ctx) = (part.joint, new.ctx());
     let (old, tangents) = (joint.function, &part.node.tangents);
@@ -239,7 +242,7 @@ fn describe(part: &Part<'_>, new: Op, (arguments, takes_keys): (&[usize], bool),
     ops::OUTPUTS.set(new, &outputs);
 }
 
-/// `dynamo.primal` of each argument. The keys of random numbers have none, whatever stands here.
+/// Returns `dynamo.primal` of each argument. The keys of random numbers have none; their entry is ignored.
 fn numbers(function: Op, tangents: &[usize]) -> Vec<i64> {
     let count = function.body().map(Block::args).unwrap_or_default().len();
     let mut numbers: Vec<i64> = Vec::with_capacity(count);
@@ -254,14 +257,15 @@ fn numbers(function: Op, tangents: &[usize]) -> Vec<i64> {
     numbers
 }
 
-/// The layout of a gradient.
+/// Returns the attributes of a gradient: its layout.
 fn attrs_of_result(function: Op, gradient: Value, at: usize, scope: &Scope) -> Attr {
     let given = ops::STRIDES.dims().of_result(function, at);
     let strides = given.unwrap_or_else(|| strides_of(gradient.ty(), scope));
     Attr::dict(function.ctx(), &[ops::STRIDES.dims().with(function.ctx(), &strides)])
 }
 
-/// Which gradients have one themselves, and because of which arguments: at a call not all of those need require one.
+/// Marks the gradients that are themselves differentiable, with the arguments from which they get a history: in a call not all of these
+/// arguments need to require a gradient.
 fn note_differentiable(function: Op, module: Op) {
     let (Some(body), Some(exit)) = (function.body(), function.body().and_then(Block::terminator)) else { return };
     let arguments = body.args();

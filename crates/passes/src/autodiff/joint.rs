@@ -15,28 +15,28 @@ use dynamlir_reasons::AUTOGRAD;
 use dynamlir_shapes::{Dim, Dimension, Scope};
 
 use super::{
-    aten::{is_dense, refuse_huge, strides_of},
     flow,
-    nodes::{Given, Led, Of, Reached},
+    nodes::{Led, NodeGradient, Of, Reached},
     walk::Walk,
 };
+use crate::layouts::{is_dense, refuse_huge, strides_of};
 
-/// Whether a function has tangents.
+/// Returns true if a function has tangents.
 pub fn is_joint(function: Op) -> bool {
     let arguments = function.body().map(Block::args).unwrap_or_default();
     (0..arguments.len()).any(|index| ops::TANGENT.of_arg(function, index).is_some())
 }
 
-/// How a function is differentiated.
+/// Options of how a function is differentiated.
 #[derive(Clone, Copy)]
 pub struct How {
-    /// Its gradients are, with respect to what they are made of.
+    /// Differentiates its gradients, with respect to the values that they are computed from.
     pub again: bool,
-    /// As one node, whatever users see.
+    /// Treats the function as one node, regardless of what users see.
     pub as_one_node: bool,
 }
 
-/// Adds gradients to an entry. Gives how many operations a gradient went through.
+/// Adds gradients to an entry. Returns the number of operations that a gradient passed through.
 pub fn differentiate(function: Op, functions: &[Op], how: How) -> Result<usize, PassError> {
     let (Some(block), Some(exit)) = (function.body(), function.body().and_then(Block::terminator)) else {
         return Err(PassError::at(function, "an entry without a body has no gradients"));
@@ -69,7 +69,7 @@ pub fn differentiate(function: Op, functions: &[Op], how: How) -> Result<usize, 
     Ok(count)
 }
 
-/// Says of the tangents of which results eager's nodes keep these.
+/// Marks the tangents of the results that eager's nodes save for backward.
 fn note_kept(function: Op, exit: Op, walk: &Walk) {
     let kept: Vec<usize> = walk
         .tangents
@@ -93,18 +93,19 @@ fn note_kept(function: Op, exit: Op, walk: &Walk) {
     function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));
 }
 
-/// Functions by their symbols.
+/// Maps functions by their symbols.
 pub fn by_name(functions: &[Op]) -> HashMap<String, Op> {
     functions.iter().filter_map(|op| Some((op.symbol()?, *op))).collect()
 }
 
-/// Whether an argument is differentiated: one that says so, and a tangent, of which the gradient is a linear function.
+/// Returns true if an argument is differentiated: one marked so, or a tangent, in which the gradient is linear.
 pub fn wants_gradient(function: Op, index: usize, value: Value) -> bool {
     value.ty().element().is_differentiable()
         && (ops::REQUIRES_GRAD.of_arg(function, index).is_some() || ops::TANGENT.of_arg(function, index).is_some())
 }
 
-/// The gradient of an argument that is written would be that of what it was, and eager's graph goes on from what it becomes.
+/// Refuses arguments that are mutated and involved in gradients: the gradient would be that of the argument before the write, but eager's
+/// graph continues from its value after the write.
 fn refuse_mutations(function: Op, exit: Op, histories: &HashSet<Value>) -> PassResult {
     for (result, value) in exit.operands().into_iter().enumerate() {
         let Some(argument) = ops::MUTATES.of_result(function, result) else { continue };
@@ -120,7 +121,7 @@ fn refuse_mutations(function: Op, exit: Op, histories: &HashSet<Value>) -> PassR
     Ok(())
 }
 
-/// The results that differentiable outputs are made of.
+/// Returns the results that the differentiable outputs consist of.
 fn outputs(function: Op, exit: Op, histories: &HashSet<Value>) -> Result<Vec<usize>, PassError> {
     let made = ops::OUTPUTS.of(function).unwrap_or_default().into_iter().map(Output::read).collect::<Option<Vec<_>>>();
     let made = made.ok_or_else(|| PassError::at(function, "dynamo.outputs lists something else"))?;
@@ -149,8 +150,8 @@ fn outputs(function: Op, exit: Op, histories: &HashSet<Value>) -> Result<Vec<usi
     Ok(found)
 }
 
-/// The view is made by its strides, and the gradient of such a view of an argument that shows an element several times is one for all
-/// of them; in eager each has its own.
+/// Refuses a differentiable view of an expanded argument. The view is constructed from its strides. If the argument contains an element
+/// several times, the gradient of such a view is one for all of them; in eager each occurrence has its own.
 fn refuse_expanded(function: Op, position: i64, argument: usize) -> PassResult {
     let strides = ops::STRIDES.dims().of_arg(function, argument).unwrap_or_default();
     let sizes = function.body().and_then(|body| body.args().get(argument).copied()).map(|value| value.ty().dims()).unwrap_or_default();
@@ -161,14 +162,14 @@ fn refuse_expanded(function: Op, position: i64, argument: usize) -> PassResult {
     Ok(())
 }
 
-/// The gradients among the results that have no tangents yet.
+/// Returns the gradients among the results that do not have tangents yet.
 fn gradients(function: Op, exit: Op) -> Vec<usize> {
     let arguments = function.body().map(Block::args).unwrap_or_default();
     let has = |result: usize| (0..arguments.len()).any(|i| ops::TANGENT.of_arg(function, i) == i64::try_from(result).ok());
     (0..exit.num_operands()).filter(|&result| ops::GRADIENT.of_result(function, result).is_some() && !has(result)).collect()
 }
 
-/// A function whose gradients have been found, and what is to be said of its arguments and results.
+/// A function whose gradients have been computed, and whose arguments and results are to be described.
 struct Boundary<'a, 's> {
     function: Op,
     block: Block,
@@ -178,13 +179,13 @@ struct Boundary<'a, 's> {
 }
 
 impl Boundary<'_, '_> {
-    /// Describes the tangents, and returns what nodes alone see and the gradients after what was returned.
-    fn write(mut self, mut given: Vec<Given>, led: &[Led]) -> Op {
+    /// Describes the tangents, and returns the hidden values and the gradients after the previous results.
+    fn write(mut self, mut given: Vec<NodeGradient>, led: &[Led]) -> Op {
         let numbers = self.numbers(&given, led);
         let before = self.exit.num_operands();
         let strides: Vec<Vec<Dim>> = self.strides_of_results();
         self.describe_tangents(numbers.as_deref(), &strides, led);
-        // As before where there is one node: by argument.
+        // Ordered by node, then by argument; with a single node by argument only.
         given.sort_by_key(|given| (numbers.as_ref().map(|numbers| numbers[given.class]), given.of));
         let (function, exit, ctx) = (self.function, self.exit, self.function.ctx());
         let mut attrs = dictionaries(function, func::RES_ATTRS, before);
@@ -202,7 +203,7 @@ impl Boundary<'_, '_> {
         exit.erase();
         function.set_attr(func::RES_ATTRS, Attr::array(ctx, &attrs));
         if let Some(mut versions) = ops::VERSIONS.of(function) {
-            // Nobody has written to a gradient.
+            // Gradients have not been written to.
             versions.resize(versions.len() + extra, 0);
             ops::VERSIONS.set(function, &versions);
         }
@@ -210,15 +211,15 @@ impl Boundary<'_, '_> {
         new
     }
 
-    /// The number of each class's node; None where there is one.
-    fn numbers(&mut self, given: &[Given], led: &[Led]) -> Option<Vec<usize>> {
+    /// Returns the number of each class's node, or None if there is only one node.
+    fn numbers(&mut self, given: &[NodeGradient], led: &[Led]) -> Option<Vec<usize>> {
         if self.walk.nodes.count() < 2 {
             return None;
         }
         let outputs: Vec<Option<Output>> = ops::OUTPUTS.of(self.function).unwrap_or_default().into_iter().map(Output::read).collect();
         let to = given.iter().map(|gradient| (gradient.class, gradient.of)).chain(led.iter().map(|led| (led.class, led.to)));
         for (class, of) in to {
-            // Who takes a view comes after the one who makes what it is a view of.
+            // A node that takes a view comes after the node that computes the view's base.
             if let Of::Output(output) = of
                 && let Some(Some(Output::ResultView(result, _))) = outputs.get(output)
                 && let Some(tangent) = self.walk.tangents.iter().find(|tangent| tangent.result == *result)
@@ -229,7 +230,7 @@ impl Boundary<'_, '_> {
         Some(self.walk.nodes.numbers())
     }
 
-    /// The strides of all results, those that nodes alone see among them.
+    /// Returns the strides of all results, including the hidden ones.
     fn strides_of_results(&self) -> Vec<Vec<Dim>> {
         let own = |result: usize| {
             let said = ops::STRIDES.dims().of_result(self.function, result);
@@ -239,8 +240,8 @@ impl Boundary<'_, '_> {
         (0..self.exit.num_operands()).map(own).chain(hidden).collect()
     }
 
-    /// Says of each tangent whose it is, and that it is laid out as that. Of the first of a node also that one walk uses it up, and where
-    /// it leads to without giving a gradient.
+    /// Describes each tangent by its result and that result's layout. For the first tangent of a node, also describes whether a backward
+    /// pass through the node is possible only once, and the edges along which it returns no gradient.
     fn describe_tangents(&self, numbers: Option<&[usize]>, strides: &[Vec<Dim>], led: &[Led]) {
         let (function, ctx) = (self.function, self.function.ctx());
         let mut told = BTreeSet::new();
@@ -267,8 +268,8 @@ impl Boundary<'_, '_> {
         function.set_attr(func::ARG_ATTRS, Attr::array(ctx, &attrs));
     }
 
-    /// Says of a gradient of what it is one, and because of which tangents.
-    fn describe(&self, gradient: &Given, strides: &[Vec<Dim>], numbers: Option<&[usize]>) -> Attr {
+    /// Describes a gradient by the value whose gradient it is, and by the tangents from which it results.
+    fn describe(&self, gradient: &NodeGradient, strides: &[Vec<Dim>], numbers: Option<&[usize]>) -> Attr {
         let (function, ctx) = (self.function, self.function.ctx());
         let dense = || strides_of(gradient.sum.value.ty(), self.scope);
         let (laid_out, of) = match gradient.of {
@@ -298,7 +299,7 @@ fn number(at: usize) -> i64 {
     i64::try_from(at).unwrap_or(i64::MAX)
 }
 
-/// As the argument lies, if that is in one piece; else row-major, as autograd accumulates it.
+/// Returns the argument's layout if that is dense, else row-major, as autograd accumulates it.
 fn layout_of_gradient(function: Op, argument: usize, gradient: Value, scope: &Scope) -> Vec<Dim> {
     let dense = || strides_of(gradient.ty(), scope);
     let own = ops::STRIDES.dims().of_arg(function, argument).unwrap_or_else(dense);

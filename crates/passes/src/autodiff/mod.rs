@@ -1,4 +1,4 @@
-//! `dynamo-autodiff`: an entry becomes the joint function of its results and its gradients (stage 01).
+//! `dynamo-autodiff`: turns an entry into the joint function of its results and its gradients (stage 01).
 //!
 //! Before:
 //! ```mlir
@@ -17,21 +17,21 @@
 //! }
 //! ```
 //!
-//! First the values that have a history are found ([`flow`]), as autograd would mark them: what an operator with grad mode on makes
-//! of such a value. Then the operations are gone through from the last to the first ([`walk`]). Each that a gradient has
-//! reached says what it means for its operands: by `vjp = @f` if it has that, else by a rule for the `ATen` operator (`rules`), else
-//! by one for the primitive (`primitives`). Several gradients of one value are added. What no gradient reaches has none: nothing
-//! stands for zero, but where a formula needs one beside others that are there.
+//! First the pass finds the values that have a history ([`flow`]), as autograd would mark them: the results of operators that run with grad
+//! mode on and take such a value. Then it visits the operations from the last to the first ([`walk`]). For each operation that a gradient
+//! has reached, it emits the gradients of the operands: by `vjp = @f` if the operation has that, else by a rule for the `ATen` operator
+//! (`rules`), else by one for the primitive (`primitives`). Several gradients of one value are added. A value that no gradient reaches has
+//! none: zeros are emitted only if a formula needs one together with other gradients that exist.
 //!
-//! Rules emit the operators that eager calls in its backward pass, so that both round alike, and primitives where elements only
-//! move. All count as recorded: with `again` the gradients of a joint function are differentiated in turn, with
-//! respect to what required a gradient and to the tangents. Where an entry has `dynamo.order = 2` it becomes the joint function of
-//! its gradients and of theirs ([`gradient`]), with 3 that of the second and the third, and so on.
+//! Rules emit the operators that eager calls in its backward pass, so that both round alike, and primitives where elements only move. All
+//! of these count as recorded: with `again` the gradients of a joint function are themselves differentiated, with respect to the values
+//! that required a gradient and to the tangents. An entry with `dynamo.order = 2` becomes the joint function of its gradients and of theirs
+//! ([`gradient`]), with 3 that of the second and the third order, and so on.
 //!
-//! Sizes may be expressions. A rule that has to know a number, or whether two sizes are equal, and cannot, gives no derivative.
+//! Sizes may be expressions. A rule that needs a number, or needs to know that two sizes are equal, declines if that is unknown.
 //!
-//! Refused, with the reason `autograd`: an operator that a gradient reaches and of which nothing is known; an argument that is
-//! written and wants a gradient, or is written with a value that has one; an output that eager differentiates and this does not.
+//! The pass refuses, with the reason `autograd`: an operator that a gradient reaches and whose derivative is unknown; an argument that is
+//! mutated and requires a gradient, or is mutated with a value that has one; an output that is differentiable in eager but not here.
 #![expect(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own formula")]
 #![expect(clippy::cast_precision_loss, reason = "element counts, which eager makes doubles too")]
 
@@ -60,9 +60,9 @@ pub use rules::{is_constant, schemas};
 pass_options! {
     /// Options of `dynamo-autodiff`.
     pub struct AutodiffOptions {
-        /// differentiate the gradients of functions that have some (false)
+        /// differentiate the gradients of functions that have gradients (false)
         again: bool = false,
-        /// give a function one node of autograd's graph, whatever users see of it (false)
+        /// make each function a single node of autograd's graph, regardless of what users see (false)
         one_node: bool = false,
     }
 }
@@ -70,14 +70,14 @@ pass_options! {
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-autodiff",
-    description: "Add gradients to the entries that are differentiated",
+    description: "Add gradients to the entries that require them",
     takes: Takes::Symbols,
     options: AutodiffOptions::DECLARED,
     statistics: &[DIFFERENTIATED],
     run,
 };
 
-const DIFFERENTIATED: Statistic = Statistic { name: "operations", description: "operations that a gradient went through" };
+const DIFFERENTIATED: Statistic = Statistic { name: "operations", description: "operations differentiated" };
 
 fn run(module: Op, run: &Run) -> PassResult {
     let mut wanted = entries(module);
@@ -94,7 +94,7 @@ fn run(module: Op, run: &Run) -> PassResult {
     Ok(())
 }
 
-/// As often as `dynamo.order` says: each time but the last, the gradients alone are what is differentiated next.
+/// Differentiates as often as `dynamo.order` says. Each step after the first differentiates the gradients of the step before.
 fn differentiate(mut entry: Op, module: Op, options: &AutodiffOptions) -> Result<usize, PassError> {
     let order = ops::ORDER.of(entry).unwrap_or(1);
     let path = ops::PATH.of(entry).unwrap_or_default();
@@ -111,14 +111,14 @@ fn differentiate(mut entry: Op, module: Op, options: &AutodiffOptions) -> Result
             }
         }
         let functions: Vec<Op> = module.body().map(Block::ops).unwrap_or_default();
-        // Gradients are not made of one another: nobody differentiates one with respect to another.
+        // A gradient is never computed from another one that is returned, and users do not differentiate one with respect to another.
         let as_one_node = options.one_node || step > 1;
         count += joint::differentiate(entry, &functions, joint::How { again: options.again, as_one_node })?;
     }
     Ok(count)
 }
 
-/// Numbers the operators that draw random numbers, so that those who differentiate the gradients in turn can tell which draw is which.
+/// Numbers the operators that draw random numbers, so that double backward can match its draws to these.
 fn number_draws(entry: Op) {
     let drawing = entry.body().map(Block::ops).unwrap_or_default().into_iter().filter(|&op| draws(op));
     for (number, op) in (0..).zip(drawing) {

@@ -1,7 +1,7 @@
-//! Into which nodes of autograd's graph a function is split.
+//! The split of a function into nodes of autograd's graph.
 //!
-//! Eager has a node for each operation. What a user sees of that are the results that require a gradient: a gradient of one with
-//! respect to another, hooks on them, whether one can be walked back after another. So it is enough to have a node for each *class* of
+//! Eager has a node for each operation. Users observe only the results that require a gradient: the gradient of one result with respect to
+//! another, hooks on results, whether backward can run through one after another. So it is enough to have a node for each *class* of
 //! operations: those whose gradients come from the same *visible* results.
 //!
 //! ```text
@@ -9,36 +9,37 @@
 //! y = h.sin()        reached by {y}       node 1: h ─► y
 //! return h, y
 //!
-//! t = x @ w          reached by {y, z}    node 0: x, w ─► t, which nobody sees
+//! t = x @ w          reached by {y, z}    node 0: x, w ─► t, which users do not see
 //! y, z = f(t), g(t)  by {y}, by {z}       nodes 1 and 2: t ─► y and t ─► z
 //! return y, z
 //! ```
-//! A visible result is a cut: what is made of it does not reach what it was made of, but the result itself. So along any path without a
-//! visible result the set can only become smaller, and nodes have an order. A function with one visible result has one node.
+//! A visible result is a cut: gradients of values computed from it reach the result, but not the operations that it was computed from. So
+//! along any path without a visible result the set can only shrink, and nodes have an order. A function with one visible result has one
+//! node.
 //!
-//! Within a class either all gradients that come in from other nodes are there or none is, except for operators of several results.
+//! Within a class, either all gradients from other nodes are present or none is, except for operators of several results.
 
 use std::collections::BTreeSet;
 
 use dynamlir_dialect::ir::{Output, Value};
 
-/// A set of visible results, by its place in [`Nodes`].
+/// A set of visible results, as an index into [`Nodes`].
 pub type Class = usize;
 
-/// The classes that have been met.
+/// The classes found so far.
 #[derive(Default)]
 pub struct Nodes {
     sets: Vec<BTreeSet<usize>>,
-    /// Pairs of a class and another whose results it takes.
+    /// Pairs of a class and another class whose results it takes.
     after: Vec<(Class, Class)>,
 }
 
-/// What a gradient is the gradient of.
+/// The value that a gradient belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
     /// An argument.
     Argument(usize),
-    /// A result, also one that nobody sees.
+    /// A result, possibly a hidden one.
     Result(usize),
     /// An output that is a view of a result or of an argument.
     Output(usize),
@@ -54,22 +55,22 @@ impl From<Of> for Output {
     }
 }
 
-/// When a gradient is there.
+/// The condition under which a gradient is present.
 #[derive(Clone, Default)]
 pub struct Reached {
-    /// Where one of these results has a tangent,
+    /// Present if one of these results has a tangent,
     pub results: BTreeSet<usize>,
-    /// or whenever its node runs: a function of the user's takes zeros for what is missing.
+    /// or whenever its node runs: a user's function receives zeros for missing gradients.
     pub always: bool,
 }
 
 impl Reached {
-    /// Where one of these results has a tangent.
+    /// Present if one of these results has a tangent.
     pub fn by(results: impl IntoIterator<Item = usize>) -> Self {
         Self { results: results.into_iter().collect(), always: false }
     }
 
-    /// Where either is there.
+    /// Extends the condition: present if either is.
     pub fn extend(&mut self, other: &Self) {
         self.results.extend(&other.results);
         self.always |= other.always;
@@ -81,41 +82,41 @@ impl Reached {
 pub struct Sum {
     /// The sum.
     pub value: Value,
-    /// When it is there.
+    /// The condition under which it is present.
     pub reached: Reached,
 }
 
-/// A gradient that a node gives.
-pub struct Given {
-    /// The class that gives it.
+/// A gradient that a node returns.
+pub struct NodeGradient {
+    /// The class that returns it.
     pub class: Class,
-    /// Of what.
+    /// The value whose gradient it is.
     pub of: Of,
     /// The gradient.
     pub sum: Sum,
 }
 
-/// An edge of autograd's graph along which no gradient goes: a function of the user's has returned None. Autograd visits what has made
-/// the operand all the same, and uses it up.
+/// An edge of autograd's graph along which no gradient flows, since a user's function has returned None. Autograd still visits the
+/// operation that computed the operand, and frees its saved tensors.
 pub struct Led {
-    /// The class that leads there.
+    /// The class at the start of the edge.
     pub class: Class,
-    /// To what.
+    /// The value at the end of the edge.
     pub to: Of,
 }
 
 /// A tangent that a node takes.
 pub struct Tangent {
-    /// The result whose tangent it is.
+    /// The result to which it belongs.
     pub result: usize,
-    /// The class that makes this result.
+    /// The class that computes this result.
     pub class: Class,
-    /// The argument.
+    /// The argument that holds it.
     pub value: Value,
 }
 
 impl Nodes {
-    /// The class that these visible results reach.
+    /// Returns the class for a set of visible results.
     pub fn of(&mut self, set: BTreeSet<usize>) -> Class {
         self.sets.iter().position(|known| *known == set).unwrap_or_else(|| {
             self.sets.push(set);
@@ -123,25 +124,25 @@ impl Nodes {
         })
     }
 
-    /// The visible results that reach a class.
+    /// Returns the visible results whose gradients reach a class.
     pub fn set(&self, class: Class) -> &BTreeSet<usize> {
         &self.sets[class]
     }
 
-    /// Notes that a class takes a result of another.
+    /// Records that a class takes a result of another.
     pub fn comes_after(&mut self, class: Class, maker: Class) {
         if class != maker && !self.after.contains(&(class, maker)) {
             self.after.push((class, maker));
         }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn count(&self) -> usize {
         self.sets.len()
     }
 
-    /// The number of each class's node, in an order in which each comes after those whose results it takes. The walk meets what is run
-    /// first last, so of several that may come next, that one does.
+    /// Numbers each class's node in an order in which it comes after the nodes whose results it takes. The walk finds the first operations
+    /// last, so of several candidates the class found last comes next.
     pub fn numbers(&self) -> Vec<usize> {
         let mut numbers: Vec<Option<usize>> = vec![None; self.sets.len()];
         for number in 0..self.sets.len() {

@@ -1,4 +1,4 @@
-//! `vjp = @f`: a derivative that was recorded from torch's own formula, copied to where it is needed.
+//! `vjp = @f`: a derivative recorded from torch's own formula, which is copied to the places that need it.
 //!
 //! ```mlir
 //! %1 = dynamo.aten "mine.swirl.default"(%x) … {vjp = @swirl_vjp, …}
@@ -6,11 +6,11 @@
 //! func.func private @swirl_vjp(%x: tensor<4xf32>, %y: tensor<4xf32>, %t: tensor<4xf32> {dynamo.tangent = 0})
 //!     -> (tensor<4xf32> {dynamo.gradient = 0}) { … }
 //! ```
-//! `@f` takes the operands, the results and tangents. It is copied, because its operations are differentiated in their turn where
-//! second derivatives are asked for. Recorded with grad mode off throughout, as a backward pass is, they count as recorded with it on.
+//! `@f` takes the operands, the results and tangents. It is copied since its operations are themselves differentiated for double backward.
+//! If it was recorded with grad mode off throughout, as a backward pass runs, its operations count as recorded with it on.
 //!
-//! Torch's formulas leave out the tangents that are not defined, and what is made of them alone. So does a copy: a zero in the place of such a
-//! tangent may be divided by zero, as for a matrix with two equal singular values.
+//! Torch's formulas omit undefined tangents, and everything that depends on them alone. So does a copy: a zero instead of such a tangent
+//! might be divided by zero, as for a matrix with two equal singular values.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_reasons::AUTOGRAD;
 
-/// Adds the gradients of the operands of a call by the function that it names.
+/// Adds the gradients of a call's operands by copying the function named in `vjp`.
 pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResult {
     let op = call.op();
     let name = call.vjp().map(|symbol| symbol.name).unwrap_or_default();
@@ -65,7 +65,7 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
     if ops::MATERIALIZED.is_on(op) {
         walk.give_always();
     }
-    // A function of a user's is given zeros, unless it asks for none.
+    // A user's function receives zeros, unless it requests otherwise.
     let zeros = if call.schema().starts_with("aten.") { zeros(body, &undefined) } else { HashSet::new() };
     copy(body, exit, &emit, &mut values, &zeros);
     let mut without: Vec<Value> = op.operands();
@@ -86,8 +86,8 @@ pub fn apply<'s>(walk: &mut Walk<'s>, call: AtenOp, emit: Aten<'s>) -> PassResul
     Ok(())
 }
 
-/// Returns true for an operation whose results may be infinite for finite operands. Eager's formulas leave out the gradients that are not
-/// there; where walks differ in which are there, they are zeros here, and zero times infinity is not a number.
+/// Returns true for an operation whose results may be infinite for finite operands. Eager's formulas omit gradients that are not present.
+/// If backward passes differ in which gradients are present, they are zeros here, and zero times infinity is NaN.
 fn may_be_infinite(op: Op) -> bool {
     const NAMES: [&str; 12] = [
         "div",
@@ -107,7 +107,7 @@ fn may_be_infinite(op: Op) -> bool {
     schema.strip_prefix("aten.").and_then(|rest| rest.split('.').next()).is_some_and(|name| NAMES.contains(&name))
 }
 
-/// The values of a formula that are zero because they are made of undefined tangents alone, or multiplied with them.
+/// Returns the values of a formula that are zero because they depend on undefined tangents only, or are multiplied by them.
 fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
     const FACTORS: [&str; 6] = ["bmm", "dot", "matmul", "mm", "mul", "mv"];
     const LINEAR: [&str; 26] = [
@@ -145,7 +145,7 @@ fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
         let known: Vec<bool> = op.operands().iter().map(|operand| found.contains(operand)).collect();
         let is_zero = match name {
             name if FACTORS.contains(&name) => known.contains(&true),
-            // The dividend decides, and the tensor that a mask fills.
+            // These depend on the dividend, or on the tensor that a mask fills.
             "div" => known.first() == Some(&true),
             "masked_fill" => known == [true, false] && fills_with_zeros(op),
             "add" | "sub" => known.len() == 2 && !known.contains(&false),
@@ -159,13 +159,13 @@ fn zeros(body: Block, undefined: &HashSet<Value>) -> HashSet<Value> {
     found
 }
 
-/// Returns true if what a mask selects becomes zero.
+/// Returns true if the elements that a mask selects become zero.
 fn fills_with_zeros(op: Op) -> bool {
     let args = AtenOp::cast(op).map(AtenOp::args).unwrap_or_default();
     args.get(2).is_some_and(|value| value.as_f64() == Some(0.0) || value.as_i64() == Some(0))
 }
 
-/// Copies the operations of a formula; what is among the `zeros` becomes a constant where something reads it.
+/// Copies the operations of a formula; a value among the `zeros` becomes a constant if an operation reads it.
 fn copy(body: Block, exit: Op, emit: &Aten, values: &mut HashMap<Value, Value>, zeros: &HashSet<Value>) {
     let inner: Vec<Op> = body.ops().into_iter().filter(|op| *op != exit).collect();
     let is_recorded = inner.iter().filter_map(|op| AtenOp::cast(*op)).any(AtenOp::grad_enabled);

@@ -1,4 +1,4 @@
-//! The walk from the last operation to the first, with the gradients that have been found so far.
+//! The walk from the last operation to the first, with the gradients found so far.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -17,58 +17,62 @@ use dynamlir_shapes::{Dim, Scope};
 use super::{
     at::At,
     aten::Aten,
-    nodes::{Class, Given, Led, Nodes, Of, Reached, Sum, Tangent},
+    nodes::{Class, Led, NodeGradient, Nodes, Of, Reached, Sum, Tangent},
     primitives,
     rules::{self, Keeps},
     vjp,
 };
-use crate::decompose::{Call, World};
+use crate::{
+    decompose::{Call, World},
+    layouts::shown,
+};
 
-/// Classes that give a value no gradient, and when they run.
+/// Classes that return no gradient for a value, and the condition under which they run.
 type Missing = BTreeMap<Class, Reached>;
 
-/// Gradients by the value that they are of.
+/// The state of the walk: the gradients found so far, by the values to which they belong.
 pub struct Walk<'s> {
     function: Op,
-    /// What is known of the symbols in sizes.
+    /// The known facts about symbols in sizes.
     scope: &'s Rc<Scope>,
     exit: Op,
-    /// The values that have a history. Gradients of others are not asked for.
+    /// The values that have a history. Gradients of other values are not needed.
     histories: HashSet<Value>,
-    /// The functions that `vjp` may name.
+    /// The functions to which `vjp` may refer.
     pub functions: HashMap<String, Op>,
     as_one_node: bool,
-    /// The results that users see with a gradient, by their values; empty where the function is to be one node.
+    /// The results with a gradient that nodes see, by their values; empty if the function is one node.
     visible: HashMap<Value, Vec<usize>>,
-    /// What has been added up so far, for each class that it comes from.
+    /// The sums of gradients so far, for each class that contributes.
     sums: HashMap<Value, BTreeMap<Class, Sum>>,
-    /// The gradients of results of operations that have been reached: each is of the class of its operation.
+    /// The gradients of results of operations that have been reached; each belongs to the class of its operation.
     known: HashMap<Value, Sum>,
-    /// The class of the operation that is looked at, and the tangents that have reached it.
+    /// The class of the current operation, and the tangents that have reached it.
     class: Class,
     reached: Reached,
-    /// The classes that run an operation which has given a value no gradient, and when: autograd goes on to what has made it all the same.
+    /// The classes with an operation that has returned no gradient for a value, and when it runs: autograd still visits the value's
+    /// producer.
     missing: HashMap<Value, Missing>,
-    /// Where nodes lead to though they give no gradient of it.
+    /// The edges along which nodes return no gradient.
     led: Vec<Led>,
     /// The classes.
     pub nodes: Nodes,
     /// The tangents, first those of results that users see.
     pub tangents: Vec<Tangent>,
-    /// Gradients of what nodes take from other nodes.
-    given: Vec<Given>,
-    /// The classes for whose gradients eager keeps something that these are not made of.
+    /// Gradients of values that nodes take from other nodes.
+    given: Vec<NodeGradient>,
+    /// The classes for whose gradients eager saves something that the gradients here do not use.
     pub once: BTreeSet<Class>,
-    /// Values that nodes alone see. They come after all results that there are.
+    /// Values that only nodes see. They are returned after all original results.
     pub hidden: Vec<Value>,
-    /// The readers of each result that users see, as they were before its own operation was differentiated.
+    /// The users of each visible result before its own operation was differentiated.
     readers: HashMap<Value, Vec<Op>>,
-    /// Where a rule has given something that is no gradient of its operand.
+    /// A message about a rule whose gradient does not fit its operand.
     wrong: Option<String>,
 }
 
 impl<'s> Walk<'s> {
-    /// Of a function, with no gradients yet; what rules emit goes before its `exit`.
+    /// Starts without gradients in a function; rules emit their ops before its `exit`.
     pub fn new(function: Op, scope: &'s Rc<Scope>, exit: Op, histories: HashSet<Value>, functions: HashMap<String, Op>) -> Self {
         Self {
             function,
@@ -94,12 +98,12 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Begins at results, of which these are the tangents: as one node, or as many as there are classes.
+    /// Starts at results with these tangents, for a single node or one node for each class.
     pub fn begin(&mut self, seeds: &[(usize, Value)], as_one_node: bool) {
         self.as_one_node = as_one_node;
         for &(result, tangent) in seeds {
             let value = self.exit.operand(result);
-            // An argument that is returned is no cut: nobody can tell who uses the one and who the other.
+            // A returned argument is not a cut: its uses as an argument and as a result cannot be distinguished.
             if !as_one_node && value.def().is_some() {
                 self.visible.entry(value).or_default().push(result);
                 self.tangents.push(Tangent { result, class: 0, value: tangent });
@@ -112,24 +116,24 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Whether a gradient of this value is asked for.
+    /// Returns true if a gradient of this value is needed.
     pub fn needs(&self, value: Value) -> bool {
         self.histories.contains(&value)
     }
 
-    /// The gradient of a result of the operation that is looked at, if any has reached it.
+    /// Returns the gradient of a result of the current operation, if one has reached it.
     pub fn gradient(&self, value: Value) -> Option<Value> {
         self.known.get(&value).map(|sum| sum.value)
     }
 
-    /// Returns true for an operation of several results of which some may have a gradient in a walk in which others have none.
+    /// Returns true for an operation of several results if a backward pass may reach some of them and not others.
     pub fn may_be_partial(&self, op: Op) -> bool {
         let reached: Vec<&BTreeSet<usize>> =
             op.results().iter().filter_map(|result| self.known.get(result)).map(|sum| &sum.reached.results).collect();
         !self.as_one_node && reached.windows(2).any(|pair| pair[0] != pair[1])
     }
 
-    /// One more gradient of a value: what it is good for is added up.
+    /// Adds a gradient of a value to the sum of its class, unless the value does not need one.
     pub fn add(&mut self, value: Value, gradient: Value) {
         if !self.needs(value) {
             return;
@@ -152,19 +156,19 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// The tangents as they follow upon the arguments: in the order in which they were made.
+    /// Returns the tangents in the order of their arguments, which is the order of their creation.
     pub fn tangents_in_order(&self) -> Vec<&Tangent> {
         let mut tangents: Vec<&Tangent> = self.tangents.iter().collect();
         tangents.sort_by_key(|tangent| tangent.value.arg_index());
         tangents
     }
 
-    /// The layout of a tensor like this value, in one piece.
+    /// Returns the layout of a dense tensor like this value.
     pub fn layout_like(&self, value: Value) -> Vec<Dim> {
         self.emit(self.exit.loc()).layout_like(value)
     }
 
-    /// Takes all operations from the last to the first. Gives how many of them a gradient went through.
+    /// Visits all operations from the last to the first. Returns the number of operations that a gradient passed through.
     pub fn run(&mut self) -> Result<usize, PassError> {
         let emitted_before: Vec<Op> = self.function.body().map(Block::ops).unwrap_or_default();
         let mut count = 0;
@@ -177,23 +181,23 @@ impl<'s> Walk<'s> {
         Ok(count)
     }
 
-    /// Returns the gradients that the nodes give, of these arguments and of what they take from other nodes, and the edges along which
-    /// they give none.
-    pub fn finish(&mut self, arguments: &[(usize, Value)]) -> (Vec<Given>, Vec<Led>) {
+    /// Returns the gradients that the nodes return, of these arguments and of values from other nodes, and the edges along which they
+    /// return none.
+    pub fn finish(&mut self, arguments: &[(usize, Value)]) -> (Vec<NodeGradient>, Vec<Led>) {
         let mut found = Vec::new();
         for (at, value) in arguments {
             let of = Of::Argument(*at);
             let sums = self.sums.remove(value).unwrap_or_default();
             let missing = self.missing.remove(value).unwrap_or_default();
             self.led.extend(without_gradient(&missing, &sums).map(|class| Led { class, to: of }));
-            found.extend(sums.into_iter().map(|(class, sum)| Given { class, of, sum }));
+            found.extend(sums.into_iter().map(|(class, sum)| NodeGradient { class, of, sum }));
         }
         found.append(&mut self.given);
         (found, std::mem::take(&mut self.led))
     }
 
-    /// Finds the class of an operation, all of whose users have been looked at, and the gradients of its results: from other classes
-    /// they come by way of a result that nodes see. Returns false where its derivative does not run, since no gradient has reached it.
+    /// Finds the class of an operation, all of whose users have been visited, and the gradients of its results: gradients from other
+    /// classes arrive through a result that nodes see. Returns false if its derivative does not run, since no gradient has reached it.
     fn settle(&mut self, op: Op) -> bool {
         let mut set = BTreeSet::new();
         let mut is_reached = false;
@@ -221,8 +225,8 @@ impl<'s> Walk<'s> {
         for class in &leading {
             set.extend(self.nodes.set(*class));
         }
-        // An operation that several nodes lead to is a node of its own even if no gradient reaches it: the first of them that is walked back
-        // uses it up for the others.
+        // An operation to which several nodes lead is a node of its own, even if no gradient reaches it: the first backward pass through
+        // one of them frees its saved tensors for the others.
         if !is_reached && leading.len() < 2 {
             self.pass_on(op);
             return false;
@@ -258,7 +262,7 @@ impl<'s> Walk<'s> {
         true
     }
 
-    /// Takes an operation that autograd visits, if at all, without a gradient: so it visits what has made its operands.
+    /// Handles an operation that autograd visits without a gradient, if at all: it then visits the producers of its operands the same way.
     fn pass_on(&mut self, op: Op) {
         let mut missing = Missing::new();
         for result in op.results() {
@@ -281,26 +285,26 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Notes that the operation that is looked at gives a value no gradient, though it has a history.
+    /// Records that the current operation returns no gradient for a value although the value has a history.
     pub fn miss(&mut self, value: Value) {
         if self.needs(value) {
             self.missing.entry(value).or_default().entry(self.class).or_default().extend(&self.reached);
         }
     }
 
-    /// Notes what classes give of what another has made, and which of them lead to it without.
+    /// Records the gradients that classes return for a value of another class, and the classes that lead to it without one.
     fn give(&mut self, of: Of, sums: BTreeMap<Class, Sum>, missing: &Missing) {
         self.led.extend(without_gradient(missing, &sums).map(|class| Led { class, to: of }));
-        self.given.extend(sums.into_iter().map(|(class, sum)| Given { class, of, sum }));
+        self.given.extend(sums.into_iter().map(|(class, sum)| NodeGradient { class, of, sum }));
     }
 
-    /// Notes that what is given from here on is there whenever the node of the operation runs.
+    /// Records that gradients added from here on are present whenever the operation's node runs.
     pub fn give_always(&mut self) {
         self.reached.always |= !self.as_one_node;
     }
 
-    /// Makes the results of an operation that gradients have reached results which nodes see, as if users did: so autograd adds up all that
-    /// reaches them, also by way of gradients that are differentiated in turn.
+    /// Makes the results of an operation that gradients have reached visible to nodes, as if users saw them. So autograd sums all gradients
+    /// that reach them, including those from double backward.
     fn cut(&mut self, op: Op) {
         let is_hidden = |result: &Value| !self.visible.contains_key(result) && self.sums.contains_key(result);
         let results: Vec<Value> = op.results().into_iter().filter(is_hidden).collect();
@@ -313,13 +317,14 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// The output that a value is, where that is a view: the gradients of what is made of it go by way of the output. A view of a whole
-    /// result is the result's value, which has a tangent.
+    /// Returns the output that a value is, if the output is a view: gradients of values computed from it arrive through that output. A view
+    /// of a whole result is the result's value itself, which has a tangent.
     fn shown(&self, op: Op, result: Value) -> Option<usize> {
         if self.as_one_node || self.visible.contains_key(&result) { None } else { shown(op, result.result_index()?) }
     }
 
-    /// The gradient of what users see as these results: their tangents. What others have given goes to the result itself.
+    /// Returns the gradient of a value that users see as these results: the sum of their tangents. Gradients from other classes belong to
+    /// the result itself.
     fn seen(&mut self, results: &[usize], sums: BTreeMap<Class, Sum>, missing: &Missing) -> Sum {
         let class = self.class;
         sums.keys().chain(missing.keys()).for_each(|other| self.nodes.comes_after(*other, class));
@@ -331,11 +336,12 @@ impl<'s> Walk<'s> {
             all = Some(all.map_or(tangent.value, |all| emit.add(all, tangent.value)));
         }
         let reached = Reached::by(results.iter().copied());
-        // Each has a tangent, from the beginning.
+        // Each result has had a tangent from the beginning.
         Sum { value: all.unwrap_or(self.tangents[0].value), reached }
     }
 
-    /// The gradient of what users do not see; where other classes lead to it, a tangent.
+    /// Returns the gradient of a value that users do not see; if other classes lead to it, the value becomes a hidden result with a
+    /// tangent.
     fn sum_of(&mut self, value: Value, mut sums: BTreeMap<Class, Sum>, mut missing: Missing) -> Option<Sum> {
         let class = self.class;
         let own = sums.remove(&class);
@@ -360,7 +366,7 @@ impl<'s> Walk<'s> {
         Some(Sum { value: sum, reached })
     }
 
-    /// Erases what rules have emitted, which is what comes after `last`, and nothing uses.
+    /// Erases the unused ops among those that rules have emitted, which come after `last`.
     pub fn sweep(&self, last: Option<Op>, exit: Op) {
         let first = last.map_or_else(|| self.function.body().and_then(|block| block.ops().first().copied()), Op::next);
         let emitted: Vec<Op> = std::iter::successors(first, |op| op.next()).take_while(|op| *op != exit).collect();
@@ -390,15 +396,15 @@ impl<'s> Walk<'s> {
         };
         if let Some(wrong) = self.wrong.take() {
             let message = format!("the derivative of {} gives {wrong}", name(op));
-            // Whether sizes are equal may depend on symbols.
+            // Equality of sizes may depend on symbols.
             let is_open = op.operands().iter().any(|value| value.ty().is_open());
             return Err(if is_open { PassError::refusal(op, AUTOGRAD, message) } else { PassError::at(op, message) });
         }
         done.ok_or_else(|| PassError::refusal(op, AUTOGRAD, format!("no derivative of {} is known", name(op))))
     }
 
-    /// Returns true for an operation whose node in eager keeps something, whatever its gradients are made of here: whoever walks back a
-    /// second time is told that it is gone.
+    /// Returns true for an operation whose node in eager saves something, regardless of what its gradients use here: a second backward pass
+    /// raises, since it has been freed.
     fn keeps(&self, op: Op) -> bool {
         if ops::ONCE.is_on(op) {
             return true;
@@ -418,8 +424,8 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Returns true for a result that users see if the formula of its own operation reads it, as eager's node does that keeps it. Known once
-    /// what nothing uses has been erased.
+    /// Returns true for a result that users see if the gradient formula of its own operation reads it, as eager's node does if it saves the
+    /// result. Valid only after unused ops have been erased.
     pub fn keeps_result(&self, result: usize, value: Value) -> bool {
         let is_first = self.visible.get(&value).is_some_and(|seen| seen[0] == result);
         let Some(before) = self.readers.get(&value).filter(|_| is_first) else { return false };
@@ -438,24 +444,19 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Adds more classes to those that give no gradient.
+/// Adds more classes to those that return no gradient.
 fn extend(all: &mut Missing, more: &Missing) {
     for (class, reached) in more {
         all.entry(*class).or_default().extend(reached);
     }
 }
 
-/// The classes that lead to a value and give no gradient of it.
+/// Returns the classes that lead to a value and return no gradient of it.
 fn without_gradient(missing: &Missing, sums: &BTreeMap<Class, Sum>) -> impl Iterator<Item = Class> {
     missing.keys().copied().filter(|class| !sums.contains_key(class))
 }
 
-/// The output that a result of an operation is, where that is a view.
-pub fn shown(op: Op, result: usize) -> Option<usize> {
-    usize::try_from(*ops::SHOWN.of(op)?.get(result)?).ok()
-}
-
-/// How an operation is called in messages.
+/// Returns the name of an operation for messages.
 pub fn name(op: Op) -> String {
     AtenOp::cast(op).map_or_else(|| op.name(), AtenOp::schema)
 }

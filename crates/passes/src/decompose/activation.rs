@@ -32,7 +32,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     }),
     ("aten.elu.default", |c| elu(c, c.float(1)?, c.float(2)?, c.float(3)?)),
     ("aten.celu.default", |c| elu(c, c.float(1)?, 1.0, 1.0 / c.float(1).filter(|&alpha| alpha != 0.0)?)),
-    // The constants of the paper, as in eager.
+    // The constants from the SELU paper, as in eager.
     ("aten.selu.default", |c| elu(c, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0)),
     ("aten.sigmoid.default", |c| float(c, sigmoid)),
     ("aten.special_expit.default", |c| float(c, sigmoid)),
@@ -42,7 +42,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.softshrink.default", |c| {
         let d = Domain::only_float_of(c, &[0])?;
         let (x, lambda) = (d.get(0)?, d.rounded(1)?);
-        // NaN passes; what is between the bounds is 0, whatever its sign was.
+        // NaN passes through; a value between the bounds becomes +0, even a negative one.
         let between = d.e.select(d.e.ne(x, x), x, d.full(0.0));
         let inner = d.e.select(d.e.lt(x, d.e.neg(lambda)), d.e.add(x, lambda), between);
         d.done(d.e.select(d.e.gt(x, lambda), d.e.sub(x, lambda), inner))
@@ -66,14 +66,14 @@ pub const TABLE: &[(&str, Lowering)] = &[
         let d = Domain::only_float_of(c, &[0])?;
         let (value, buffer) = log_sigmoid(&d.e, d.get(0)?);
         let kept = d.e.convert(buffer, c.result_type(1).element());
-        // Where eager keeps nothing for backward, the buffer is empty.
+        // If eager saves nothing for backward, the buffer is empty.
         let kept = if kept.ty() == c.result_type(1) { kept } else { d.e.full(&c.result_dims(1), kept.ty().element(), 0.0) };
         Some(vec![d.done(value)?[0], kept])
     }),
     ("aten.sigmoid_backward.default", |c| {
         let d = Domain::only_float_of(c, &[0, 1])?;
         let (g, y) = (d.get(0)?, d.get(1)?);
-        // In f16 each step is rounded.
+        // In f16, eager rounds after each step.
         let step = |v: Value| if d.element.is_f16() { d.stored(v) } else { v };
         d.done(d.e.mul(step(d.e.mul(g, step(d.e.sub(d.full(1.0), y)))), y))
     }),
@@ -87,7 +87,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.threshold_backward.default", |c| {
         let d = Domain::number_of(c, &[0, 1])?;
         let (g, x) = (d.get(0)?, d.get(1)?);
-        // As wide as it is computed, as in forward.
+        // Compared in the compute type, without rounding first, as in forward.
         d.done(d.e.select(d.e.le(x, d.full(c.scalar(2)?)), d.full(0), g))
     }),
     ("aten.leaky_relu_backward.default", |c| {
@@ -101,7 +101,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
         let inside = d.e.and(d.e.gt(x, d.full(c.scalar(2)?)), d.e.lt(x, d.full(c.scalar(3)?)));
         d.done(d.e.select(inside, g, d.full(0.0)))
     }),
-    // Eager's code for vectors takes NaN for what is between the bends, that for single numbers for what is above.
+    // Eager's vectorized code treats NaN as lying between the bends, its scalar code as lying above them.
     ("aten.hardswish_backward.default", |c| {
         backward(c, |e, g, x| {
             let number = |v: f64| e.full_like(x, v);
@@ -109,7 +109,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
             e.select(e.le(x, number(-3.0)), number(0.0), e.select(e.ge(x, number(3.0)), g, between))
         })
     }),
-    // Likewise.
+    // The same holds for NaN here.
     ("aten.elu_backward.default", |c| {
         let d = Domain::only_float_of(c, &[0, 5])?;
         let (g, x, alpha, scale, input_scale) = (d.get(0)?, d.get(5)?, c.float(1)?, c.float(2)?, c.float(3)?);
@@ -133,13 +133,13 @@ fn only_float(call: &Call, f: fn(&Emit, Value) -> Value) -> Option<Vec<Value>> {
     float(call, f)
 }
 
-/// A function of the gradient and of what forward saw or gave.
+/// Lowers a function of the gradient and of forward's input or output.
 fn backward(call: &Call, f: fn(&Emit, Value, Value) -> Value) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0, 1])?;
     d.done(f(&d.e, d.get(0)?, d.get(1)?))
 }
 
-/// Kept within constant bounds, in the operand's own type; NaN passes.
+/// Clamps to constant bounds in the operand's own type; NaN passes through.
 fn bounded(call: &Call, min: Option<Scalar>, max: Option<Scalar>) -> Option<Vec<Value>> {
     let d = Domain::number_of(call, &[0])?;
     // Eager compares ui8 with a negative bound in a wider type.
@@ -170,7 +170,7 @@ pub fn sigmoid(e: &Emit, x: Value) -> Value {
     e.div(e.full_like(x, 1.0), one_plus(e, e.exp(e.neg(x))))
 }
 
-/// log(sigmoid(x)) without overflow, and e^-|x|, which backward wants.
+/// Returns log(sigmoid(x)) without overflow, and e^-|x|, which backward needs.
 fn log_sigmoid(e: &Emit, x: Value) -> (Value, Value) {
     let buffer = e.exp(e.neg(e.abs(x)));
     (e.sub(e.min(x, e.full_like(x, 0.0)), e.log1p(buffer)), buffer)
@@ -184,7 +184,7 @@ fn elu(call: &Call, alpha: f64, scale: f64, input_scale: f64) -> Option<Vec<Valu
     d.done(d.e.select(d.e.lt(x, d.full(0.0)), below, times(x, scale)))
 }
 
-/// log(1 + e^βx) / β, and x itself where that is the same number.
+/// log(1 + e^βx) / β, or x itself above the threshold, where the two are equal after rounding.
 fn softplus(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0])?;
     let (x, beta) = (d.get(0)?, d.full(call.float(1)?));
@@ -199,12 +199,12 @@ fn normal_cdf(e: &Emit, x: Value) -> Value {
     e.mul(one_plus(e, erf), e.full_like(x, 0.5))
 }
 
-/// x·Φ(x). For a contiguous tensor of more than one `f32` or `bf16` eager asks oneDNN, whose product at +∞ is NaN.
+/// x·Φ(x). For a contiguous tensor of more than one `f32` or `bf16` element eager calls oneDNN, whose product at +∞ is NaN.
 fn gelu(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0])?;
     let x = d.get(0)?;
     let erf = d.e.erf(d.e.mul(x, d.full(FRAC_1_SQRT_2)));
-    // The library's code for AVX-512 finds NaN at infinity; that for narrower vectors does not.
+    // oneDNN's AVX-512 code returns NaN at infinity; its code for narrower vectors does not.
     let library = call.wide && (d.element.is_f32() || d.element.is_bf16()) && !x.ty().is_single() && is_row_major(call, 0);
     let one = if library { d.e.add(d.e.sub(x, x), d.full(1.0)) } else { d.full(1.0) };
     d.done(d.e.mul(x, d.e.mul(d.e.add(erf, one), d.full(0.5))))
@@ -214,7 +214,7 @@ fn gelu(call: &Call) -> Option<Vec<Value>> {
 const GELU_BETA: f64 = SQRT_2 * FRAC_2_SQRT_PI * 0.5;
 const GELU_CUBE: f64 = 0.044_715;
 
-/// x² and tanh(√(2/π)·(x + 0.044715·x³)).
+/// Returns x² and tanh(√(2/π)·(x + 0.044715·x³)).
 fn gelu_tanh(e: &Emit, x: Value) -> (Value, Value) {
     let square = e.mul(x, x);
     let cube = e.mul(square, x);

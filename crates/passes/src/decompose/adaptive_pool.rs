@@ -1,16 +1,16 @@
-//! Adaptive pooling to sizes that do not divide the image's: windows that differ by an element and overlap.
+//! Adaptive pooling to sizes that do not divide the image's: window lengths differ by one element and windows overlap.
 //!
-//! Window `o` of `count` begins at ⌊o·size/count⌋ and ends at ⌈(o + 1)·size/count⌉. Its taps are gathered; a window
-//! that is shorter than the longest repeats its last element, which is not a new maximum and is left out of a sum.
+//! Window `o` of `count` begins at ⌊o·size/count⌋ and ends at ⌈(o + 1)·size/count⌉. Its taps are gathered. A window shorter than the
+//! longest one repeats its last element, which cannot change a maximum and is left out of sums.
 
 use dynamlir_dialect::ir::Value;
 
 use super::{Call, promote::wide, window::places};
 
-/// Longest windows of more taps than this are left to the library.
+/// The maximum number of taps of the longest window; with more, the call is left to the library.
 const MOST_TAPS: i64 = 64;
 
-/// Windows of one dimension.
+/// The windows along one dimension.
 struct Axis {
     start: Value,
     last: Value,
@@ -27,7 +27,7 @@ pub(super) struct Adaptive<'a> {
 }
 
 impl<'a> Adaptive<'a> {
-    /// The windows over the last dimensions that give the call's result.
+    /// Returns the windows over the last dimensions that produce the call's result.
     pub fn new(c: &'a Call, x: Value, rank: usize) -> Option<Self> {
         let (shape, counts) = (x.ty().shape(), c.result_shape(0));
         let front = shape.len().checked_sub(rank).filter(|_| counts.len() == shape.len())?;
@@ -60,7 +60,7 @@ impl<'a> Adaptive<'a> {
         places(&self.axes.iter().map(|axis| axis.taps).collect::<Vec<_>>())
     }
 
-    /// The coordinates of a tap in the image, and whether the window has it.
+    /// Returns the coordinates of a tap in the image, and for each dimension whether the tap is inside the window.
     fn place(&self, tap: &[i64]) -> (Vec<Value>, Vec<Value>) {
         let e = &self.c.e;
         let at = |(axis, &k): (&Axis, &i64)| {
@@ -74,7 +74,7 @@ impl<'a> Adaptive<'a> {
         self.c.e.gather(self.x, &[self.outer.as_slice(), place].concat())
     }
 
-    /// The index in row-major order of a place.
+    /// Returns the row-major index of a place.
     fn flat(&self, place: &[Value]) -> Option<Value> {
         let e = &self.c.e;
         let sized = place.iter().zip(&self.axes).map(|(&at, axis)| (at, axis.size));
@@ -101,7 +101,7 @@ impl<'a> Adaptive<'a> {
         Some(e.convert(mean, element))
     }
 
-    /// Each tap's value and, where asked for, its index; before them the index of the first.
+    /// Returns the index of the first tap, and for each tap its value and, if `indexed`, its own index.
     pub fn candidates(&self, indexed: bool) -> Option<(Value, Vec<(Value, Value)>)> {
         let starts: Vec<Value> = self.axes.iter().map(|axis| axis.start).collect();
         let first = self.flat(&starts)?;

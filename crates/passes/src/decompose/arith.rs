@@ -1,7 +1,6 @@
 //! Arithmetic on two or more operands: sums, products, the kinds of division, powers, interpolation.
 //!
-//! Integer division, remainder and powers are lowered only where the divisor or exponent is a constant for which
-//! eager does not raise.
+//! Integer division, remainder and powers are lowered only if the divisor or exponent is a constant for which eager does not raise.
 
 use dynamlir_dialect::ir::Value;
 
@@ -58,7 +57,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.lerp.Tensor", lerp_tensor),
 ];
 
-/// `value` times argument `i`, a number that is mostly 1. Integers take no float factor.
+/// Returns `value` times argument `i`, a number that is usually 1. Integers cannot have a float factor.
 fn scaled(d: &Domain, call: &Call, i: usize, value: Value) -> Option<Value> {
     let factor = call.scalar(i).unwrap_or(Scalar::Int(1));
     if matches!(factor, Scalar::Float(_)) && !d.element.is_float() {
@@ -70,7 +69,7 @@ fn scaled(d: &Domain, call: &Call, i: usize, value: Value) -> Option<Value> {
     Some(d.e.mul(value, d.full(factor)))
 }
 
-/// `a·b + c`; of floats eager's kernels round it once.
+/// `a·b + c`; for floats it is rounded once, as in eager's kernels.
 fn multiply_add(d: &Domain, a: Value, b: Value, c: Value) -> Value {
     if d.element.is_float() { d.e.fma(a, b, c) } else { d.e.add(d.e.mul(a, b), c) }
 }
@@ -89,7 +88,7 @@ fn add_scaled(d: &Domain, call: &Call, a: Value, b: Value, sign: i64) -> Option<
 fn add(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::of(call, &[0, 1])?;
     if d.element.is_bool() {
-        // true + true is true; a false alpha drops the other operand.
+        // true + true is true; a false alpha drops the second operand.
         let keep = call.scalar(2).is_none_or(Scalar::as_bool);
         return d.done(if keep { d.e.or(d.get(0)?, d.get(1)?) } else { d.get(0)? });
     }
@@ -97,7 +96,7 @@ fn add(call: &Call) -> Option<Vec<Value>> {
 }
 
 fn subtract(call: &Call, from: usize, what: usize) -> Option<Vec<Value>> {
-    // Eager refuses a bool on either side, whatever the other is.
+    // Eager rejects a bool on either side, regardless of the other operand's type.
     let is_bool = |i: usize| call.tensor(i).is_some_and(|x| x.ty().element().is_bool()) || matches!(call.scalar(i), Some(Scalar::Bool(_)));
     if is_bool(from) || is_bool(what) {
         return None;
@@ -125,7 +124,7 @@ fn div_mode(call: &Call) -> Option<Vec<Value>> {
             let d = Domain::number_of(call, &[0, 1])?;
             if d.element.is_float() {
                 let quotient = d.e.div(d.get(0)?, d.exact(1)?);
-                // By a single number eager computes in f32; else a 16-bit quotient is rounded first.
+                // If the divisor is a single number, eager computes in f32; otherwise it rounds a 16-bit quotient first.
                 let single = call.tensor(1).is_none_or(|x| x.ty().is_single());
                 return d.done(d.e.trunc(if single { quotient } else { d.stored(quotient) }));
             }
@@ -136,7 +135,7 @@ fn div_mode(call: &Call) -> Option<Vec<Value>> {
     }
 }
 
-/// `x / divisor` toward zero. By -1 it is a negation: the hardware traps on the smallest integer.
+/// `x / divisor`, rounded toward zero. Division by -1 is emitted as a negation, since the hardware traps on the smallest integer.
 fn int_div(d: &Domain, x: Value, divisor: i64) -> Value {
     match divisor {
         1 => x,
@@ -145,7 +144,7 @@ fn int_div(d: &Domain, x: Value, divisor: i64) -> Value {
     }
 }
 
-/// The C remainder of integers.
+/// The remainder of integers as in C.
 fn int_rem(d: &Domain, x: Value, divisor: i64) -> Value {
     if divisor == 1 || divisor == -1 { d.full(0) } else { d.e.rem(x, d.full(divisor)) }
 }
@@ -160,14 +159,14 @@ fn floor_div(call: &Call) -> Option<Vec<Value>> {
     if d.element.is_unsigned() || divisor == 1 || divisor == -1 {
         return d.done(quotient);
     }
-    // One less where the division was not exact and the signs differ.
+    // The quotient is one less if the division was inexact and the signs differ.
     let rem = int_rem(&d, x, divisor);
     let zero = d.full(0);
     let below = if divisor > 0 { d.e.lt(rem, zero) } else { d.e.gt(rem, zero) };
     d.done(d.e.select(below, d.e.sub(quotient, d.full(1)), quotient))
 }
 
-/// Torch's floor division of floats, which is Python's: exact where `floor(a / b)` would be off by one.
+/// Torch's floor division of floats, which is Python's: exact in cases where `floor(a / b)` would be off by one.
 fn floor_div_float(e: &Emit, a: Value, b: Value) -> Value {
     let zero = e.full_like(a, 0.0);
     let one = e.full_like(a, 1.0);
@@ -176,7 +175,7 @@ fn floor_div_float(e: &Emit, a: Value, b: Value) -> Value {
     let exact = e.div(e.sub(a, rem), b);
     let adjust = e.and(e.ne(rem, zero), e.xor(e.lt(b, zero), e.lt(rem, zero)));
     let quotient = e.select(adjust, e.sub(exact, one), exact);
-    // The nearest integer at or below; `quotient` is one up to rounding.
+    // The nearest integer at or below `quotient`, which is an integer except for rounding errors.
     let floor = e.floor(quotient);
     let short = e.gt(e.sub(quotient, floor), e.full_like(a, 0.5));
     let floor = e.select(short, e.add(floor, one), floor);
@@ -184,7 +183,7 @@ fn floor_div_float(e: &Emit, a: Value, b: Value) -> Value {
     e.select(e.eq(b, zero), plain, result)
 }
 
-/// The remainder with the divisor's sign.
+/// The remainder, with the divisor's sign.
 fn remainder(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::number_of(call, &[0, 1])?;
     if d.element.is_float() {
@@ -223,15 +222,15 @@ fn pow_scalar(call: &Call) -> Option<Vec<Value>> {
     let (x, exponent) = (d.get(0)?, call.scalar(1)?);
     if d.element.is_float() {
         let exponent = exponent.as_f64();
-        // For f16 eager asks C's pow, which differs from a root at -0 and -inf.
+        // For f16 eager calls C's pow, which differs from a square root at -0 and -inf.
         if d.element.is_f16() && exponent.abs() == 0.5 {
             return d.done(d.e.pow(x, d.full(exponent)));
         }
-        // Other exponents than those that have kernels are what they round to in the operand's type.
+        // An exponent without its own kernel in eager is rounded to the operand's type.
         let exponent = if has_kernel(exponent) { exponent } else { d.round(Scalar::Float(exponent)).as_f64() };
         return d.done(pow_float(&d.e, x, exponent));
     }
-    // Modulo 2^n, as repeated multiplication; a negative exponent raises.
+    // Computed modulo 2^n by repeated multiplication; a negative exponent raises in eager.
     let exponent = u64::try_from(exponent.as_i64()).ok()?;
     d.done(pow_int(&d, x, exponent))
 }
@@ -251,12 +250,12 @@ fn pow_int(d: &Domain, x: Value, exponent: u64) -> Value {
     power
 }
 
-/// Exponents whose powers are products, roots and reciprocals.
+/// Returns true for exponents for which eager has its own kernel: their powers are products, roots and reciprocals.
 fn has_kernel(exponent: f64) -> bool {
     [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0].contains(&exponent)
 }
 
-/// A float to a constant power; the exponents that eager has kernels for are products, roots and reciprocals.
+/// A float raised to a constant power. Exponents for which eager has its own kernel become products, roots and reciprocals.
 pub fn pow_float(e: &Emit, x: Value, exponent: f64) -> Value {
     let reciprocal = |y: Value| e.div(e.full_like(y, 1.0), y);
     match exponent {
@@ -280,7 +279,7 @@ fn pow_base(call: &Call) -> Option<Vec<Value>> {
     d.done(d.e.pow(d.get(0)?, d.get(1)?))
 }
 
-/// A power in `f64`, whatever the operands are.
+/// A power computed in `f64`, regardless of the operands' types.
 fn float_power(call: &Call) -> Option<Vec<Value>> {
     Domain::of(call, &[0, 1])?;
     let d = Domain::with(call, dynamlir_dialect::ir::Type::f64(call.e.ctx()));
@@ -291,7 +290,7 @@ fn float_power(call: &Call) -> Option<Vec<Value>> {
     }
 }
 
-/// From the nearer end, so that both ends are met exactly.
+/// Interpolates from the nearer end, so that both ends are reached exactly.
 fn lerp_scalar(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0, 1])?;
     let (start, end, weight) = (d.get(0)?, d.get(1)?, call.float(2)?);

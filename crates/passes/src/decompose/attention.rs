@@ -1,5 +1,5 @@
-//! Attention, where only the result is asked for. Whether code or the library computes it is for `dynamo-select`, unless there is one
-//! query: that is sums.
+//! Attention whose second result is unused. `dynamo-select` decides whether generated code or the library computes it, except that
+//! attention of a single query is lowered to sums here.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::Relation;
@@ -7,10 +7,10 @@ use dynamlir_shapes::Relation;
 use super::{Call, Lowering, shape::row_major};
 use crate::anchors::attention::Heads;
 
-/// Schema and lowering. What is declined stays an extern call.
+/// Lowerings by schema. A declined call stays an extern call.
 pub const TABLE: &[(&str, Lowering)] = &[("aten._scaled_dot_product_flash_attention_for_cpu.default", flash)];
 
-/// `(query, key, value, dropout_p, is_causal, *, attn_mask, scale)`. The second result is for the way back alone.
+/// `(query, key, value, dropout_p, is_causal, *, attn_mask, scale)`. The second result is used by backward only.
 fn flash(c: &Call) -> Option<Vec<Value>> {
     let operands = [c.tensor(0)?, c.tensor(1)?, c.tensor(2)?];
     let (query, result) = (operands[0].ty(), c.result_type(0));
@@ -29,30 +29,31 @@ fn flash(c: &Call) -> Option<Vec<Value>> {
     }
     let all: Vec<Value> = operands.into_iter().chain(mask).collect();
     let made = c.e.attention(&all, scale, causal, result);
-    // Of other sizes there is a call of the library only.
+    // Attention of any other size is only available as a library call.
     let strides: Vec<_> = all.iter().map(|value| value.ty().numbers().map(|sizes| row_major(&sizes))).collect::<Option<_>>()?;
     Heads::of(made.def()?, &strides)?;
     Some(vec![made, sums])
 }
 
-/// Most queries that share keys: there is code for each.
+/// The maximum number of query heads that share a key head: code is emitted for each of them.
 const MOST_SHARING: i64 = 4;
 
-/// Attention of one query to a number of keys that may be open, as a token has that is generated: each score is a sum along a line of
-/// memory, and the result is one down the lines. There is nothing to be shared in tiles, so that this is as fast as memory is read.
+/// Attention of one query to keys whose count may be symbolic, as when a model generates a token. Each score is a sum along a line of
+/// memory, and the result is a sum down the lines. Tiles would have nothing to share, so this runs at the speed of reading memory.
 ///
-/// Measured on one core with AVX-512 against torch 2.15's flash attention, 4 to 32 heads, 33 to 2048 keys: 1.03 to 1.9 times as fast,
-/// and faster than a kernel of `dynamo.attention`; where 2 to 4 heads share keys, 1.0 to 1.5 times.
+/// Measured on one core with AVX-512 against torch 2.15's flash attention, 4 to 32 heads, 33 to 2048 keys: 1.03 to 1.9 times as fast, and
+/// faster than a kernel of `dynamo.attention`; 1.0 to 1.5 times as fast if 2 to 4 heads share keys.
 fn of_one_query(c: &Call, operands: [Value; 3], mask: Option<Value>, scale: f64) -> Option<Value> {
     let [asked, keys, values] = operands.map(|operand| operand.ty().dims());
     let (heads, shared) = (asked[1].known()?, keys[1].known()?);
     let sharing = heads.checked_div(shared).filter(|sharing| sharing * shared == heads && (1..=MOST_SHARING).contains(sharing))?;
-    // Of no keys nothing is known to be the largest.
+    // Without any keys there is no largest score.
     let some = c.surely(&keys[2], Relation::Ge, 1);
     let alike = asked[0] == keys[0] && keys[..3] == values[..3] && asked[3] == keys[3];
     (alike && some && asked[2].known() == Some(1)).then_some(())?;
     let [query, key, value] = operands;
-    // Heads that share keys follow each other; the first of each number of them, the second …, attend as if they did not.
+    // Query heads that share a key head are adjacent. All first heads of these groups attend as if unshared, then all second heads, and so
+    // on.
     let part = |of: Value, at: i64| if sharing == 1 { of } else { c.e.slice_dim(of, 1, at, sharing, shared) };
     let attended = (0..sharing).map(|at| {
         let one = attend(c, [part(query, at), key, value], mask.map(|mask| part(mask, at)), scale);
@@ -62,8 +63,8 @@ fn of_one_query(c: &Call, operands: [Value; 3], mask: Option<Value>, scale: f64)
     Some(c.e.reshape(c.e.concat(&attended, 2), &c.result_dims(0)))
 }
 
-/// What the largest score is found of, where there may be fewer than a vector of them: of these eager takes the largest number, and
-/// none where there is none. In longer lines NaN is the largest.
+/// The scores whose maximum is taken, if there may be fewer of them than fit a vector. For so few scores eager's maximum ignores NaN, and
+/// is -inf if all are NaN, so NaN is replaced by -inf here. In longer lines NaN is the maximum.
 fn numbers_of_few(c: &Call, scores: Value) -> Option<Value> {
     let (keys, vector) = (&scores.ty().dims()[2], if c.wide { 16 } else { 8 });
     if c.surely(keys, Relation::Ge, vector) {
@@ -75,7 +76,7 @@ fn numbers_of_few(c: &Call, scores: Value) -> Option<Value> {
     Some(c.e.select(skipped, c.e.full_like(scores, f64::NEG_INFINITY), scores))
 }
 
-/// One query for each head: by batch, head and element.
+/// Attention of one query per head. The result is indexed by batch, head and element.
 fn attend(c: &Call, [query, key, value]: [Value; 3], mask: Option<Value>, scale: f64) -> Value {
     let (keys, values) = (key.ty().dims(), value.ty().dims());
     let products = c.e.mul(c.e.broadcast_to(query, &keys), key);
@@ -87,7 +88,7 @@ fn attend(c: &Call, [query, key, value]: [Value; 3], mask: Option<Value>, scale:
     };
     let numbers = if mask.is_none() { numbers_of_few(c, scores) } else { None };
     let largest = c.e.reduce("max", numbers.unwrap_or(scores), &[2], true);
-    // Where all is masked, or no number, exponentials are to be 0 and no NaN, and so is the result.
+    // If all scores are masked or NaN, the exponentials are to be 0 instead of NaN, and so is the result.
     let masked = c.e.eq(largest, c.e.full_like(largest, f64::NEG_INFINITY));
     let largest = c.e.select(masked, c.e.full_like(largest, 0.0), largest);
     let weights = c.e.exp(c.e.sub(scores, c.e.broadcast_to(largest, &keys[..3])));

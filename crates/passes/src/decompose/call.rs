@@ -1,4 +1,4 @@
-//! One `dynamo.aten` op as a lowering sees it: arguments by their place in the schema, and emitters before the op.
+//! One `dynamo.aten` op as seen by a lowering: arguments by their position in the schema, and emitters before the op.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -11,12 +11,12 @@ use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
 
 use crate::emit::{Emit, Scalar};
 
-/// What the module says that lowerings ask for.
+/// The module's properties that lowerings query.
 #[derive(Clone, Copy, Default)]
 pub struct World {
-    /// Whether the library has vectors of 512 bits.
+    /// True if the library uses 512-bit vectors.
     pub wide: bool,
-    /// Whether random numbers are drawn by eager's operators.
+    /// True if eager's operators draw the random numbers.
     pub eager_random: bool,
 }
 
@@ -26,20 +26,20 @@ pub struct Call {
     pub op: Op,
     /// Emits before the op, at its location.
     pub e: Emit,
-    /// Whether the library has vectors of 512 bits, which some of its functions err with in a way of their own.
+    /// True if the library uses 512-bit vectors, with which some of its functions have errors of their own.
     pub wide: bool,
-    /// Whether random numbers are drawn by eager's operators.
+    /// True if eager's operators draw the random numbers.
     pub eager_random: bool,
-    /// What is known of the symbols in sizes.
+    /// The known facts about symbols in sizes.
     pub scope: Rc<Scope>,
     schema: String,
     args: Vec<Attr>,
-    /// The arguments, as bits, that are expressions and were asked for as numbers, and those that were asked for as sizes.
+    /// Two bit sets of arguments: the expressions that were read as numbers, and the arguments that were read as sizes.
     asked: [Cell<u64>; 2],
 }
 
 impl Call {
-    /// Reads a `dynamo.aten` op; None for another one.
+    /// Reads a `dynamo.aten` op; returns None for any other op.
     pub fn new(op: Op, World { wide, eager_random }: World, scope: Rc<Scope>) -> Option<Self> {
         let call = AtenOp::cast(op)?;
         Some(Self {
@@ -57,19 +57,19 @@ impl Call {
     pub fn schema(&self) -> &str {
         &self.schema
     }
-    /// Number of schema arguments.
+    /// Returns the number of schema arguments.
     pub fn len(&self) -> usize {
         self.args.len()
     }
-    /// Whether the schema has no arguments.
+    /// Returns true if the schema has no arguments.
     pub fn is_empty(&self) -> bool {
         self.args.is_empty()
     }
-    /// Argument `i` as it stands in `args`.
+    /// Returns argument `i` as it is stored in `args`.
     pub fn arg(&self, i: usize) -> Option<Attr> {
         self.args.get(i).copied()
     }
-    /// Whether argument `i` is None or missing.
+    /// Returns true if argument `i` is None or missing.
     pub fn is_none(&self, i: usize) -> bool {
         self.arg(i).is_none_or(Attr::is_unit)
     }
@@ -127,28 +127,28 @@ impl Call {
         let attr = self.as_number(i)?;
         attr.as_bool().map(Scalar::Bool).or_else(|| attr.as_f64().map(Scalar::Float)).or_else(|| attr.as_i64().map(Scalar::Int))
     }
-    /// Type of result `i`.
+    /// Returns the type of result `i`.
     pub fn result_type(&self, i: usize) -> Type {
         self.op.result(i).ty()
     }
-    /// Sizes of result `i`.
+    /// Returns the sizes of result `i`, as numbers.
     pub fn result_shape(&self, i: usize) -> Vec<i64> {
         self.result_type(i).shape()
     }
-    /// The same, which may be expressions.
+    /// Returns the sizes of result `i`, which may be expressions.
     pub fn result_dims(&self, i: usize) -> Vec<Dim> {
         self.result_type(i).dims()
     }
-    /// Whether a size compares with another so, whatever values the symbols have.
+    /// Returns true if the relation between the sizes holds for all values of the symbols.
     pub fn surely(&self, left: &Dim, relation: Relation, right: impl Into<Dim>) -> bool {
         left.compare(relation, &right.into(), &self.scope).unwrap_or(false)
     }
-    /// Argument `i` as one dimension of a tensor of this rank; a 0-d tensor has dimension 0 (and -1), as in torch.
+    /// Argument `i` as a dimension of a tensor of this rank; a 0-d tensor has dimension 0 (and -1), as in torch.
     pub fn dim(&self, i: usize, rank: usize) -> Option<i64> {
         wrap(self.int(i)?, rank)
     }
-    /// Argument `i` as a sorted list of dimensions: an integer, a list, or all dimensions where it is None or empty.
-    /// Of a 0-d tensor the list is empty.
+    /// Argument `i` as a sorted list of dimensions. The argument is an integer, a list, or None or empty, which means all dimensions. For a
+    /// 0-d tensor the list is empty.
     pub fn dims(&self, i: usize, rank: usize) -> Option<Vec<i64>> {
         let listed = if self.is_none(i) { Vec::new() } else { self.int(i).map(|d| vec![d]).or_else(|| self.ints(i))? };
         if listed.is_empty() {
@@ -163,13 +163,13 @@ impl Call {
         distinct.then_some(dims)
     }
 
-    /// Whether an argument that is an expression was asked for as a number, and as nothing else: who did so took it for one that is
-    /// not given, and what was made of it is wrong.
+    /// Returns true if an argument that is an expression was read as a number only. The reader then took it for an argument that was not
+    /// passed, so what it emitted is wrong.
     pub fn is_misread(&self) -> bool {
         self.asked[0].get() & !self.asked[1].get() != 0
     }
 
-    /// Argument `i` for those who know numbers only.
+    /// Argument `i` for readers that handle numbers only.
     fn as_number(&self, i: usize) -> Option<Attr> {
         let attr = self.arg(i)?;
         let is_open = |attr: Attr| Dim::read(attr).is_some_and(|size| size.known().is_none());
@@ -180,7 +180,7 @@ impl Call {
     }
 
     fn note(&self, how: usize, i: usize) {
-        // No schema has so many arguments.
+        // No schema has more than 63 arguments.
         self.asked[how].set(self.asked[how].get() | 1 << i.min(63));
     }
 
@@ -190,7 +190,7 @@ impl Call {
     }
 }
 
-/// A dimension that may be counted from the end.
+/// Resolves a dimension that may be counted from the end.
 pub fn wrap(dim: i64, rank: usize) -> Option<i64> {
     let rank = (rank as i64).max(1);
     let dim = if dim < 0 { dim + rank } else { dim };

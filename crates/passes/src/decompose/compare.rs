@@ -1,4 +1,4 @@
-//! Comparisons, choices and logic: ops whose result or condition is a truth value, bounds, and bits.
+//! Comparisons, selections and logic: ops whose result or condition is a truth value, bounds, and bits.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::Dim;
@@ -84,7 +84,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.heaviside.default", |c| {
         let d = Domain::of(c, &[0, 1])?;
         let (x, zero) = (d.get(0)?, d.full(0));
-        // NaN is not above 0, and counts as 0.
+        // NaN does not compare greater than 0, so it counts as 0.
         let above = if d.element.is_bool() { x } else { d.e.convert(d.e.gt(x, zero), d.compute) };
         d.done(d.e.select(d.e.eq(x, zero), d.get(1)?, above))
     }),
@@ -96,7 +96,7 @@ fn compare(call: &Call, predicate: &str) -> Option<Vec<Value>> {
     Some(vec![d.e.convert(truth, call.result_type(0).element())])
 }
 
-/// Selection takes values as they are, so 16-bit floats stay what they are.
+/// Selection does not change values, so 16-bit floats are not widened.
 fn choose(call: &Call) -> Option<Vec<Value>> {
     let mut d = Domain::of(call, &[1, 2])?;
     d.compute = d.element;
@@ -104,7 +104,7 @@ fn choose(call: &Call) -> Option<Vec<Value>> {
     d.done(d.e.select(condition, d.get(1)?, d.get(2)?))
 }
 
-/// Whether each element is not 0, in a shape.
+/// Returns for each element whether it differs from 0, broadcast to a shape.
 pub fn truth(e: &Emit, x: Value, shape: &[Dim]) -> Option<Value> {
     broadcasts(&x.ty().dims(), shape).then(|| e.broadcast_to(e.convert(x, e.bool_type()), shape))
 }
@@ -114,14 +114,14 @@ fn extreme(call: &Call, name: &str) -> Option<Vec<Value>> {
     d.done(d.e.binary(name, d.get(0)?, d.get(1)?))
 }
 
-/// C's `fmax` and `fmin`: a number rather than NaN.
+/// C's `fmax` and `fmin`, which prefer a number to NaN.
 fn ignoring_nan(call: &Call, kind: &str) -> Option<Vec<Value>> {
     let d = Domain::of(call, &[0, 1])?;
     let (a, b) = (d.get(0)?, d.get(1)?);
     if !d.element.is_float() {
         return d.done(d.e.binary(kind, a, b));
     }
-    // Of two zeros the first; for bf16 the second.
+    // Of two zeros the first is chosen; in bf16 the second.
     let first = match (kind, d.element.is_bf16()) {
         ("max", false) => d.e.ge(a, b),
         ("max", true) => d.e.gt(a, b),
@@ -131,8 +131,8 @@ fn ignoring_nan(call: &Call, kind: &str) -> Option<Vec<Value>> {
     d.done(d.e.select(d.e.or(first, d.e.ne(b, b)), a, b))
 }
 
-/// `x`, or the number `bound` where `x` is below it (`max`) or above it (`min`). As in eager a NaN is `x` itself, and of
-/// two zeros too it is `x` that is taken; `dynamo.max` leaves that open.
+/// Returns `x`, or the number `bound` where `x` is below it (`max`) or above it (`min`). As in eager, a NaN in `x` stays, and of two zeros
+/// `x` is chosen; `dynamo.max` leaves that unspecified.
 pub fn bound(d: &Domain, kind: &str, x: Value, bound: Scalar) -> Value {
     let limit = d.full(bound);
     if !d.element.is_float() || bound.as_f64().is_nan() {
@@ -142,12 +142,12 @@ pub fn bound(d: &Domain, kind: &str, x: Value, bound: Scalar) -> Value {
     if !d.element.is_f16() {
         return d.e.select(beyond, limit, x);
     }
-    // Chosen before it is widened: LLVM moves a cast out of such a choice, and turns `<` into `<=` there.
+    // The selection precedes the widening: LLVM would move a cast out of the selection and turn `<` into `<=`.
     let stored = |v: Value| d.e.convert(v, d.element);
     d.e.convert(d.e.select(beyond, stored(limit), stored(x)), d.compute)
 }
 
-/// The upper bound is applied last, so that it wins where the bounds cross; NaN passes through both.
+/// Applies the upper bound last, so that it wins if the bounds cross. NaN passes through both.
 fn clamp(call: &Call, min: Option<usize>, max: Option<usize>) -> Option<Vec<Value>> {
     let min = min.filter(|&i| !call.is_none(i));
     let max = max.filter(|&i| !call.is_none(i));
@@ -184,7 +184,7 @@ fn shift(call: &Call, name: &str) -> Option<Vec<Value>> {
     d.done(d.e.binary(name, d.get(0)?, d.get(1)?))
 }
 
-/// A question about a float; integers have one answer.
+/// A predicate on floats; all integers have the same answer, `of_integers`.
 fn class(call: &Call, question: fn(&Emit, Value) -> Value, of_integers: bool) -> Option<Vec<Value>> {
     let d = Domain::of(call, &[0])?;
     let answer = if d.element.is_float() { question(&d.e, d.get(0)?) } else { d.e.full(&d.shape, d.e.bool_type(), of_integers) };

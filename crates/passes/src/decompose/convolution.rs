@@ -1,30 +1,30 @@
-//! Convolutions over two dimensions, and their gradients. Whether code or the library computes them is for `dynamo-select`.
+//! Convolutions over two dimensions, and their gradients. `dynamo-select` decides whether generated code or the library computes them.
 //!
-//! Both gradients are made of what there is code for:
+//! Both gradients are expressed with ops for which there is generated code:
 //!
-//! - That of the images is a convolution of the result's gradient with the weights, turned over, in which input and output channels have
-//!   changed places. With a stride `s` each `s`-th row of the images meets the same taps: there is a convolution for each remainder of
-//!   rows and of columns, and rows are put together from those. So nothing is multiplied with the zeros that a stride leaves between
+//! - The gradient of the images is a convolution of the result's gradient with the reversed weights, with input and output channels
+//!   swapped. With a stride `s`, every `s`-th row of the images is read by the same taps. So there is one convolution for each remainder of
+//!   rows and of columns, and their results are interleaved. Nothing is multiplied with the zeros that a stride would leave between
 //!   gradients.
-//! - That of a weight's tap is the product of the result's gradient, `[outputs, positions]`, with what the tap has met,
-//!   `[positions, channels]`. Padded rows of both are given the same length. Then what a tap has met is one line of the images' memory
-//!   for each channel, from the tap's own offset on, and no matrix of all windows exists. Behind each row of gradients there are
-//!   zeros, so that what is met across the end of a row does not count.
+//! - The gradient of one tap of the weights is the product of the result's gradient, `[outputs, positions]`, with the elements that the tap
+//!   reads, `[positions, channels]`. Padded rows of both are given the same length. Then the elements read by a tap are one line of the
+//!   images' memory for each channel, starting at the tap's own offset, and no matrix of all windows is built. Each row of gradients is
+//!   followed by zeros, so that elements read across the end of a row do not count.
 //!
-//! With a channel for each window (depthwise), the products are sums along that line. Where there are more weights than windows, as in the
-//! last layers of a network, the matrix of all windows is small, and both gradients are a product with it: then weights stay where they are.
+//! With one channel per window (depthwise), the products are sums along that line. If there are more weights than windows, as in the last
+//! layers of a network, the matrix of all windows is small, and both gradients are a product with it. The weights are not moved then.
 
 use dynamlir_dialect::ir::{Attr, Type, Value};
 
 use super::{Call, Lowering};
 use crate::anchors::windows::Windows;
 
-/// Schema and lowering. What is declined stays an extern call.
+/// Lowerings by schema. A declined call stays an extern call.
 pub const TABLE: &[(&str, Lowering)] = &[("aten.convolution.default", convolution), ("aten.convolution_backward.default", backward)];
 
-/// Input channels below which all taps are one product: each by itself would be too narrow.
+/// With fewer input channels than this all taps form one product, since a product for each tap would be too narrow.
 const NARROW: i64 = 16;
-/// Most taps of a window whose gradient is code.
+/// The maximum number of taps of a window whose gradient is generated code.
 const MOST_TAPS: i64 = 64;
 
 fn convolution(c: &Call) -> Option<Vec<Value>> {
@@ -38,7 +38,7 @@ fn convolution(c: &Call) -> Option<Vec<Value>> {
     }])
 }
 
-/// One of both gradients; a call for both stays whole.
+/// Lowers a call for one of the two gradients; a call for both is declined.
 fn backward(c: &Call) -> Option<Vec<Value>> {
     let (gradient, images, weights) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let how = How::of(c, 4).filter(|_| [gradient.ty(), images.ty(), weights.ty()].into_iter().all(is_single))?;
@@ -56,7 +56,7 @@ fn is_single(ty: Type) -> bool {
     ty.element().is_f32() && ty.rank() == 4
 }
 
-/// How windows lie.
+/// The arrangement of the windows.
 #[derive(Clone, Copy)]
 struct How {
     strides: [i64; 2],
@@ -66,7 +66,7 @@ struct How {
 }
 
 impl How {
-    /// From the arguments from `first` on; None of a transposed convolution.
+    /// Reads the call's arguments starting at `first`; returns None for a transposed convolution.
     fn of(c: &Call, first: usize) -> Option<Self> {
         let pair = |i: usize| match c.ints(first + i)?[..] {
             [both] => Some([both, both]),
@@ -78,11 +78,11 @@ impl How {
     }
 }
 
-/// A convolution by its sizes.
+/// The sizes of a convolution.
 struct Sizes {
     how: How,
     count: i64,
-    /// Output channels, and input channels of a group.
+    /// The output channels, followed by the input channels of a group.
     outputs: i64,
     channels: i64,
     image: [i64; 2],
@@ -90,12 +90,12 @@ struct Sizes {
     result: [i64; 2],
 }
 
-/// The taps that meet the rows (or columns) of an image that leave one remainder.
+/// The taps that read the rows (or columns) of an image that have one remainder modulo the stride.
 struct Phase {
     /// The first of the taps; each stride-th follows.
     tap: i64,
     taps: i64,
-    /// How many rows there are, and the window of gradients that the first of them is made of begins this many rows before the gradients.
+    /// The number of these rows, followed by the number of rows by which the first row's window of gradients begins before the gradients.
     rows: i64,
     before: i64,
 }
@@ -125,7 +125,7 @@ impl Sizes {
         self.window[0] * self.window[1]
     }
 
-    /// The gradient of the images.
+    /// Returns the gradient of the images.
     fn of_images(&self, c: &Call, gradient: Value, weights: Value) -> Option<Value> {
         if self.has_small_columns() {
             return Some(self.of_images_by_columns(c, gradient, weights));
@@ -151,20 +151,21 @@ impl Sizes {
         Some(e.slice(whole, &[0; 4], &[1; 4], &[self.count, all, self.image[0], self.image[1]]))
     }
 
-    /// Whether the matrix of all windows is smaller than the weights, so that it is better to make it than to move them.
+    /// Returns true if the matrix of all windows is smaller than the weights or is the images themselves. Then building it is cheaper than
+    /// moving the weights.
     fn has_small_columns(&self) -> bool {
         let positions = self.count * self.result[0] * self.result[1];
         let is_all = self.taps() == 1 && self.how.strides == [1, 1];
         self.how.groups == 1 && (self.outputs > positions || is_all)
     }
 
-    /// For each tap, the place of what it meets in a row (or column) of the images, and the step from one window to the next.
+    /// Returns the row and the column of the images that a tap reads in the first window; negative in the padding.
     fn met(&self, tap: i64) -> [i64; 2] {
         let taps = [tap / self.window[1], tap % self.window[1]];
         [0, 1].map(|dim| taps[dim] * self.how.dilation[dim] - self.how.padding[dim])
     }
 
-    /// The gradient of what each tap has met is a product; it is added up where taps have met the same.
+    /// The gradient of the elements that each tap reads is a product. It is added up where several taps read the same element.
     fn of_images_by_columns(&self, c: &Call, gradient: Value, weights: Value) -> Value {
         let (e, [count, rows, columns]) = (&c.e, [self.count, self.result[0], self.result[1]]);
         let turned = e.permute(e.reshape(weights, &[self.outputs, self.channels * self.taps()]), &[1, 0]);
@@ -177,7 +178,7 @@ impl Sizes {
         each.reduce(|sum, own| e.add(sum, own)).unwrap_or(gradient)
     }
 
-    /// Puts gradients where a tap has met the images, and zeros elsewhere.
+    /// Places gradients at the elements of the images that a tap reads, and zeros elsewhere.
     fn spread(&self, c: &Call, own: Value, first: [i64; 2]) -> Value {
         let (e, strides) = (&c.e, self.how.strides);
         let shape = own.ty().shape();
@@ -191,8 +192,8 @@ impl Sizes {
         framed(c, apart, first, [0, 1].map(|dim| self.image[dim] - first[dim] - wide[dim + 2]))
     }
 
-    /// The rows (dimension 0) or columns of an image that leave the remainder `rest`: row `y` has met the taps `t` for which
-    /// `y + padding - t` is a multiple of the stride.
+    /// Returns the rows (dimension 0) or columns of an image with the remainder `rest` modulo the stride: row `y` is read by the taps `t`
+    /// for which `y + padding - t` is a multiple of the stride.
     fn phase(&self, dim: usize, rest: i64) -> Phase {
         let (stride, padding, window) = (self.how.strides[dim], self.how.padding[dim], self.window[dim]);
         let tap = (rest + padding) % stride;
@@ -204,7 +205,7 @@ impl Sizes {
     fn phase_of_images(&self, c: &Call, gradient: Value, weights: Value, phases: &[Phase; 2], result: Type) -> Option<Value> {
         let (e, groups) = (&c.e, self.how.groups);
         let taps = [phases[0].taps, phases[1].taps];
-        // A single tap lies in order whatever the step to the next would be.
+        // With a single tap there is no next tap, so its step is irrelevant.
         let step = |dim: usize| if taps[dim] == 1 { 1 } else { self.how.strides[dim] };
         let own = e.slice(
             weights,
@@ -217,7 +218,7 @@ impl Sizes {
         let turned = e.reshape(turned, &[groups * self.channels, outputs, taps[0], taps[1]]);
         let over: Vec<i64> = (0..2).filter(|&dim| taps[dim] > 1).map(|dim| dim as i64 + 2).collect();
         let turned = e.reverse(turned, &over);
-        // Rows of gradients that the last windows reach behind them.
+        // The number of rows past the end of the gradients that the last windows reach.
         let behind = |dim: usize| {
             let reach = phases[dim].rows + (taps[dim] - 1) * self.how.dilation[dim];
             reach - phases[dim].before - self.result[dim]
@@ -233,14 +234,14 @@ impl Sizes {
         Some(sums)
     }
 
-    /// The gradient of the weights.
+    /// Returns the gradient of the weights.
     fn of_weights(&self, c: &Call, gradient: Value, images: Value) -> Option<Value> {
         let e = &c.e;
         if self.has_small_columns() {
             return Some(self.of_weights_by_columns(c, gradient, images));
         }
         let ([down, across], all) = (self.how.strides, self.channels * self.how.groups);
-        // How many rows (or columns) behind the first a tap begins, and which remainder it leaves.
+        // The row (or column) of a phase at which a tap begins, and the phase, which is the tap's remainder modulo the stride.
         let offset = |dim: usize, tap: i64| tap * self.how.dilation[dim] / self.how.strides[dim];
         let rest = |dim: usize, tap: i64| tap * self.how.dilation[dim] % self.how.strides[dim];
         let most = [offset(0, self.window[0] - 1), offset(1, self.window[1] - 1)];
@@ -281,7 +282,7 @@ impl Sizes {
         Some(e.reshape(found, &shape))
     }
 
-    /// The product of the result's gradient with the matrix of all windows.
+    /// Returns the product of the result's gradient with the matrix of all windows.
     fn of_weights_by_columns(&self, c: &Call, gradient: Value, images: Value) -> Value {
         let (e, [rows, columns]) = (&c.e, self.result);
         let positions = self.count * rows * columns;
@@ -300,7 +301,7 @@ impl Sizes {
     }
 }
 
-/// Images with this many rows and columns of zeros around them, or that much less of them where it is negative.
+/// Returns the images padded with this many rows and columns of zeros; a negative number crops instead.
 fn framed(c: &Call, images: Value, before: [i64; 2], behind: [i64; 2]) -> Value {
     let mut sizes = images.ty().shape();
     let mut starts = vec![0; 4];

@@ -1,4 +1,4 @@
-//! Tensors out of nothing, copies, and triangular masks.
+//! Creation of tensors, copies, and triangular masks.
 
 use dynamlir_dialect::ir::{Type, Value};
 
@@ -22,7 +22,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.ones.default", ones),
     ("aten.ones_like.default", ones),
     ("aten.new_ones.default", ones),
-    // What an empty tensor holds is not specified, so that zeros will do.
+    // The contents of an empty tensor are unspecified, so zeros will do.
     ("aten.empty.memory_format", zeros),
     ("aten.empty_like.default", zeros),
     ("aten.empty_strided.default", zeros),
@@ -47,13 +47,13 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.triu.default", |c| triangle(c, "ge")),
 ];
 
-/// A constant; one that does not fit an integer type raises in eager.
+/// A constant tensor; a value that does not fit an integer type raises in eager.
 fn full(call: &Call, value: Scalar) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
     fits(value, ty.element()).then(|| vec![call.e.full(&ty.dims(), ty.element(), value)])
 }
 
-/// Argument `i` everywhere: a number, or a size.
+/// A tensor filled with argument `i`, which is a number or a size.
 fn constant(call: &Call, i: usize) -> Option<Vec<Value>> {
     if let Some(value) = call.scalar(i) {
         return full(call, value);
@@ -71,7 +71,7 @@ fn ones(call: &Call) -> Option<Vec<Value>> {
     full(call, Scalar::Int(1))
 }
 
-/// A value in the result's element type and shape. Copying a value is nothing at all.
+/// Converts a value to the result's element type and shape. A plain copy emits nothing.
 fn copy(call: &Call, from: Value) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
     broadcasts(&from.ty().dims(), &ty.dims()).then(|| vec![call.e.broadcast_to(call.e.convert(from, ty.element()), &ty.dims())])
@@ -94,7 +94,7 @@ fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
         && small(first)
         && count.known().is_some_and(|count| step.checked_mul(count).and_then(|span| span.checked_add(first)).is_some_and(small))
     {
-        // Every value is a whole number that f32 holds exactly, and is cheaper there.
+        // Every value is a whole number that f32 holds exactly, and f32 is cheaper.
         Type::f32(e.ctx())
     } else {
         Type::f64(e.ctx())
@@ -111,7 +111,7 @@ fn arange(call: &Call, start: Scalar, step: Scalar) -> Option<Vec<Value>> {
     Some(vec![e.convert(value, element)])
 }
 
-/// From argument 0 on, which is a number, or for integers a size.
+/// A range that starts at argument 0, which is a number, or for integers a size.
 fn arange_from(call: &Call, step: Scalar) -> Option<Vec<Value>> {
     if let Some(start) = call.scalar(0) {
         return arange(call, start, step);
@@ -121,8 +121,8 @@ fn arange_from(call: &Call, step: Scalar) -> Option<Vec<Value>> {
     Some(vec![call.e.add(steps[0], call.e.size_like(steps[0], &start))])
 }
 
-/// Counted from the nearer end, so that both ends are met exactly. Eager computes 16-bit ones step by step in their
-/// own type; those stay extern.
+/// Counts from the nearer end, so that both ends are reached exactly. Eager computes 16-bit results step by step in their own type; those
+/// stay extern calls.
 fn linspace(call: &Call) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
     let (shape, element, e) = (ty.dims(), ty.element(), call.e);
@@ -137,7 +137,7 @@ fn linspace(call: &Call) -> Option<Vec<Value>> {
     let compute = if element.is_float() { element } else { Type::f64(e.ctx()) };
     let single = element.is_float() && element.width() == 32;
     let round = |v: f64| if single { f64::from(v as f32) } else { v };
-    // An integer result takes its ends as integers.
+    // An integer result converts its ends to integers.
     let ends = [start, end].map(|v| if element.is_float() { Some(round(v.as_f64())) } else { v.attr(element).as_i64().map(|v| v as f64) });
     let [Some(start), Some(end)] = ends else { return None };
     let step = round((end - start) / (count - 1) as f64);
@@ -160,7 +160,7 @@ fn eye(call: &Call) -> Option<Vec<Value>> {
     })
 }
 
-/// Keeps what is on one side of a diagonal: column - row (predicate) diagonal.
+/// Keeps the elements on one side of a diagonal: those with column - row (predicate) diagonal.
 fn triangle(call: &Call, predicate: &str) -> Option<Vec<Value>> {
     let (x, diagonal, e) = (call.tensor(0)?, call.size(1)?, call.e);
     let shape = x.ty().dims();

@@ -1,16 +1,16 @@
-//! Every row of one tensor against every row of another: distances, and membership in a set.
+//! Operations on all pairs of rows of two tensors: distances, and membership in a set.
 
 use dynamlir_dialect::ir::Value;
 
 use super::{Call, Lowering, promote::broadcasts};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[("aten._cdist_forward.default", cdist), ("aten.isin.Tensor_Tensor", is_in)];
 
-/// Euclidean distances of more rows than this are a matrix product in eager, unless that is forbidden.
+/// With more rows than this, eager computes Euclidean distances by a matrix product, unless that is forbidden.
 const FEW_ROWS: i64 = 25;
 
-/// Sets of more elements than this are worth sorting.
+/// The maximum size of a set that is searched linearly; larger ones are worth sorting.
 const FEW_ELEMENTS: i64 = 64;
 
 /// The p-norm of the difference of each pair of rows.
@@ -52,7 +52,7 @@ fn cdist(c: &Call) -> Option<Vec<Value>> {
     Some(vec![value])
 }
 
-/// Whether each element is one of a small set.
+/// Returns for each element whether it belongs to a small set.
 fn is_in(c: &Call) -> Option<Vec<Value>> {
     let (x, set) = (c.tensor(0)?, c.tensor(1)?);
     let (e, shape, count) = (&c.e, x.ty().shape(), set.ty().numel());

@@ -1,4 +1,4 @@
-//! Formulas as they are written on paper: numbers with operators that emit primitives.
+//! Formulas in mathematical notation: numbers with operators that emit primitives.
 
 use dynamlir_dialect::ir::{Type, Value};
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
@@ -8,7 +8,7 @@ use crate::emit::Emit;
 /// A float tensor in a formula.
 #[derive(Clone, Copy)]
 pub struct Num {
-    /// Where the formula is emitted.
+    /// Emits the formula.
     pub e: Emit,
     /// Its value.
     pub v: Value,
@@ -22,9 +22,9 @@ pub struct Cond {
     pub v: Value,
 }
 
-/// What a number may be combined with: another one, or a constant.
+/// An operand that a number may be combined with: another number, or a constant.
 pub trait Operand: Copy {
-    /// The operand as a value like that of `x`.
+    /// Returns the operand as a value of the type and shape of `x`.
     fn like(self, x: Num) -> Value;
 }
 impl Operand for Num {
@@ -77,22 +77,22 @@ impl Num {
     functions! { abs exp expm1 log log1p sqrt sin cos tan acos sinh cosh acosh erf erfc floor trunc }
     comparisons! { eq ne lt le gt ge }
 
-    /// Another value in the same formula.
+    /// Returns another value in the same formula.
     #[must_use]
     pub fn of(self, v: Value) -> Num {
         Num { e: self.e, v }
     }
-    /// A constant of the same shape and type.
+    /// Returns a constant of the same shape and type.
     #[must_use]
     pub fn constant(self, value: f64) -> Num {
         self.of(self.e.full_like(self.v, value))
     }
-    /// The number in another element type.
+    /// Converts the number to another element type.
     #[must_use]
     pub fn to(self, element: Type) -> Num {
         self.of(self.e.convert(self.v, element))
     }
-    /// The number as a double.
+    /// Converts the number to a double.
     #[must_use]
     pub fn double(self) -> Num {
         self.to(Type::f64(self.e.ctx()))
@@ -111,16 +111,16 @@ impl Num {
     pub fn fma(self, factor: Num, term: Num) -> Num {
         self.of(self.e.fma(self.v, factor.v, term.v))
     }
-    /// With the sign of another number.
+    /// The number with the sign of another one.
     #[must_use]
     pub fn copysign(self, sign: Num) -> Num {
         self.of(self.e.copysign(self.v, sign.v))
     }
-    /// Whether it is not a number.
+    /// Returns true where the number is NaN.
     pub fn is_nan(self) -> Cond {
         self.ne(self)
     }
-    /// Whether it is odd, for whole numbers.
+    /// Returns true where a whole number is odd.
     pub fn is_odd(self) -> Cond {
         let half = self * 0.5;
         half.floor().ne(half)
@@ -146,7 +146,7 @@ impl Num {
 }
 
 impl Cond {
-    /// One number where the condition holds, the other elsewhere.
+    /// Selects `yes` where the condition holds, `no` elsewhere.
     pub fn pick(self, yes: impl Operand, no: Num) -> Num {
         no.of(self.e.select(self.v, yes.like(no), no.v))
     }

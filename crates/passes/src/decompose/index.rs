@@ -1,7 +1,7 @@
-//! Reading by index: what `dynamo.gather` says, with the indices checked and wrapped as eager does.
+//! Reading by index, by `dynamo.gather`, with the indices checked and wrapped as in eager.
 //!
-//! An index that the program gives may be out of range, which raises. So it is checked before anything reads by it; where
-//! the check fails, eager runs again and raises its own error. What is known to be in range is not checked.
+//! An index from the program may be out of range, which raises. So it is checked before anything is read with it. If the check fails, eager
+//! runs the call and raises its own error. An index known to be in range is not checked.
 
 use dynamlir_dialect::{
     ir::{AttrValue, Type, Value},
@@ -11,7 +11,7 @@ use dynamlir_shapes::{Dim, Dimension, Relation};
 
 use super::{Call, Lowering, promote::wide};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._unsafe_index.Tensor", index),
     ("aten.embedding.default", embedding),
@@ -24,7 +24,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.take.default", take),
 ];
 
-/// The smallest and the largest value that an element of an integer tensor can have, where that is plain to see.
+/// Returns the smallest and the largest possible value of an integer tensor's elements, if the ops that compute it show them.
 fn known_range(x: Value) -> Option<(Dim, Dim)> {
     let op = x.def()?;
     let both = || Some((known_range(op.operand(0))?, known_range(op.operand(1))?));
@@ -48,12 +48,12 @@ fn known_range(x: Value) -> Option<(Dim, Dim)> {
     }
 }
 
-/// The last position of a dimension; that of nothing is 0.
+/// Returns the last position of a dimension, or 0 if the dimension is empty.
 fn last(size: &Dim) -> Option<Dim> {
     size.sub(&Dim::from(1)).ok().map(|last| if last.known().is_some_and(|last| last < 0) { Dim::from(0) } else { last })
 }
 
-/// Index tensors are `i64` or `i32`; bytes and bools are masks, whose results have sizes that depend on values.
+/// Returns an `i64` or `i32` index tensor as `i64`. Declines bytes and bools: they are masks, whose results have data-dependent sizes.
 pub(super) fn as_index(c: &Call, index: Value) -> Option<Value> {
     let element = index.ty().element();
     (element.is_int() && !element.is_bool() && element.width() >= 32).then(|| c.e.convert(index, index_type(c)))
@@ -63,12 +63,12 @@ pub(super) fn index_type(c: &Call) -> Type {
     Type::int(c.e.ctx(), 64)
 }
 
-/// The index, known to be in `0..size`. Negative ones count from the end if `wraps`, else they are out of range.
+/// Returns the index, checked to be in `0..size`. Negative indices count from the end if `wraps`; otherwise they are out of range.
 pub(super) fn checked(c: &Call, index: Value, size: &Dim, wraps: bool) -> Value {
     if index.ty().shape().contains(&0) {
         return index;
     }
-    // What repeats elements is checked before it does.
+    // Checks the elements before a broadcast repeats them.
     if let Some(spread) = BroadcastOp::defining(index) {
         return c.e.broadcast(checked(c, spread.operand(), size, wraps), &index.ty().dims(), &spread.dims());
     }
@@ -86,7 +86,8 @@ pub(super) fn checked(c: &Call, index: Value, size: &Dim, wraps: bool) -> Value 
     c.e.select(c.e.lt(index, c.e.full_like(index, 0i64)), from_end, index)
 }
 
-/// The table read at `index`, which has the result's shape, along one dimension and in step with the result along others.
+/// Reads the table at `index` along one dimension. `index` has the result's shape; along other dimensions table and result have the same
+/// coordinates.
 fn along(c: &Call, table: Value, dim: usize, index: Value) -> Value {
     let shape = index.ty().dims();
     let at = |d: usize| if d == dim { index } else { c.e.iota(&shape, d) };
@@ -114,7 +115,7 @@ fn index_select(c: &Call) -> Option<Vec<Value>> {
         return None;
     }
     let index = c.e.reshape(index, std::slice::from_ref(&count));
-    // A 0-d table is one of a single element.
+    // A 0-d table is read like one with a single element.
     let table = if sizes.is_empty() { c.e.reshape(table, &[1]) } else { table };
     let mut shape = table.ty().dims();
     let size = std::mem::replace(shape.get_mut(dim as usize)?, count);
@@ -123,7 +124,7 @@ fn index_select(c: &Call) -> Option<Vec<Value>> {
 }
 
 fn gather(c: &Call) -> Option<Vec<Value>> {
-    // Of no elements, the index may be of any type and shape.
+    // If the result is empty, the index may have any type and shape.
     if c.result_type(0).shape().contains(&0) {
         return Some(vec![c.e.full(&c.result_dims(0), c.result_type(0).element(), 0i64)]);
     }
@@ -140,7 +141,7 @@ fn gather(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.reshape(along(c, table, dim as usize, index), &c.result_dims(0))])
 }
 
-/// 1 where a class is the index along the last dimension. A class that there is not raises.
+/// 1 where the index along the last dimension equals the class. A class outside the range raises.
 fn one_hot(c: &Call) -> Option<Vec<Value>> {
     let (classes, count, shape) = (c.tensor(0)?, c.int(1)?, c.result_dims(0));
     let rank = classes.ty().rank();
@@ -152,7 +153,7 @@ fn one_hot(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(c.e.eq(class, c.e.iota(&shape, rank)), index_type(c))])
 }
 
-/// Reads the table as if it were flat.
+/// Reads from the flattened table.
 fn take(c: &Call) -> Option<Vec<Value>> {
     let (table, index) = (c.tensor(0)?, c.tensor(1)?);
     if index.ty().element() != index_type(c) {
@@ -163,8 +164,8 @@ fn take(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.gather(flat, &[checked(c, index, &count, true)])])
 }
 
-/// `x[i, :, j, …]`: index tensors broadcast against each other. Their dimensions stand where the indexed ones stood if
-/// these are neighbours, and in front otherwise.
+/// `x[i, :, j, …]`: index tensors broadcast against each other. Their dimensions replace the indexed ones if those are adjacent, and come
+/// first otherwise.
 fn index(c: &Call) -> Option<Vec<Value>> {
     let (table, given) = (c.tensor(0)?, c.opt_tensors(1)?);
     let sizes = table.ty().dims();
@@ -197,7 +198,7 @@ fn index(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.gather(table, &at.into_iter().collect::<Option<Vec<_>>>()?)])
 }
 
-/// The shape that two shapes broadcast to.
+/// Returns the shape that two shapes broadcast to.
 pub(super) fn broadcast_shapes<D: Dimension>(mut a: Vec<D>, mut b: Vec<D>) -> Option<Vec<D>> {
     let rank = a.len().max(b.len());
     for list in [&mut a, &mut b] {
@@ -206,8 +207,8 @@ pub(super) fn broadcast_shapes<D: Dimension>(mut a: Vec<D>, mut b: Vec<D>) -> Op
     a.into_iter().zip(b).map(|(a, b)| (a == b || a.is(1) || b.is(1)).then(|| if a.is(1) { b } else { a })).collect()
 }
 
-/// Minus the log-probability of each target, weighted by its class; and the sum of those weights. Targets equal to
-/// `ignore_index` count nothing, and only they may be out of range.
+/// Returns minus the log-probability of each target, weighted by its class, and the sum of those weights. Targets equal to `ignore_index`
+/// contribute nothing, and only they may be out of range.
 fn nll_loss(c: &Call) -> Option<Vec<Value>> {
     let (x, target) = (c.tensor(0)?, c.tensor(1)?);
     let (element, reduction, ignored) = (x.ty().element(), c.int(3)?, c.int(4)?);
@@ -240,7 +241,7 @@ fn nll_loss(c: &Call) -> Option<Vec<Value>> {
     };
     let weight = c.e.select(is_ignored, zero, weight);
     let loss = c.e.mul(c.e.neg(c.e.convert(c.e.gather(x, &indices), compute)), weight);
-    // Not the product alone: what is ignored may be infinite.
+    // A zero weight does not suffice: an ignored loss may be infinite.
     let loss = c.e.select(is_ignored, zero, loss);
     let dims: Vec<i64> = (0..shape.len() as i64).collect();
     let mut total = c.e.sum(weight, &dims, false);

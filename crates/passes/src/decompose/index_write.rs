@@ -1,8 +1,8 @@
-//! Writing by index: what `dynamo.scatter` says, with the indices checked as eager does.
+//! Writing by index, by `dynamo.scatter`, with the indices checked as in eager.
 //!
-//! Where several elements go to one place, they do so in eager's serial order: the last one stays, or sums are taken in
-//! that order. Eager combines 16-bit floats with a rounding after each step on some ways and without on others, and bools
-//! not by arithmetic: these calls are left to it.
+//! If several elements are written to one place, this happens in eager's serial order: the last one remains, or sums are taken in that
+//! order. Calls that combine 16-bit floats or bools are left to eager: for 16-bit floats some of its code paths round after each step and
+//! others do not, and bools are not combined arithmetically.
 
 use dynamlir_dialect::ir::{Type, Value};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::emit::Scalar;
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._unsafe_index_put.default", index_put),
     ("aten.index_add.default", index_add),
@@ -33,7 +33,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.scatter_reduce.two", |c| reduced(c, &elements(c)?)),
 ];
 
-/// Elements and where they go, as `dynamo.scatter` has it.
+/// Elements and their destinations, in the form of `dynamo.scatter`.
 struct Writes {
     dims: Vec<i64>,
     indices: Vec<Value>,
@@ -41,7 +41,7 @@ struct Writes {
 }
 
 impl Writes {
-    /// Into a base with the result's elements; `kind` is that of `dynamo.scatter`.
+    /// Writes into a base with the result's elements; `kind` is as for `dynamo.scatter`.
     fn done(&self, c: &Call, base: Value, kind: Option<&str>) -> Vec<Value> {
         let base = at_least_1d(c, base);
         vec![c.e.reshape(self.into(c, base, self.source, kind), &c.result_shape(0))]
@@ -59,7 +59,7 @@ fn at_least_1d(c: &Call, x: Value) -> Value {
     if x.ty().rank() == 0 { c.e.reshape(x, &[1]) } else { x }
 }
 
-/// The kind, if elements of the result's type can be combined so.
+/// Returns the kind if elements of the result's type can be combined that way.
 fn combining<'k>(c: &Call, kind: &'k str) -> Option<&'k str> {
     let element = c.result_type(0).element();
     let half = element.is_float() && element.width() == 16;
@@ -67,12 +67,12 @@ fn combining<'k>(c: &Call, kind: &'k str) -> Option<&'k str> {
     (!element.is_bool() && !half && !unordered).then_some(kind)
 }
 
-/// Dimension `i` of the result goes along dimension `i` of the source, but for `dim`, which an index tensor names.
+/// Maps each dimension of the result to the same dimension of the source, except `dim`, which an index tensor addresses.
 fn along(rank: usize, dim: i64) -> Vec<i64> {
     (0..rank as i64).map(|d| if d == dim { -1 } else { d }).collect()
 }
 
-/// Rows of a source, in argument 3, to the rows along a dimension that a list names.
+/// Writes the rows of a source, argument 3, to the listed rows along a dimension.
 fn rows(c: &Call) -> Option<Writes> {
     let (base, source) = (c.tensor(0)?, c.tensor(3)?);
     let dim = c.dim(1, base.ty().rank())?;
@@ -99,8 +99,8 @@ fn index_add(c: &Call) -> Option<Vec<Value>> {
     Some(writes.done(c, c.tensor(0)?, Some(kind)))
 }
 
-/// Element `p` of the source, or a number for all of them, goes to row `index[p]` along a dimension and stays in its place
-/// along the others.
+/// Writes element `p` of the source, or a number for all elements, to row `index[p]` along a dimension and to its own position along the
+/// others.
 fn elements(c: &Call) -> Option<Writes> {
     let base = at_least_1d(c, c.tensor(0)?);
     let (sizes, element) = (base.ty().shape(), base.ty().element());
@@ -127,7 +127,7 @@ fn elements(c: &Call) -> Option<Writes> {
     Some(Writes { dims: along(shape.len(), dim), indices: vec![index], source })
 }
 
-/// `aten.scatter`: the last element stays, or with `reduce` they are added or multiplied.
+/// `aten.scatter`: the last element written remains; with `reduce` the elements are added or multiplied.
 fn scatter(c: &Call, reduce: bool) -> Option<Vec<Value>> {
     let kind = match reduce.then(|| c.str(4)).flatten().as_deref() {
         None if !reduce => None,
@@ -138,8 +138,8 @@ fn scatter(c: &Call, reduce: bool) -> Option<Vec<Value>> {
     Some(elements(c)?.done(c, c.tensor(0)?, kind))
 }
 
-/// All elements for a place, and the old one only if argument 5 says so, become one: what is not to count is replaced by
-/// what changes nothing. A mean is a sum over a count; eager rounds that of integers down.
+/// Combines all elements for a place, and the old one only if argument 5 is true; otherwise the old one is replaced by the neutral element.
+/// A mean is a sum divided by a count. Integer means, which eager rounds down, are declined.
 fn reduced(c: &Call, writes: &Writes) -> Option<Vec<Value>> {
     let (e, base) = (c.e, c.tensor(0)?);
     let (element, include) = (base.ty().element(), c.bool(5)?);
@@ -167,7 +167,7 @@ fn reduced(c: &Call, writes: &Writes) -> Option<Vec<Value>> {
     Some(vec![e.reshape(value, &c.result_shape(0))])
 }
 
-/// What is larger than every number of the type.
+/// Returns a bound that is at least every number of the type.
 fn greatest(element: Type) -> Scalar {
     match (element.is_float(), element.is_unsigned()) {
         (true, _) => Scalar::Float(f64::INFINITY),
@@ -176,8 +176,8 @@ fn greatest(element: Type) -> Scalar {
     }
 }
 
-/// `x[mask] = values`, where all that the mask shows gets the same: how many that are is in the mask's values, and where
-/// the values have an element for each eager has to count.
+/// `x[mask] = values`, if `values` is the same for all positions that the mask selects. Values with an element for each selected position
+/// are left to eager, since the number of these positions is data-dependent.
 fn masked_put(c: &Call) -> Option<Vec<Value>> {
     let (e, base, given, values) = (c.e, c.tensor(0)?, c.opt_tensors(1)?, c.tensor(2)?);
     let shape = base.ty().shape();
@@ -188,7 +188,7 @@ fn masked_put(c: &Call) -> Option<Vec<Value>> {
     if !mask.ty().element().is_bool() || !covers || values.ty().element() != base.ty().element() {
         return None;
     }
-    // The dimensions that the mask covers are one for the values, which has to be a single element there.
+    // The dimensions covered by the mask are a single dimension of the values, which must have size 1.
     let mut wide = values.ty().shape();
     let own = wide.len().checked_sub(shape.len() - behind + 1);
     if let Some(own) = own {
@@ -211,7 +211,7 @@ fn masked_put(c: &Call) -> Option<Vec<Value>> {
     Some(vec![e.select(e.broadcast(mask, &shape, &dims), values, base)])
 }
 
-/// `x[i, :, j, …] = values`: index tensors broadcast against each other, and stand among the others as in `x[i, :, j, …]`.
+/// `x[i, :, j, …] = values`: index tensors broadcast against each other, and their dimensions are placed as in `x[i, :, j, …]`.
 fn index_put(c: &Call) -> Option<Vec<Value>> {
     let (base, given, values) = (c.tensor(0)?, c.opt_tensors(1)?, c.tensor(2)?);
     let sizes = base.ty().shape();
@@ -247,7 +247,7 @@ fn index_put(c: &Call) -> Option<Vec<Value>> {
     Some(Writes { dims, indices, source: c.e.broadcast_to(values, &shape) }.done(c, base, kind))
 }
 
-/// Into the tensor as if it were flat.
+/// Writes into the flattened tensor.
 fn put(c: &Call) -> Option<Vec<Value>> {
     let (base, index, source) = (c.tensor(0)?, as_index(c, c.tensor(1)?)?, c.tensor(2)?);
     let (places, sources) = (base.ty().numel(), index.ty().numel());
@@ -260,17 +260,17 @@ fn put(c: &Call) -> Option<Vec<Value>> {
     Some(writes.done(c, c.e.reshape(base, &[places]), kind))
 }
 
-/// Each gradient goes to the place in its plane that had the maximum; windows overlap.
+/// Adds each gradient at the place of the maximum in its plane; windows overlap.
 fn max_pool_backward(c: &Call) -> Option<Vec<Value>> {
     planes(c, 2, c.tensor(7)?, Some(combining(c, "sum")?))
 }
 
-/// The maxima of a pooling go back to their places in their planes.
+/// Writes the maxima of a pooling back to their places in their planes.
 fn max_unpool(c: &Call, rank: usize) -> Option<Vec<Value>> {
     planes(c, rank, c.tensor(1)?, None)
 }
 
-/// Plane by plane, the elements of argument 0 among zeros; `rank` is that of a plane.
+/// Writes the elements of argument 0 into planes of zeros; `rank` is the rank of a plane.
 fn planes(c: &Call, rank: usize, index: Value, kind: Option<&str>) -> Option<Vec<Value>> {
     let (source, ty) = (c.tensor(0)?, c.result_type(0));
     let shape = ty.shape();

@@ -1,4 +1,4 @@
-//! Putting tensors together and their elements in another order: concatenation, repetition, rotation.
+//! Joining tensors and reordering their elements: concatenation, repetition, rotation.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Dimension};
@@ -9,7 +9,7 @@ use super::{
     view::{cut, swap},
 };
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.block_diag.default", block_diag),
     ("aten.cat.default", cat),
@@ -30,7 +30,7 @@ fn cat(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let rank = ty.rank();
     let all: Vec<Value> = c.tensors(0)?.into_iter().map(|x| c.e.convert(x, ty.element())).collect();
-    // An empty vector fits anywhere, for compatibility with the time before tensors without elements had shapes.
+    // An empty vector can be concatenated with anything. This is for compatibility with the time before empty tensors had shapes.
     let mut pieces: Vec<Value> = all.iter().copied().filter(|x| x.ty().rank() == rank && x.ty().shape() != [0]).collect();
     if pieces.is_empty() {
         pieces = all.into_iter().filter(|x| x.ty() == ty).take(1).collect();
@@ -48,8 +48,7 @@ fn stack(c: &Call) -> Option<Vec<Value>> {
     (!pieces.is_empty()).then(|| vec![c.e.concat(&pieces, dim)])
 }
 
-/// Repeats each dimension: a new dimension before it counts the repetitions, unless it has size 1 and can be
-/// stretched itself.
+/// Repeats each dimension: a new dimension before it counts the repetitions, unless it has size 1 and can itself be broadcast.
 fn repeat(c: &Call) -> Option<Vec<Value>> {
     let (x, times) = (c.tensor(0)?, c.sizes(1)?);
     let result = c.result_type(0).dims();
@@ -68,7 +67,7 @@ fn repeat(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.reshape(c.e.broadcast(x, &wide, &dims), &result)])
 }
 
-/// Elements that leave at one end come back at the other.
+/// Elements shifted out at one end re-enter at the other.
 fn roll_dim(c: &Call, x: Value, shift: i64, dim: i64) -> Option<Value> {
     let size = x.ty().dims().get(dim as usize)?.known()?;
     let shift = if size == 0 { 0 } else { shift.rem_euclid(size) };
@@ -93,7 +92,7 @@ fn roll(c: &Call) -> Option<Vec<Value>> {
     Some(vec![x])
 }
 
-/// The elements in opposite order along `dims`, of which those of size 1 and less do not matter.
+/// The elements in reverse order along `dims`; dimensions of size 0 or 1 are skipped.
 pub(super) fn reversed(c: &Call, x: Value, dims: &[i64]) -> Value {
     let shape = x.ty().dims();
     let matters = |size: &Dim| size.known().is_none_or(|size| size > 1);
@@ -142,13 +141,13 @@ fn block_diag(c: &Call) -> Option<Vec<Value>> {
     (!rows.is_empty()).then(|| vec![c.e.concat(&rows, 0)])
 }
 
-/// Splits dimensions by a reshape to `split`, reorders them, merges them by a reshape to the result's shape.
+/// Splits dimensions by a reshape to `split`, permutes them, and merges them by a reshape to the result's shape.
 fn regroup(c: &Call, x: Value, split: &[i64], dims: &[i64], result: Type) -> Value {
     let x = c.e.permute(c.e.reshape(x, split), dims);
     c.e.reshape(x, &result.shape())
 }
 
-/// Leading dimensions, which the shuffles below leave alone, and the last three.
+/// Splits a shape into the leading dimensions, which the shuffles below leave unchanged, and the last three.
 fn images(shape: &[i64]) -> Option<(&[i64], [i64; 3])> {
     let (batch, last) = shape.split_at_checked(shape.len().checked_sub(3)?)?;
     Some((batch, last.try_into().ok()?))

@@ -1,8 +1,8 @@
-//! The ops that stay extern calls on purpose, but for special cases that a table lowers (dropout outside training,
-//! products that are worth generating).
+//! The ops that are deliberately kept as extern calls, except for special cases that a table lowers (dropout outside training, products
+//! that are worth generating).
 
-/// Schemas that are not decomposed even where a decomposition is at hand: libraries do them better, they raise on
-/// values (an index out of range), they draw random numbers, or their result depends on an algorithm of eager's.
+/// Schemas that are not decomposed even if a decomposition is available: libraries are faster at them, they raise depending on values (an
+/// index out of range), they draw random numbers, or their result depends on an algorithm in eager.
 pub const KEEP: &[&str] = &[
     // Products and convolutions; see `product`.
     "aten.mm.default",
@@ -22,7 +22,7 @@ pub const KEEP: &[&str] = &[
     "aten.max_pool2d_with_indices_backward.default",
     "aten.avg_pool2d.default",
     "aten.avg_pool3d.default",
-    // Writes by index: indices out of range raise, and those that meet have an order.
+    // Writes by index: indices out of range raise, and writes to the same place have an order.
     "aten.index_put.default",
     "aten.index_add.default",
     "aten.index_copy.default",
@@ -33,7 +33,7 @@ pub const KEEP: &[&str] = &[
     "aten.scatter_add.default",
     "aten.scatter_reduce.two",
     "aten.put.default",
-    // Losses that raise where a target is not a class.
+    // Losses that raise if a target is not a class.
     "aten.multi_margin_loss.default",
     "aten.multilabel_margin_loss_forward.default",
     // Sorting.
@@ -44,14 +44,14 @@ pub const KEEP: &[&str] = &[
     "aten.mode.default",
     "aten.median.default",
     "aten.median.dim",
-    // Resampling. Torch's decomposition of the sampling of images multiplies what is outside by zero, where the kernel leaves it
-    // out; and of three channels code takes twice as long.
+    // Resampling. Torch's decomposition of image sampling multiplies pixels outside the image by zero, whereas the kernel skips them; and
+    // for images with three channels generated code takes twice as long.
     "aten.upsample_nearest2d.default",
     "aten.upsample_bilinear2d.default",
     "aten.upsample_trilinear3d.default",
     "aten.grid_sampler_2d.default",
     "aten.grid_sampler_3d.default",
-    // Random numbers that are not generated: torch's own, in its own order.
+    // Random numbers that are not generated here: torch draws them, in its own order.
     "aten.rand.default",
     "aten.randn.default",
     "aten.rand_like.default",

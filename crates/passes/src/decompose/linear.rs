@@ -1,4 +1,4 @@
-//! Small linear algebra that is pointwise at heart: diagonals, outer and cross products, inner products of vectors.
+//! Small linear algebra that is essentially pointwise: diagonals, outer and cross products, inner products of vectors.
 
 use dynamlir_dialect::ir::Value;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::emit::Scalar;
 
-/// Schema and lowering. Products with matrices stay with the library.
+/// Lowerings by schema. Products with matrices are left to the library.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.addr.default", addr),
     ("aten.diag_embed.default", diag_embed),
@@ -45,12 +45,12 @@ fn outer(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(product, element)])
 }
 
-/// `beta · self + alpha · vec1 · vec2`; without self where beta is 0, so that its NaN do not count.
+/// `beta · self + alpha · vec1 · vec2`. If beta is 0, self is not read, so that its NaNs have no effect.
 fn addr(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let (beta, alpha) = (c.scalar(3)?, c.scalar(4)?);
     let whole = |s: Scalar| category(ty.element()) == 2 || !matches!(s, Scalar::Float(_));
-    // For bools the constants are logical, and a fraction does not fit an integer.
+    // For bools the constants are logical; for integers a fraction cannot be represented.
     if ty.element().is_bool() || !whole(beta) || !whole(alpha) {
         return None;
     }
@@ -65,7 +65,7 @@ fn addr(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(out, ty.element())])
 }
 
-/// Along a dimension of size 3: `a × b`, one component after another.
+/// The cross product `a × b` along a dimension of size 3, one component after another.
 fn cross(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let dim = c.dim(2, ty.rank())?;
@@ -78,7 +78,7 @@ fn cross(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(out, ty.element())])
 }
 
-/// Integers (and bools) are summed in i64, as the result's type says.
+/// Integers (and bools) are summed in i64, the result's type.
 fn trace(c: &Call) -> Option<Vec<Value>> {
     let (x, element) = (c.tensor(0)?, c.result_type(0).element());
     let &[rows, columns] = x.ty().shape().as_slice() else { return None };
@@ -88,7 +88,7 @@ fn trace(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(c.e.sum(diagonal, &[0], false), element)])
 }
 
-/// The last dimension laid out on a diagonal of a zero matrix.
+/// Places the last dimension on a diagonal of a zero matrix.
 fn diag_embed(c: &Call) -> Option<Vec<Value>> {
     let (x, ty) = (c.tensor(0)?, c.result_type(0));
     let (a, b) = (c.dim(2, ty.rank())?, c.dim(3, ty.rank())?);
@@ -101,7 +101,7 @@ fn diag_embed(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.as_strided_scatter(zeros, x, &strides, offset)])
 }
 
-/// Slices along a dimension whose p-norm is above a bound are scaled down to it.
+/// Scales slices along a dimension down to a bound if their p-norm exceeds it.
 fn renorm(c: &Call) -> Option<Vec<Value>> {
     let (x, p, most) = (c.tensor(0)?, c.float(1)?, c.float(3)?);
     let (shape, element) = (x.ty().shape(), x.ty().element());

@@ -1,11 +1,11 @@
-//! Losses of two tensors of one shape, and what their reduction makes of them.
+//! Losses of two tensors of one shape, and their reductions.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Dimension};
 
 use super::{Call, Lowering, promote::wide};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.binary_cross_entropy.default", bce),
     ("aten.binary_cross_entropy_with_logits.default", bce_with_logits),
@@ -16,7 +16,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.soft_margin_loss.default", soft_margin),
 ];
 
-/// Operand `i` in the computing type, and in the shape that all operands broadcast to.
+/// Operand `i` in the compute type, broadcast to the shape of all operands.
 fn operand(c: &Call, i: usize) -> Option<Value> {
     let mut shape: Vec<Dim> = Vec::new();
     for x in (0..c.len()).filter_map(|i| c.tensor(i)) {
@@ -30,7 +30,7 @@ fn operand(c: &Call, i: usize) -> Option<Value> {
     Some(c.e.broadcast_to(c.e.convert(c.tensor(i)?, wide(c.result_type(0).element())), &shape))
 }
 
-/// Argument `i` says what becomes of the elements: 0 they stay, 1 their mean, 2 their sum.
+/// Reduces the elements as argument `i` says: 0 keeps them, 1 takes their mean, 2 their sum.
 fn reduced(c: &Call, loss: Value, i: usize) -> Option<Vec<Value>> {
     let dims: Vec<i64> = (0..loss.ty().rank() as i64).collect();
     let loss = match c.int(i)? {
@@ -58,7 +58,7 @@ fn mse(c: &Call) -> Option<Vec<Value>> {
     reduced(c, c.e.mul(difference, difference), 2)
 }
 
-/// A parabola below `beta`, a line above. Of less than nothing, or of NaN, the library says that it does not know it.
+/// A parabola below `beta`, a line above. A `beta` that is negative or NaN is left to the library, which raises.
 fn smooth_l1(c: &Call) -> Option<Vec<Value>> {
     c.result_type(0).element().is_float().then_some(())?;
     let (z, beta) = (distance(c)?, c.float(3).filter(|&beta| beta >= 0.0)?);
@@ -71,7 +71,7 @@ fn smooth_l1(c: &Call) -> Option<Vec<Value>> {
     reduced(c, c.e.select(c.e.lt(z, number(beta)), parabola, line), 2)
 }
 
-/// The same with another slope: `delta · (z - delta / 2)`.
+/// The same shape with a line of another slope: `delta · (z - delta / 2)`.
 fn huber(c: &Call) -> Option<Vec<Value>> {
     c.result_type(0).element().is_float().then_some(())?;
     let (z, delta) = (distance(c)?, c.float(3)?);
@@ -88,8 +88,8 @@ fn soft_margin(c: &Call) -> Option<Vec<Value>> {
     reduced(c, c.e.log1p(c.e.exp(product)), 2)
 }
 
-/// Eager raises where an element of argument `i` is outside of [0, 1], or NaN: that is a check of a number that says whether there is
-/// one.
+/// Checks that all elements of argument `i` are inside [0, 1], as eager does, which raises if one is outside or NaN. The check is of a
+/// single number that says whether there is such an element.
 fn checked_share(c: &Call, i: usize, name: &str) -> Option<()> {
     let x = c.tensor(i)?;
     let wide = c.e.convert(x, wide(x.ty().element()));
@@ -101,7 +101,7 @@ fn checked_share(c: &Call, i: usize, name: &str) -> Option<()> {
     Some(())
 }
 
-/// `-(target · log(input) + (1 - target) · log(1 - input))`, times the weight, with logarithms of at least -100.
+/// `-(target · log(input) + (1 - target) · log(1 - input))`, times the weight, with logarithms clamped to at least -100.
 fn bce(c: &Call) -> Option<Vec<Value>> {
     c.result_type(0).element().is_float().then_some(())?;
     let has_elements = |x: Value| x.ty().element().is_float() && !x.ty().shape().contains(&0);

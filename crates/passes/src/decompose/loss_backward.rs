@@ -1,14 +1,14 @@
 //! The gradients of losses, by the formulas of eager's kernels.
 //!
-//! Torch's decompositions of some of them give other numbers at the edge: a target that is no number has no gradient there, and what is
-//! not a row's target is multiplied by zero.
+//! Torch's decompositions of some of them give other numbers in edge cases: they give a NaN target no gradient, and they multiply the
+//! gradients of elements that are not a row's target by zero.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Dimension, product};
 
 use super::{Call, Lowering, promote::Domain};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.huber_loss_backward.default", |c| {
         bent(c, |d, g, x, delta| {
@@ -22,7 +22,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.soft_margin_loss_backward.default", soft_margin),
 ];
 
-/// One divided by the number of elements where argument `i` says that the loss is their mean, else 1.
+/// Returns 1 divided by the number of elements if argument `i` selects the mean as the reduction, else 1.
 fn share(d: &Domain, c: &Call, i: usize) -> Option<Value> {
     if c.int(i)? != 1 {
         return Some(d.full(1.0));
@@ -34,14 +34,14 @@ fn share(d: &Domain, c: &Call, i: usize) -> Option<Value> {
     Some(d.e.broadcast_to(share, &d.shape))
 }
 
-/// Of what is a parabola up to a distance, and two lines beyond it. `slopes` gives the gradient on the parabola and on the upper line,
-/// of the tangent, the difference and the distance.
+/// The gradient of a loss that is a parabola up to a distance and two lines beyond it. From the tangent, the difference and the distance,
+/// `slopes` computes the gradients on the parabola and on the upper line.
 fn bent(c: &Call, slopes: fn(&Domain, Value, Value, Value) -> [Value; 2]) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(c, &[0, 1, 2])?;
     let (g, x, y, bend) = (d.get(0)?, d.get(1)?, d.get(2)?, d.full(c.float(4)?));
     let x = d.e.sub(x, y);
     let [inner, line] = slopes(&d, d.e.mul(share(&d, c, 3)?, g), x, bend);
-    // NaN is on no line.
+    // NaN counts as lying on the parabola.
     let above = d.e.select(d.e.ge(x, bend), line, inner);
     d.done(d.e.select(d.e.le(x, d.e.neg(bend)), d.e.neg(line), above))
 }
@@ -55,15 +55,15 @@ fn soft_margin(c: &Call) -> Option<Vec<Value>> {
     d.done(d.e.mul(d.e.div(above, d.e.add(z, d.full(1.0))), g))
 }
 
-/// `(g, self, target, weight, reduction, ignore_index, total_weight)`: each row's target has the gradient, times its weight; others
-/// have none.
+/// `(g, self, target, weight, reduction, ignore_index, total_weight)`: the element at each row's target gets the gradient times its weight;
+/// the others get zero.
 fn nll(c: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(c, &[0, 1])?;
     let (target, ignored) = (c.tensor(2)?, c.int(5)?);
     let channels = usize::from(d.shape.len() > 1);
     let rows: Vec<Dim> = d.shape.iter().enumerate().filter(|&(dim, _)| dim != channels).map(|(_, size)| size.clone()).collect();
     let along: Vec<i64> = (0..d.shape.len() as i64).filter(|&dim| dim != channels as i64).collect();
-    // One row may have its target in a dimension.
+    // The target of a single row may have a dimension of size 1.
     let of_rows = |x: Value| {
         let sizes = x.ty().dims();
         let same = sizes == rows || (rows.is_empty() && sizes.len() == 1 && sizes[0].is(1));

@@ -1,15 +1,15 @@
-//! What a lowering has emitted: everything between a mark and the op that is lowered.
+//! Finds the ops emitted by a lowering: everything between a mark and the op being lowered.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
     ops::FullOp,
 };
 
-/// Stands before the op that is being lowered.
+/// An op placed before the op that is being lowered and before everything emitted for it.
 pub struct Mark(Option<Op>);
 
 impl Mark {
-    /// A mark for the ops of a block, which must not be empty.
+    /// Creates a mark for the ops of a block. In an empty block it marks nothing.
     pub fn new(block: Block) -> Self {
         let first = block.ops().first().copied();
         let make = |op: Op| {
@@ -19,14 +19,14 @@ impl Mark {
         Self(first.map(make))
     }
 
-    /// What is emitted from now on for `op` comes after the mark.
+    /// Moves the mark so that everything emitted for `op` from now on follows it.
     pub fn put_before(&self, op: Op) {
         if let Some(mark) = self.0 {
             mark.move_before(op);
         }
     }
 
-    /// What was emitted for `op`.
+    /// Returns the ops emitted for `op`.
     pub fn emitted(&self, op: Op) -> Vec<Op> {
         std::iter::successors(self.0.and_then(Op::next), |op| op.next()).take_while(|&next| next != op).collect()
     }
@@ -40,8 +40,8 @@ impl Drop for Mark {
     }
 }
 
-/// Whether an elementwise primitive computes with elements that it does not take: fakes accept more element types than
-/// eager's kernels do (`glu` of integers), which raise.
+/// Returns true if an elementwise primitive has operands of an element type that it does not accept. Fake tensors accept more element types
+/// than eager's kernels do (`glu` of integers), and the kernels raise.
 pub fn is_mistyped(op: Op) -> bool {
     let takes = |value: Value| {
         let element = value.ty().element();

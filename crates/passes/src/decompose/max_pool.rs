@@ -1,7 +1,8 @@
-//! Max pooling, with the places of the maxima where these are used.
+//! Max pooling, including the places of the maxima if they are used.
 //!
-//! Where only the maxima of float32 images are asked for there is a primitive. Else each tap of the windows is a strided slice of the
-//! padded image, and a running maximum goes over them: one pointwise kernel. Eager takes a tap that is greater, or NaN: so the first of equal ones and the last of NaNs.
+//! If only the maxima of float32 images are used, there is a primitive. Otherwise each tap of the windows is a strided slice of the padded
+//! image, and a running maximum over them is one pointwise kernel. As in eager, a tap is taken if it is greater or NaN: so the first of
+//! equal ones and the last of several NaNs.
 
 use dynamlir_dialect::ir::{Attr, Type, Value};
 
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::emit::Scalar;
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.max_pool2d_with_indices.default", |c| max_pool(c, 2)),
     ("aten.max_pool3d_with_indices.default", |c| max_pool(c, 3)),
@@ -20,7 +21,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.adaptive_max_pool3d.default", |c| adaptive(c, 3)),
 ];
 
-/// What is smaller than every number of the type.
+/// Returns a bound that is at most every number of the type.
 pub(super) fn least(element: Type) -> Scalar {
     match (element.is_float(), element.is_unsigned()) {
         (true, _) => Scalar::Float(f64::NEG_INFINITY),
@@ -62,7 +63,7 @@ fn adaptive(c: &Call, rank: usize) -> Option<Vec<Value>> {
     Some(first_largest(c, first, &candidates))
 }
 
-/// The maximum alone; nothing reads the places.
+/// Returns the maximum alone; the places are unused.
 fn largest(c: &Call, values: impl Iterator<Item = Value>) -> Option<Vec<Value>> {
     let value = values.reduce(|a, b| c.e.max(a, b))?;
     Some(vec![value, places_of_nothing(c)])
@@ -72,11 +73,11 @@ fn places_of_nothing(c: &Call) -> Value {
     c.e.full(&c.result_shape(1), c.result_type(1).element(), 0i64)
 }
 
-/// The primitive for it, which needs neither a padded copy of the image nor slices.
+/// Emits the max pooling primitive if it applies. It needs neither a padded copy of the image nor slices.
 fn in_windows(c: &Call, x: Value, windows: &Windows) -> Option<Value> {
     let (ty, result) = (x.ty(), c.result_type(0));
     let [height, width] = windows.axes[..] else { return None };
-    // Rounded up, there may be more windows than the primitive has.
+    // With `ceil_mode` there may be more windows than the primitive produces.
     let reach = |axis: Axis| axis.size + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
     let counted = [height, width].into_iter().all(|axis| reach(axis) >= 0 && reach(axis) / axis.stride + 1 == axis.count);
     let single = ty.element().is_float() && ty.element().width() == 32 && ty.rank() == 4;
@@ -86,7 +87,7 @@ fn in_windows(c: &Call, x: Value, windows: &Windows) -> Option<Value> {
     Some(c.e.max_pool(x, sizes, result))
 }
 
-/// Runs over values and their places, from the smallest number at a first place.
+/// Takes the running maximum over values and their places. It starts with the type's smallest number at the place `first`.
 fn first_largest(c: &Call, first: Value, candidates: &[(Value, Value)]) -> Vec<Value> {
     let element = c.result_type(0).element();
     let start = (c.e.full(&c.result_shape(0), element, least(element)), first);
@@ -98,7 +99,7 @@ fn first_largest(c: &Call, first: Value, candidates: &[(Value, Value)]) -> Vec<V
     vec![value, place]
 }
 
-/// Whether eager makes the result, and got the images, in row-major order.
+/// Returns true if the result and the images are in row-major order in eager.
 fn in_order(c: &Call) -> bool {
     let strides = |name: &str| c.op.attr(name).and_then(Attr::as_array)?.first()?.as_i64s();
     let row_major = |ty: Type, given: Option<Vec<i64>>| {

@@ -1,14 +1,16 @@
-//! `dynamo-decompose`: `ATen` ops become primitives.
+//! `dynamo-decompose`: lowers `ATen` ops to primitives.
 //!
 //! Before: `%1 = dynamo.aten "aten.rsqrt.default"(%0) args [#dynamo.operand<0>] : (tensor<4xi32>) -> tensor<4xf32>`
-//! After:  `%c = dynamo.convert %0 : tensor<4xi32> -> tensor<4xf32>` and `%1 = dynamo.rsqrt %c : tensor<4xf32>`
 //!
-//! An op is lowered by the table entry of its schema. Where there is none, or it declines, the function that the op
-//! names as its `decomposition` is inlined and lowered in turn; where there is none either, the op stays and is an
-//! extern call. What is in [`KEEP`] is never inlined. Decomposition functions are gone afterwards.
+//! After: `%c = dynamo.convert %0 : tensor<4xi32> -> tensor<4xf32>` and `%1 = dynamo.rsqrt %c : tensor<4xf32>`
 //!
-//! What is lowered does not depend on the machine. Where that may decide – a product, which the library may be faster at; an
-//! operation that GPUs have no code for – the op stays with its code as its body, and `dynamo-select` takes one of the two.
+//! An op is lowered by the table entry of its schema. If there is no entry, or the entry declines, the function named by the op's
+//! `decomposition` attribute is inlined, and its ops are lowered the same way. Without such a function the op remains and becomes an extern
+//! call. Schemas in [`KEEP`] are never inlined. The pass erases the decomposition functions at the end.
+//!
+//! The lowering depends on the machine only where numbers do. Where the machine matters for speed – a product, which the library may
+//! compute faster; an operation for which GPUs have no code – the op is kept with its lowering as its body, and `dynamo-select` picks one of
+//! the two.
 #![expect(clippy::float_cmp, reason = "constants of the program are compared exactly: each has its own lowering")]
 #![expect(clippy::cast_precision_loss, reason = "element counts and small constants, which eager makes doubles too")]
 
@@ -57,7 +59,6 @@ pub mod special_normal;
 pub mod special_polynomial;
 pub mod special_ratios;
 pub mod special_tables;
-pub(crate) mod total;
 pub mod verify;
 pub mod view;
 mod window;
@@ -71,20 +72,20 @@ use dynamlir_dialect::{
 use dynamlir_shapes::{Dim, Relation, Scope};
 use std::{collections::HashMap, rc::Rc};
 
-use crate::select::is_optional;
+use crate::{library::is_optional, total::sweep};
 
 pub use call::{Call, World};
 pub use keep::KEEP;
 use mark::{Mark, is_mistyped};
 
-/// Lowers one op: values of exactly its result types (any value of the right type for an unused result), or None to
-/// leave it. Emitted ops that end up unused are erased later, so that it may decline late.
+/// Lowers one op. Returns values of exactly its result types (any value of the right type for an unused result), or None to decline. Unused
+/// emitted ops are erased later, so a lowering may decline after it has emitted some.
 pub type Lowering = fn(&Call) -> Option<Vec<Value>>;
 
-/// A lowering, and which sizes it takes. Where it takes numbers only, what has others is left to the library.
+/// A lowering and the kind of sizes it accepts. If it accepts numbers only, calls with symbolic sizes are left to the library.
 type Row = (Takes, Lowering);
 
-/// The lowerings, by schema; each schema stands in one table.
+/// The lowerings, by schema; each schema is in exactly one table.
 pub const TABLES: &[(Takes, &[(&str, Lowering)])] = &[
     (Takes::Symbols, pointwise::TABLE),
     (Takes::Symbols, arith::TABLE),
@@ -137,7 +138,7 @@ const LOWERED: Statistic = Statistic { name: "lowered", description: "ATen opera
 const INLINED: Statistic = Statistic { name: "inlined", description: "ATen operations replaced by torch's own decomposition" };
 const LEFT: Statistic = Statistic { name: "left", description: "ATen operations left to the library" };
 
-/// Whether an operator draws random numbers by a key of its own, where its arguments allow that.
+/// Returns true if an operator draws random numbers with its own key, provided that its arguments allow that.
 pub(crate) fn draws(op: Op) -> bool {
     AtenOp::cast(op).is_some_and(|call| random::TABLE.iter().any(|(schema, _)| *schema == call.schema()))
 }
@@ -148,7 +149,7 @@ pub fn lowered_schemas() -> impl Iterator<Item = &'static str> {
 }
 
 fn run(module: Op, pass: &Run) -> PassResult {
-    // The seeds of random numbers lie in the CPU's memory.
+    // The seeds of generated random numbers are in the CPU's memory.
     let eager_random = ops::EAGER_RANDOM.is_on(module) || ops::DEVICE.is_on(module);
     let world = World { wide: Target::of(module).vector_bits >= 512, eager_random };
     let Some(body) = module.body() else { return Ok(()) };
@@ -166,12 +167,12 @@ fn run(module: Op, pass: &Run) -> PassResult {
         sweep(block);
         seeds::gather(function, block, numbered)?;
     }
-    // Decompositions and derivatives have been taken, also of operations that are gone: nothing names them any more.
+    // All decompositions and derivatives have been inlined or belong to erased operations, so nothing refers to them any more.
     private.values().filter(|function| function.body().is_some() && !ops::ENTRY.is_on(**function)).for_each(|function| function.erase());
     Ok(())
 }
 
-/// An op to lower and the decompositions that it came out of.
+/// An op to lower, and the decompositions from which it was inlined.
 struct Work {
     op: Op,
     within: Vec<String>,
@@ -183,7 +184,7 @@ fn decompose_block(
     (world, scope): (World, &Rc<Scope>),
     pass: &Run,
 ) -> PassResult {
-    // A stack, so that what is inlined is lowered next.
+    // A stack, so that inlined ops are lowered next.
     let mut work: Vec<Work> = block.ops().into_iter().rev().map(|op| Work { op, within: Vec::new() }).collect();
     let mark = Mark::new(block);
     while let Some(Work { op, within }) = work.pop() {
@@ -193,14 +194,14 @@ fn decompose_block(
         }
         op.remove_attr("vjp");
         if has_complex(op) {
-            // There is no code for complex numbers: they pass between torch's operators.
+            // No code is generated for complex numbers: they are only passed between torch's operators.
             op.remove_attr("decomposition");
             continue;
         }
         let Some(call) = Call::new(op, world, Rc::clone(scope)) else { continue };
         let name = decomposition(op);
         let lowering = lowerings.get(call.schema()).filter(|(takes, _)| says_sizes(op, *takes));
-        // On floats alone, nothing can go wrong with elements.
+        // If all operands are floats, no element type can be invalid.
         let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
         mark.put_before(op);
         let values = lowering.and_then(|(_, lower)| fitted(&call, lower(&call)?));
@@ -242,7 +243,7 @@ fn decompose_block(
     Ok(())
 }
 
-/// The values in the forms of sizes that the results say, where these are other expressions of the same. None where that is not known.
+/// Reshapes the values to the results' sizes if these are different expressions of equal sizes. Returns None if equality is not provable.
 fn fitted(call: &Call, values: Vec<Value>) -> Option<Vec<Value>> {
     let fit = |(value, result): (Value, Value)| {
         let (from, to) = (value.ty(), result.ty());
@@ -257,14 +258,14 @@ fn fitted(call: &Call, values: Vec<Value>) -> Option<Vec<Value>> {
     values.into_iter().zip(call.op.results()).map(fit).collect()
 }
 
-/// What is made of an op belongs to the checkpoint that the op belongs to.
+/// Assigns an op emitted for another op to that op's `torch.utils.checkpoint` region.
 fn recompute(op: Op, made: Op) {
     if let Some(checkpoint) = ops::RECOMPUTE.of(op) {
         ops::RECOMPUTE.set(made, checkpoint);
     }
 }
 
-/// What is put in the place of an op's results must have their types.
+/// Checks that the values that replace an op's results have the results' types.
 fn check_types(op: Op, schema: &str, values: &[Value]) -> PassResult {
     let results = op.results();
     if results.len() != values.len() {
@@ -278,7 +279,7 @@ fn check_types(op: Op, schema: &str, values: &[Value]) -> PassResult {
     Ok(())
 }
 
-/// Puts `values` in the place of the op's results.
+/// Replaces the op's results by `values` and erases the op.
 fn replace(op: Op, values: &[Value]) {
     for (result, &value) in op.results().into_iter().zip(values) {
         result.replace_all_uses_with(value);
@@ -286,7 +287,7 @@ fn replace(op: Op, values: &[Value]) {
     op.erase();
 }
 
-/// Leaves the op, with what was emitted for it as its body.
+/// Keeps the op, with the ops emitted for it as its body.
 fn keep_call(op: Op, emitted: &[Op], values: &[Value]) {
     let (b, attrs) = (Builder::before(op), op.attrs());
     let mut attrs: Vec<_> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).filter(|(name, _)| *name != "decomposition").collect();
@@ -303,8 +304,8 @@ fn keep_call(op: Op, emitted: &[Op], values: &[Value]) {
     replace(op, &kept.results());
 }
 
-/// Copies the function's body before the op, at the op's location. Returns the values that it returns and the copies;
-/// None, with nothing copied, where the signature does not fit the op or the function has no body.
+/// Copies the function's body before the op, at the op's location. Returns the values that the function returns, and the copies. Returns
+/// None and copies nothing if the signature does not match the op, the function has no body, or the body has ops with regions.
 fn inline(op: Op, function: Op) -> Option<(Vec<Value>, Vec<Op>)> {
     let body = function.body()?;
     let terminator = body.terminator()?;
@@ -335,22 +336,13 @@ fn inline(op: Op, function: Op) -> Option<(Vec<Value>, Vec<Op>)> {
     Some((terminator.operands().into_iter().map(|v| mapped(&map, v)).collect(), copies))
 }
 
-/// Erases primitives that nothing uses, and `ATen` ops of which it is known that they neither raise nor draw random numbers.
-pub fn sweep(block: Block) {
-    for op in block.ops().into_iter().rev() {
-        if op.is_unused() && op.num_results() > 0 && (op.is_pure() || (op.is(AtenOp::NAME) && total::is_total(op))) {
-            op.erase();
-        }
-    }
-}
-
-/// Whether all sizes are said: as numbers, or as expressions where the lowering takes these.
+/// Returns true if all sizes are given: as numbers, or as expressions if the lowering accepts these.
 fn says_sizes(op: Op, takes: Takes) -> bool {
     let says = |value: &Value| !value.ty().is_open() || (takes == Takes::Symbols && value.ty().sizes().is_some());
     op.operands().iter().all(says) && op.results().iter().all(says)
 }
 
-/// Whether an op takes or gives complex numbers.
+/// Returns true if an op has complex operands or results.
 fn has_complex(op: Op) -> bool {
     let is_complex = |value: &Value| value.ty().element().is_complex();
     op.operands().iter().any(is_complex) || op.results().iter().any(is_complex)
@@ -360,7 +352,7 @@ fn decomposition(op: Op) -> Option<String> {
     op.attr("decomposition")?.as_symbol()
 }
 
-/// The value of an op that says only where gradients go.
+/// Returns the value passed through by an op that only affects gradients.
 fn without_gradient(op: Op) -> Option<Value> {
     match DynamoOp::of(op)? {
         DynamoOp::Detach(detach) => Some(detach.operand()),

@@ -4,7 +4,7 @@ use dynamlir_dialect::ir::Value;
 
 use super::{Call, Lowering, promote::wide, view::cut};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] =
     &[("aten._prelu_kernel.default", prelu), ("aten.glu.default", glu), ("aten.native_dropout_backward.default", dropout_backward)];
 
@@ -21,7 +21,7 @@ fn glu(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(c.e.mul(value, sigmoid), element)])
 }
 
-/// `x` where it is above 0, else `slope * x`.
+/// `x` where it is greater than 0, else `slope * x`.
 pub(super) fn leaky(c: &Call, x: Value, slope: Value) -> Value {
     c.e.select(c.e.gt(x, c.e.full_like(x, 0.0)), x, c.e.mul(slope, x))
 }
@@ -32,7 +32,7 @@ fn prelu(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(leaky(c, operand(0)?, operand(1)?), ty.element())])
 }
 
-/// The factor makes floats of integers, as the result's type says.
+/// Integers become floats, the result's type, when they are multiplied with the factor.
 fn dropout_backward(c: &Call) -> Option<Vec<Value>> {
     let element = c.result_type(0).element();
     let grad = c.e.convert(c.tensor(0)?, wide(element));

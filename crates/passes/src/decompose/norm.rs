@@ -1,14 +1,14 @@
 //! Normalizations: layer, group, batch and root mean square.
 //!
-//! All compute in `f32` at least, the variance in a second pass over the differences from the mean, and convert at
-//! the end only. The statistics that are returned have the type that the result says.
+//! All compute in `f32` or wider, take the variance in a second pass over the differences from the mean, and convert only at the end. The
+//! returned statistics have the types of the op's results.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Dimension, Relation, product};
 
 use super::{Call, Lowering, promote::wide};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._batch_norm_no_update.default", batch_norm_no_update),
     ("aten._batch_norm_with_update_functional.default", batch_norm_with_update),
@@ -24,10 +24,10 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.rms_norm.default", rms_norm),
 ];
 
-/// Mean, what differs from it, and the biased variance along `dims`, with sizes of 1 in their place.
+/// Returns the mean, the differences from it, and the biased variance along `dims`; reduced dimensions keep size 1.
 ///
-/// To the mean that a sum gives, what its rounding has lost is added, which is the mean of what differs from it. So equal numbers differ
-/// from their mean by nothing, as in eager, whose means run along with the numbers.
+/// A mean computed from a sum has a rounding error, which is the mean of the differences from it and is added to correct it. So equal
+/// numbers differ from their mean by exactly 0, as in eager, which computes running means.
 fn moments(c: &Call, x: Value, dims: &[i64]) -> (Value, Value, Value) {
     let (e, shape) = (c.e, x.ty().dims());
     let first = e.mean(x, dims, true);
@@ -35,7 +35,7 @@ fn moments(c: &Call, x: Value, dims: &[i64]) -> (Value, Value, Value) {
     let lost = e.mean(centered, dims, true);
     let squares = e.mean(e.mul(centered, centered), dims, true);
     let variance = e.sub(squares, e.mul(lost, lost));
-    // An infinite number differs from its mean by none.
+    // Infinite elements make the correction NaN; it is skipped then.
     let mean = e.add(first, e.select(e.ne(lost, lost), e.full_like(lost, 0.0), lost));
     (mean, e.sub(x, e.broadcast_to(mean, &shape)), e.max(variance, e.full_like(variance, 0.0)))
 }
@@ -51,25 +51,25 @@ fn finish(c: &Call, x: Value, result: usize) -> Value {
     c.e.reshape(c.e.convert(x, ty.element()), &ty.dims())
 }
 
-/// The optional parameter `i` in the computing type and shaped to multiply (or add to) `like`, along `dims`.
+/// The optional parameter `i` in the compute type, broadcast to `shape` along `dims`.
 fn parameter(c: &Call, i: usize, element: Type, shape: &[Dim], dims: &[i64]) -> Option<Value> {
     let wide = c.e.convert(c.tensor(i)?, element);
     Some(c.e.broadcast(wide, shape, dims))
 }
 
-/// `x * weight + bias`, each where it is given, as arguments `weight` and `bias` that lie along `dims`.
+/// `x * weight + bias`, each if present. Arguments `weight` and `bias` extend along `dims`.
 fn affine(c: &Call, x: Value, (weight, bias): (usize, usize), dims: &[i64]) -> Value {
     let (shape, element) = (x.ty().dims(), x.ty().element());
     let scaled = parameter(c, weight, element, &shape, dims).map_or(x, |w| c.e.mul(x, w));
     parameter(c, bias, element, &shape, dims).map_or(scaled, |b| c.e.add(scaled, b))
 }
 
-/// The last `count` dimensions of a tensor.
+/// Returns the last `count` dimensions of a tensor.
 fn trailing(rank: usize, count: usize) -> Option<Vec<i64>> {
     Some((rank.checked_sub(count)? as i64..rank as i64).collect())
 }
 
-/// Eager does not say what the mean of nothing is where there are rows of no elements.
+/// Returns true if there may be rows without elements. Eager leaves their means unspecified.
 fn rows_of_nothing(c: &Call, shape: &[Dim], dims: &[i64]) -> bool {
     dims.iter().any(|&d| !c.surely(&shape[d as usize], Relation::Gt, 0))
         && (0..shape.len()).all(|d| dims.contains(&(d as i64)) || !shape[d].is(0))
@@ -89,7 +89,7 @@ fn layer_norm(c: &Call) -> Option<Vec<Value>> {
     Some(vec![finish(c, out, 0), finish(c, mean, 1), finish(c, scale, 2)])
 }
 
-/// Statistics over the channels of a group and all that is in them; weight and bias by channel.
+/// Takes statistics over all elements of a group of channels; weight and bias are per channel.
 fn group_norm(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let (n, channels, area, groups) = (c.size(3)?, c.int(4)?, c.size(5)?, c.int(6)?);
@@ -105,7 +105,7 @@ fn group_norm(c: &Call) -> Option<Vec<Value>> {
     Some(vec![finish(c, out, 0), finish(c, mean, 1), finish(c, scale, 2)])
 }
 
-/// `x / sqrt(mean(x²) + eps)`, times the weight before it is rounded.
+/// `x / sqrt(mean(x²) + eps)`, multiplied by the weight before rounding.
 fn rms_norm(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let dims = trailing(x.ty().rank(), c.sizes(1)?.len())?;
@@ -115,17 +115,17 @@ fn rms_norm(c: &Call) -> Option<Vec<Value>> {
     let scale = inverse_root(c, squares, if c.is_none(3) { epsilon } else { c.float(3)? });
     let normal = c.e.mul(x, c.e.broadcast_to(scale, &x.ty().dims()));
     let out = parameter(c, 2, x.ty().element(), &x.ty().dims(), &dims).map_or(normal, |w| c.e.mul(normal, w));
-    // The public op returns the first of them only.
+    // The public op returns only the first.
     let all = [out, scale].into_iter().take(c.op.num_results());
     Some(all.enumerate().map(|(i, value)| finish(c, value, i)).collect())
 }
 
-/// Which arguments of a batch norm stand where.
+/// The positions of a batch norm's arguments.
 struct BatchNorm {
     training: bool,
-    /// Arguments of the running mean and variance.
+    /// The arguments of the running mean and variance.
     running: Option<(usize, usize)>,
-    /// Arguments of momentum and epsilon.
+    /// The arguments of momentum and epsilon.
     momentum: usize,
     eps: usize,
 }
@@ -142,7 +142,7 @@ fn batch_norm_inference(c: &Call) -> Option<Vec<Value>> {
     normalize_batch(c, &BatchNorm { training: false, running: Some((3, 4)), momentum: 5, eps: 6 })
 }
 
-/// What eager calls on a GPU. Training is left to it: it saves more than what its results say.
+/// The operator that eager calls on a GPU. Training is left to eager: it saves more than the op's results show.
 fn batch_norm_of_library(c: &Call) -> Option<Vec<Value>> {
     let norm = BatchNorm { training: false, running: Some((3, 4)), momentum: 6, eps: 7 };
     (!c.bool(5)?).then(|| normalize_batch(c, &norm)).flatten()
@@ -157,12 +157,12 @@ fn batch_norm_no_update(c: &Call) -> Option<Vec<Value>> {
     normalize_batch(c, &BatchNorm { training: running.is_none(), running, momentum: 5, eps: 6 })
 }
 
-/// Statistics by channel, which is dimension 1. As in eager, they and the parameters become one factor and one term
-/// per channel, so that the big tensor sees one multiplication and one addition.
+/// Normalizes by channel, which is dimension 1. As in eager, the statistics and the parameters are combined to one factor and one term per
+/// channel, so that the large tensor takes one multiplication and one addition.
 ///
-/// Results: output, saved mean and inverse root (empty in inference), for some ops a reserve of no elements, and for
-/// the functional forms the new running statistics. An op that would *write* its running statistics has become a
-/// functional form before; what claims to train without returning them is left alone.
+/// The results are the output, the saved mean and inverse root (empty in inference), for some ops an empty reserve, and for the functional
+/// forms the new running statistics. An op that would *write* its running statistics has been functionalized before; an op in training mode
+/// that does not return them is declined.
 fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let shape = x.ty().dims();
@@ -187,13 +187,13 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
         let (mean, _, variance) = moments(c, x, &dims);
         let [mean, variance] = [mean, variance].map(|v| c.e.reshape(v, &[shape[1].clone()]));
         if let Some((old_mean, old_var)) = running {
-            // The running variance is the unbiased one; over a single element it is 0 / 0, as in eager.
+            // The running variance is unbiased; for a single element it is 0 / 0, as in eager.
             let squares = c.e.mul(variance, c.e.size_like(variance, &count));
             let unbiased = c.e.div(squares, c.e.size_like(squares, &count.sub(&Dim::from(1)).ok()?));
             let momentum = c.float(norm.momentum)?;
             out_running = Some((blend(c, old_mean, mean, momentum), blend(c, old_var, unbiased, momentum)));
         }
-        // Eager normalizes with the statistics that it saves, rounded as they are.
+        // Eager normalizes with the saved statistics, after rounding them.
         let saved = |v: Value, result: usize| c.e.convert(c.e.convert(v, c.result_type(result).element()), element);
         (saved(mean, 1), saved(inverse_root(c, variance, eps), 2))
     } else {
@@ -208,7 +208,7 @@ fn normalize_batch(c: &Call, norm: &BatchNorm) -> Option<Vec<Value>> {
 
     let mut values = vec![finish(c, out, 0)];
     for (i, saved) in [(1, mean), (2, scale)] {
-        // Inference saves nothing: a vector of no elements. A result that nothing uses may be anything of its type.
+        // Inference saves empty vectors. An unused result may be any value of its type.
         let ty = c.result_type(i);
         let matches = ty.count() == saved.ty().count() && norm.training;
         if !matches && !ty.shape().contains(&0) && c.op.result(i).has_uses() {

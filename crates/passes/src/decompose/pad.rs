@@ -1,4 +1,4 @@
-//! Padding with constants, with mirrored elements and with repeated ones; windows on padded images.
+//! Padding with constants, reflected elements and repeated ones; windows on padded images.
 
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::{Dim, Dimension, Relation};
@@ -10,7 +10,7 @@ use super::{
     view::cut,
 };
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.constant_pad_nd.default", constant),
     ("aten.im2col.default", im2col),
@@ -22,14 +22,14 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.replication_pad3d.default", replication),
 ];
 
-/// Torch lists (before, after) pairs from the last dimension on; here: (dimension, before, after), first one first.
+/// Converts torch's (before, after) pairs, which start at the last dimension, to (dimension, before, after), first dimension first.
 fn sides(padding: &[i64], rank: usize) -> Option<Vec<(i64, i64, i64)>> {
     let pairs = padding.as_chunks::<2>().0;
     let first = rank.checked_sub(pairs.len())?;
     Some(pairs.iter().rev().enumerate().map(|(i, &[low, high])| ((first + i) as i64, low, high)).collect())
 }
 
-/// Negative padding crops.
+/// Crops the tensor where the padding is negative.
 fn crop(c: &Call, mut x: Value, sides: &[(i64, i64, i64)]) -> Option<Value> {
     for &(dim, low, high) in sides {
         let (low, high) = ((-low).max(0), (-high).max(0));
@@ -43,7 +43,7 @@ fn constant(c: &Call) -> Option<Vec<Value>> {
     fits(x.ty().element(), value).then_some(())?;
     let sides = sides(&c.ints(1)?, x.ty().rank())?;
     let (mut low, mut high) = (vec![0; x.ty().rank()], vec![0; x.ty().rank()]);
-    // Cropped by more than there is, whatever the other side adds: left to eager.
+    // Cropping more elements than exist is left to eager, regardless of the padding on the other side.
     let shape = x.ty().dims();
     let is_there = |&(dim, low, high): &(i64, i64, i64)| c.surely(&shape[dim as usize], Relation::Ge, -(low.min(0) + high.min(0)));
     if !sides.iter().all(is_there) {
@@ -55,11 +55,11 @@ fn constant(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.pad(crop(c, x, &sides)?, &low, &high, value)])
 }
 
-/// What to put before and after a tensor along a dimension.
+/// Returns the elements to put before or after a tensor along a dimension.
 type Edge = fn(&Call, Value, i64, i64) -> Value;
 
-/// Pads dimension after dimension with what `before` and `after` make of the tensor; cropping comes last, so that it
-/// is the uncropped tensor that is mirrored.
+/// Pads one dimension after another with the elements that `before` and `after` return. Cropping comes last, since the uncropped tensor is
+/// the one that is reflected.
 fn pad_with(c: &Call, before: Edge, after: Edge) -> Option<Vec<Value>> {
     let mut x = c.tensor(0).filter(|x| !x.ty().is_open())?;
     let sides = sides(&c.ints(1)?, x.ty().rank())?;
@@ -83,7 +83,7 @@ fn reflection(c: &Call) -> Option<Vec<Value>> {
     pad_with(c, before, after)
 }
 
-/// `a a | a b c d | d d`.
+/// `a a | a b c d | d d`: the element at the edge is repeated.
 fn replication(c: &Call) -> Option<Vec<Value>> {
     fn stretch(c: &Call, edge: Value, dim: i64, n: i64) -> Value {
         let mut shape = edge.ty().shape();
@@ -95,7 +95,7 @@ fn replication(c: &Call) -> Option<Vec<Value>> {
     pad_with(c, before, after)
 }
 
-/// The windows of a convolution as columns: a view of the padded images with strides of its own.
+/// The windows of a convolution as columns: a view of the padded images with its own strides.
 fn im2col(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let pair = |i: usize| -> Option<[i64; 2]> { c.ints(i)?.try_into().ok() };

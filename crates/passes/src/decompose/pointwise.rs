@@ -64,7 +64,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.nan_to_num.default", nan_to_num),
 ];
 
-/// A function on floats; integers become `f32`.
+/// A function on floats; integers are converted to `f32`.
 pub fn float(call: &Call, f: fn(&Emit, Value) -> Value) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0])?;
     d.done(f(&d.e, d.get(0)?))
@@ -76,18 +76,18 @@ pub fn float2(call: &Call, f: fn(&Emit, Value, Value) -> Value) -> Option<Vec<Va
     d.done(f(&d.e, d.get(0)?, d.get(1)?))
 }
 
-/// A function on numbers, in their own type.
+/// A function on numbers in their own type.
 fn number(call: &Call, f: fn(&Emit, Value) -> Value) -> Option<Vec<Value>> {
     let d = Domain::number_of(call, &[0])?;
     d.done(f(&d.e, d.get(0)?))
 }
 
-/// Rounding leaves integers alone.
+/// A rounding function, which leaves integers unchanged.
 fn rounding(call: &Call, f: fn(&Emit, Value) -> Value) -> Option<Vec<Value>> {
     number(call, if call.tensor(0)?.ty().element().is_float() { f } else { |_, x| x })
 }
 
-/// The number is scaled by a power of ten, rounded and scaled back, the power being on the side where it is exact.
+/// Scales the number by a power of ten, rounds it and scales it back. The power is never a fraction, so that it is exact.
 fn round_decimals(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0])?;
     let (x, decimals) = (d.get(0)?, call.int(1)?);
@@ -104,7 +104,7 @@ fn hypot(call: &Call) -> Option<Vec<Value>> {
     d.done(d.e.hypot(d.get(0)?, d.get(1)?))
 }
 
-/// The next 16-bit float is not the next `f32`, so those are left to eager.
+/// The next 16-bit float is not the next `f32`, so 16-bit floats are left to eager.
 fn nextafter(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0, 1]).filter(|d| d.compute == d.element)?;
     d.done(d.e.nextafter(d.get(0)?, d.get(1)?))
@@ -117,14 +117,14 @@ fn sinc(e: &Emit, x: Value) -> Value {
     e.select(e.eq(x, e.full_like(x, 0.0)), e.full_like(x, 1.0), quotient)
 }
 
-/// π where negative, else 0; NaN stays.
+/// π for negative numbers, else 0; NaN stays NaN.
 fn angle(e: &Emit, x: Value) -> Value {
     let zero = e.full_like(x, 0.0);
     let turned = e.select(e.lt(x, zero), e.full_like(x, PI), zero);
     e.select(e.ne(x, x), x, turned)
 }
 
-/// -1, 0 or 1; 0 for NaN; bool is its own sign.
+/// -1, 0 or 1; 0 for NaN; a bool is its own sign.
 fn sign(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::of(call, &[0])?;
     let (x, zero) = (d.get(0)?, d.full(0));

@@ -1,10 +1,10 @@
-//! Average pooling: a reshape and a mean where the windows tile the image, else a sum of slices.
+//! Average pooling: a reshape and a mean if the windows tile the image, else a sum of slices.
 
 use dynamlir_dialect::ir::Value;
 
 use super::{Call, Lowering, adaptive_pool::Adaptive, promote::wide, view::cut, window::Windows};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._adaptive_avg_pool2d.default", adaptive),
     ("aten._adaptive_avg_pool3d.default", adaptive),
@@ -14,7 +14,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.avg_pool3d.default", windows),
 ];
 
-/// Means of blocks: the last dimensions have `counts` blocks of `block` elements each.
+/// Means of blocks: the last dimensions consist of `counts` blocks of `block` elements each.
 fn tiles(c: &Call, mut x: Value, counts: &[i64], block: &[i64], divisor: Option<i64>) -> Option<Vec<Value>> {
     let element = x.ty().element();
     if !element.is_float() || counts.len() != block.len() || block.contains(&0) {
@@ -40,7 +40,7 @@ fn tiles(c: &Call, mut x: Value, counts: &[i64], block: &[i64], divisor: Option<
     Some(vec![c.e.convert(mean, element)])
 }
 
-/// Adaptive pooling: to sizes that divide the input's, windows of one size, side by side.
+/// Adaptive pooling. If the result's sizes divide the input's, the windows are adjacent blocks of one size.
 fn adaptive(c: &Call) -> Option<Vec<Value>> {
     let (x, counts) = (c.tensor(0)?, c.ints(1)?);
     let shape = x.ty().shape();
@@ -59,7 +59,7 @@ fn adaptive(c: &Call) -> Option<Vec<Value>> {
 
 fn windows(c: &Call) -> Option<Vec<Value>> {
     let (x, kernel) = (c.tensor(0)?, c.ints(1)?);
-    // A single number stands for all dimensions.
+    // A single number applies to all dimensions.
     let spatial = match c.schema() {
         "aten.avg_pool1d.default" => 1,
         "aten.avg_pool2d.default" => 2,
@@ -71,13 +71,13 @@ fn windows(c: &Call) -> Option<Vec<Value>> {
     let padded = c.ints(3)?.iter().any(|&p| p != 0);
     let result = c.result_shape(0);
     let counts = result.get(result.len().checked_sub(spatial)?..)?;
-    // One window needs no stride. Rounding up adds windows that are cut off, which `tiles` refuses.
+    // A single window needs no stride. With `ceil_mode` there may be truncated windows, which `tiles` declines.
     let side_by_side = kernel.iter().zip(&stride).zip(counts).all(|((k, s), &count)| k == s || count == 1);
     let tiled = if padded || !side_by_side { None } else { tiles(c, x, counts, &kernel, c.int(6)) };
     tiled.or_else(|| overlapping(c, x, spatial))
 }
 
-/// The sum of all taps of the padded image, divided by what each window counts.
+/// The sum of all taps of the padded image, divided by the number of elements that each window counts.
 fn overlapping(c: &Call, x: Value, spatial: usize) -> Option<Vec<Value>> {
     let element = x.ty().element();
     if c.result_shape(0).contains(&0) {

@@ -1,8 +1,8 @@
-//! Torch's type promotion, and the types that arithmetic is done in.
+//! Torch's type promotion, and the types in which arithmetic is done.
 //!
-//! A result's element type is known from the fakes; what has to be found is the type in which operands meet. Torch
-//! takes operands in three tiers (tensors with dimensions, 0-d tensors, Python numbers), and in each tier the widest
-//! of them; a lower tier counts only where its category (bool < integer < float) is above that of the tiers before it.
+//! A result's element type is known from the fake tensors; the type in which the operands are combined has to be found. Torch groups
+//! operands in three tiers (tensors with dimensions, 0-d tensors, Python numbers), and takes the widest operand of each tier. A lower tier
+//! counts only if its category (bool < integer < float) is above that of the tiers before it.
 
 use dynamlir_dialect::{
     ir::{Ctx, Type, Value},
@@ -20,11 +20,11 @@ pub enum Arg {
     Tensor(Value),
     /// A Python number.
     Scalar(Scalar),
-    /// A Python integer that is a size.
+    /// A size, used as a Python integer.
     Size(Dim),
 }
 
-/// The type in which values of `element` are computed: `f32` for the 16-bit floats.
+/// The type in which values of `element` are computed: `f32` for 16-bit floats, else `element`.
 pub fn wide(element: Type) -> Type {
     if element.is_float() && element.width() == 16 { Type::f32(element.ctx()) } else { element }
 }
@@ -41,9 +41,9 @@ pub fn join(a: Type, b: Type) -> Type {
     }
     let ctx = a.ctx();
     match (category(a), category(b)) {
-        // bf16 with f16 meets in f32.
+        // bf16 and f16 are combined in f32.
         (2, 2) if a.width() == b.width() => Type::f32(ctx),
-        // ui8 with i8 meets in i16; with wider types the wider wins, as below.
+        // ui8 and i8 are combined in i16; of different widths the wider one wins, as below.
         (1, 1) if a.width() == b.width() => Type::int(ctx, 16),
         (x, y) if x == y => {
             if a.width() > b.width() {
@@ -62,7 +62,7 @@ pub fn join(a: Type, b: Type) -> Type {
     }
 }
 
-/// The type in which the operands of a pointwise op meet.
+/// The common dtype of the operands of a pointwise op.
 pub fn common(ctx: Ctx, args: &[Arg]) -> Type {
     let mut tiers: [Option<Type>; 3] = [None; 3];
     for arg in args {
@@ -81,17 +81,17 @@ pub fn common(ctx: Ctx, args: &[Arg]) -> Type {
     found.unwrap_or_else(|| Type::f32(ctx))
 }
 
-/// 0 bool, 1 integer, 2 float.
+/// Returns 0 for bool, 1 for integers, 2 for floats.
 pub fn category(element: Type) -> u8 {
     if element.is_float() { 2 } else { u8::from(!element.is_bool()) }
 }
 
-/// Whether a number is in an integer type's range; eager raises where `full` or `masked_fill` gets one that is not.
+/// Returns true if a number is in an integer type's range; eager raises if `full` or `masked_fill` gets one outside.
 pub fn fits(value: Scalar, element: Type) -> bool {
     element.is_float() || element.is_bool() || value.attr(element).as_i64() == Some(value.as_i64())
 }
 
-/// A number as it is once stored in this element type.
+/// A number rounded as if stored in this element type.
 fn rounded(value: Scalar, element: Type) -> Scalar {
     value.attr(element).as_f64().filter(|_| element.is_float()).map_or(value, Scalar::Float)
 }
@@ -103,22 +103,22 @@ impl Call {
     }
 }
 
-/// A pointwise computation: the type in which its operands meet, the type in which it is done, and its shape.
+/// A pointwise computation: the common dtype of its operands, the type that it computes in, and its shape.
 pub struct Domain<'a> {
     call: &'a Call,
     /// Emits before the op.
     pub e: Emit,
-    /// What torch calls the common dtype. Operands are rounded to it before and the result after the computation.
+    /// Torch's common dtype. Operands are rounded to it before the computation, and the result after it.
     pub element: Type,
-    /// Where the arithmetic is done: `element`, or `f32` for the 16-bit floats.
+    /// The type of the arithmetic: `element`, or `f32` for 16-bit floats.
     pub compute: Type,
-    /// Sizes of the result.
+    /// The sizes of the result.
     pub shape: Vec<Dim>,
 }
 
 impl<'a> Domain<'a> {
-    /// The domain of the arguments `args`, promoted. None where one is neither tensor nor number, or does not
-    /// broadcast to the result.
+    /// The domain of the arguments `args`, with promotion. Returns None if one is neither a tensor nor a number, or does not broadcast to
+    /// the result.
     pub fn of(call: &'a Call, args: &[usize]) -> Option<Self> {
         let operands = args.iter().map(|&i| call.operand_arg(i)).collect::<Option<Vec<_>>>()?;
         let shape = call.result_dims(0);
@@ -132,11 +132,11 @@ impl<'a> Domain<'a> {
     pub fn float_of(call: &'a Call, args: &[usize]) -> Option<Self> {
         Self::of(call, args).map(|d| Self::with(call, to_float(d.element)))
     }
-    /// The domain of `args` if it is one of numbers: most ops refuse bool.
+    /// The domain of `args` if it is not bool: most ops reject bool.
     pub fn number_of(call: &'a Call, args: &[usize]) -> Option<Self> {
         Self::of(call, args).filter(|d| !d.element.is_bool())
     }
-    /// The domain of `args` if it is one of floats.
+    /// The domain of `args` if it is a float type.
     pub fn only_float_of(call: &'a Call, args: &[usize]) -> Option<Self> {
         Self::of(call, args).filter(|d| d.element.is_float())
     }
@@ -153,8 +153,8 @@ impl<'a> Domain<'a> {
             Arg::Size(size) => self.stored(self.size(&size)),
         })
     }
-    /// Argument `i` in the domain. A number or one-element tensor is not rounded to a 16-bit dtype: eager's kernels
-    /// of some ops take it as it is.
+    /// Argument `i` in the domain. A number or one-element tensor is not rounded to a 16-bit dtype: some of eager's kernels use it
+    /// unrounded.
     pub fn exact(&self, i: usize) -> Option<Value> {
         Some(match self.call.operand_arg(i)? {
             Arg::Tensor(x) if x.ty().is_single() && self.compute != self.element => {
@@ -165,7 +165,7 @@ impl<'a> Domain<'a> {
             Arg::Size(size) => self.size(&size),
         })
     }
-    /// A tensor in the domain. It is converted before it is broadcast: the smaller tensor is less work.
+    /// A tensor in the domain. It is converted before it is broadcast, since the smaller tensor is less work.
     pub fn tensor(&self, x: Value) -> Value {
         let common = self.e.convert(x, self.element);
         self.e.broadcast_to(self.e.convert(common, self.compute), &self.shape)
@@ -174,30 +174,30 @@ impl<'a> Domain<'a> {
     pub fn full(&self, value: impl Into<Scalar>) -> Value {
         self.e.full(&self.shape, self.compute, value)
     }
-    /// A size in the domain, likewise.
+    /// A size in the domain, not rounded to a 16-bit dtype.
     fn size(&self, size: &Dim) -> Value {
         self.e.size(size, Type::tensor_of(&self.shape, self.compute))
     }
-    /// A number as eager takes it: in the common dtype.
+    /// A number rounded to the common dtype, as in eager.
     pub fn round(&self, value: Scalar) -> Scalar {
         rounded(value, self.element)
     }
-    /// Argument `i` as a number that eager takes as the common dtype.
+    /// Argument `i`, a number, rounded to the common dtype as in eager.
     pub fn rounded(&self, i: usize) -> Option<Value> {
         self.call.scalar(i).map(|value| self.full(self.round(value)))
     }
-    /// The value as it would be, had eager stored it: rounded to the common dtype.
+    /// Rounds a value to the common dtype, as if eager had stored it.
     pub fn stored(&self, value: Value) -> Value {
         self.e.convert(self.e.convert(value, self.element), self.compute)
     }
-    /// Rounds to the common dtype and converts to the op's result.
+    /// Rounds to the common dtype and converts to the result's element type.
     pub fn done(&self, value: Value) -> Option<Vec<Value>> {
         let result = self.call.result_type(0);
         let value = if value.ty().element() == self.compute { self.e.convert(value, self.element) } else { value };
         (value.ty().dims() == result.dims()).then(|| vec![self.e.convert(value, result.element())])
     }
-    /// The integer that every element of argument `i` is, in the common dtype, where that is known and not 0. Eager
-    /// raises on a zero divisor, so only a known one may become a primitive.
+    /// Returns argument `i` as an integer of the common dtype if all its elements are the same known nonzero integer. Eager raises on a
+    /// zero divisor, so only a known divisor can become a primitive.
     pub fn divisor(&self, i: usize) -> Option<i64> {
         let value = match self.call.operand_arg(i)? {
             Arg::Scalar(value) => value,
@@ -208,12 +208,12 @@ impl<'a> Domain<'a> {
     }
 }
 
-/// The integer of a `dynamo.full`.
+/// Returns the integer of a `dynamo.full`.
 fn full_value(x: Value) -> Option<i64> {
     FullOp::defining(x)?.value().as_i64()
 }
 
-/// Whether a shape broadcasts to another by torch's rule.
+/// Returns true if a shape broadcasts to another by torch's rule.
 pub fn broadcasts<D: Dimension>(from: &[D], to: &[D]) -> bool {
     from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(a, b)| a.is(1) || a == b)
 }

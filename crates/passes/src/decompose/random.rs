@@ -1,7 +1,8 @@
-//! Random numbers: each operator draws a key ([`seeds`](super::seeds)) and computes the rest from it, so that its numbers fuse with
-//! what uses them, and are computed again in the backward.
+//! Random numbers: each operator draws a key ([`seeds`](super::seeds)) and computes its numbers from it. So the numbers fuse with their
+//! uses, and backward recomputes them.
 //!
 //! Before: `%m = dynamo.aten "aten.bernoulli.p"(%x) args [#dynamo.operand<0>, 0.5, unit] : (tensor<4xf32>) -> tensor<4xf32>`
+//!
 //! After:
 //! ```mlir
 //! %key = dynamo.aten "aten.randint.low"() …             // one for all operators of the function
@@ -11,9 +12,9 @@
 //! %m = dynamo.convert %hit : tensor<4xi1> -> tensor<4xf32>
 //! ```
 //!
-//! Numbers are not eager's, but have its distributions, and its resolution: 24 bits of `f32`, 11 of `f16`, 8 of `bf16`; `f64` has 52
-//! instead of 53. Declined, so that eager's operator draws: an own generator, `dynamo.eager_random` on the module,
-//! tensors on a device, arguments that eager refuses, ranges of integers beyond 31 bits.
+//! The numbers differ from eager's, but have the same distribution and resolution: 24 bits for `f32`, 11 for `f16`, 8 for `bf16`; `f64` has
+//! 52 instead of 53. A call is declined, so that eager's operator draws, if it has its own generator, if the module has
+//! `dynamo.eager_random`, if tensors are on a device, if eager rejects the arguments, or if a range of integers exceeds 31 bits.
 
 use std::f64::consts::PI;
 
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::emit::Scalar;
 
-/// Parts of the names of operators that draw numbers, with or without a lowering.
+/// Parts of the names of operators that draw random numbers, with or without a lowering.
 const DRAWING: &[&str] = &[
     "bernoulli",
     "binomial",
@@ -49,22 +50,23 @@ const DRAWING: &[&str] = &[
     "uniform",
 ];
 
-/// Whether another call of an operator may give other results: one that draws numbers, or that nobody here knows.
+/// Returns true if repeating a call of an operator may give different results: the operator draws random numbers, or is not an `ATen`
+/// operator.
 pub fn may_draw(call: AtenOp) -> bool {
     let schema = call.schema();
     let Some(name) = schema.strip_prefix("aten.") else { return true };
-    // Attention draws where it is given a probability.
+    // Attention draws random numbers if it has a nonzero dropout probability.
     let is_probable = || call.args().iter().any(|arg| arg.as_f64().is_some_and(|number| number != 0.0));
     DRAWING.iter().any(|part| name.contains(part)) || name.contains("scaled_dot_product") && is_probable()
 }
 
-/// Returns true if an operation may draw random numbers from the state of torch's generator: an operator of torch's, or a function of
-/// users', which may call one.
+/// Returns true if an operation may draw random numbers from the state of torch's generator: a torch operator, or a user's function, which
+/// may call one.
 pub fn draws_by_state(op: Op) -> bool {
     AtenOp::cast(op).is_some_and(|call| ["aten.", "dynamlir."].iter().any(|kind| call.schema().starts_with(kind)) && may_draw(call))
 }
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.bernoulli.Tensor", |c| bernoulli_of(c, c.tensor(1)?, 2)),
     ("aten.bernoulli.default", |c| bernoulli_of(c, c.tensor(0)?, 1)),
@@ -96,22 +98,23 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.uniform.default", |c| own(c, 3).and_then(|()| uniform(c, c.float(1)?, c.float(2)?))),
 ];
 
-/// Whether numbers are drawn here: from the default generator, which argument `i` does not say otherwise.
+/// Continues only if numbers are drawn here, with the default generator: the argument `generator` is None.
 fn own(c: &Call, generator: usize) -> Option<()> {
     (!c.eager_random && c.is_none(generator)).then_some(())
 }
 
-/// Whether a tensor has no elements, whatever its symbols are.
+/// Returns true if a tensor has no elements, regardless of the values of its symbols.
 fn is_empty(ty: Type) -> bool {
     ty.count().is_some_and(|count| count.is(0))
 }
 
-/// Goes on only with a tensor that has elements, whatever its symbols are: what is asked of all of none holds, and is not computed so.
+/// Continues only if a tensor has elements, regardless of the values of its symbols. A check over no elements would hold, but a reduction
+/// over none does not compute that.
 fn has_elements(c: &Call, value: Value) -> Option<()> {
     c.surely(&value.ty().count()?, Relation::Gt, 0).then_some(())
 }
 
-/// What the numbers of a float result are made of, and a result of no elements at once.
+/// Makes the numbers of a float result from random bits; an empty result needs none.
 fn floats(c: &Call, make: impl FnOnce(&Bits, Type) -> Option<Value>) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let element = ty.element();
@@ -174,14 +177,14 @@ fn normal(c: &Call, mean: &Parameter, deviation: &Parameter, generator: usize) -
     })
 }
 
-/// Fails before anything is written unless the condition holds everywhere, so that eager can raise.
+/// Checks that the condition is true everywhere. If not, the check fails before anything is written, and eager raises.
 fn demand(c: &Call, condition: Value, what: &str) {
     let broken = c.e.convert(c.e.not(condition), Type::int(c.e.ctx(), 64));
     let dims: Vec<i64> = (0..broken.ty().rank() as i64).collect();
     c.e.check_range(c.e.reduce("max", broken, &dims, false), 0, 1, &format!("{}: {what}", c.schema()));
 }
 
-/// 1 with the probability that a tensor says, which is checked.
+/// 1 with the probability that a tensor gives, which is checked, else 0.
 fn bernoulli_of(c: &Call, p: Value, generator: usize) -> Option<Vec<Value>> {
     own(c, generator)?;
     let ty = c.result_type(0);
@@ -195,7 +198,7 @@ fn bernoulli_of(c: &Call, p: Value, generator: usize) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(hit, ty.element())])
 }
 
-/// 1 with a probability that is the same for all.
+/// 1 with a probability that is the same for all elements, else 0.
 fn bernoulli(c: &Call) -> Option<Vec<Value>> {
     own(c, 2)?;
     let (ty, p) = (c.result_type(0), c.float(1).filter(|p| (0.0..=1.0).contains(p))?);
@@ -205,7 +208,7 @@ fn bernoulli(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(Bits::draw(c.e, &ty.dims())?.hits(p), ty.element())])
 }
 
-/// In inference the operand itself and a mask of ones. A missing flag means training.
+/// In inference, returns the operand itself and a mask of ones. A missing flag means training.
 fn dropout(c: &Call) -> Option<Vec<Value>> {
     let (x, e) = (c.tensor(0)?, c.e);
     let (shape, element) = (x.ty().dims(), x.ty().element());
@@ -222,7 +225,7 @@ fn dropout(c: &Call) -> Option<Vec<Value>> {
     Some(given.into_iter().take(c.op.num_results()).collect())
 }
 
-/// In inference the slope is the middle of the interval and the noise stays; in training it is uniform in the interval.
+/// In inference the slope is the middle of the interval and the noise is unchanged; in training the slope is uniform in the interval.
 fn rrelu(c: &Call) -> Option<Vec<Value>> {
     let (x, noise, e) = (c.tensor(0)?, c.tensor(1)?, c.e);
     let (lower, upper) = (c.float(2)?, c.float(3)?);
@@ -242,7 +245,7 @@ fn rrelu(c: &Call) -> Option<Vec<Value>> {
     Some([e.convert(out, element), e.convert(noise, element)].into_iter().take(c.op.num_results()).collect())
 }
 
-/// Integers from `low` up to `high`, which is excluded, by multiplication of a random word and a shift.
+/// Integers from `low` up to `high`, exclusive: a random word times the range, shifted right.
 fn integers(c: &Call, low: i64, high: i64) -> Option<Vec<Value>> {
     let (ty, e) = (c.result_type(0), c.e);
     let element = ty.element();
@@ -263,7 +266,7 @@ fn integers(c: &Call, low: i64, high: i64) -> Option<Vec<Value>> {
     Some(vec![e.convert(value, element)])
 }
 
-/// All that an integer type has from 0 on, or all that a float counts exactly.
+/// All nonnegative values of an integer type, or all that a float counts exactly.
 fn all_integers(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let element = ty.element();
@@ -285,7 +288,7 @@ fn exponential(c: &Call) -> Option<Vec<Value>> {
     })
 }
 
-/// How often one must try until something happens: whole numbers from 1.
+/// The number of trials until the first success: whole numbers from 1.
 fn geometric(c: &Call) -> Option<Vec<Value>> {
     own(c, 2)?;
     let p = c.float(1).filter(|p| *p > 0.0 && *p < 1.0)?;

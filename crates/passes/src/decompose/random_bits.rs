@@ -1,4 +1,4 @@
-//! The random numbers of each element: bits of a key and the element's index, as fractions, and what has to be computed of these.
+//! The random bits of each element, from a key and the element's index, and the fractions and distributions computed from them.
 
 use std::f64::consts::PI;
 
@@ -11,7 +11,7 @@ use dynamlir_shapes::{Dim, Dimension, product};
 use super::{promote::wide, seeds};
 use crate::emit::Emit;
 
-/// The polynomial of `logf` in the Cephes library, for the logarithm of `1 + x`, from `x^9` down: without the first two terms.
+/// The polynomial of `logf` in the Cephes library, for the logarithm of `1 + x`, from `x^9` down, without the first two terms.
 const LOGARITHM: [f64; 9] = [
     7.037_683_629_2e-2,
     -1.151_461_031_0e-1,
@@ -32,7 +32,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// None where the number of elements is no number of 64 bits.
+    /// Returns None if the number of elements does not fit 64 bits.
     pub(super) fn draw(e: Emit, shape: &[Dim]) -> Option<Self> {
         let strides = (0..shape.len()).map(|dim| product(&shape[dim + 1..])).collect::<Result<Vec<Dim>, _>>().ok()?;
         let key = e.broadcast_to(seeds::draw(&e.b), shape);
@@ -45,20 +45,20 @@ impl Bits {
         Some(Self { e, key, counter: counter.unwrap_or_else(|| e.full_like(key, 0)) })
     }
 
-    /// `count` of the bits from bit `first`, as a number that is not negative; `half` as of `dynamo.random`.
+    /// Returns `count` bits starting at bit `first`, as a nonnegative number; `half` is as in `dynamo.random`.
     pub(super) fn take(&self, half: i64, first: i64, count: u32) -> Value {
         let bits = RandomOp::build(&self.e.b, self.key, self.counter, half).result();
         let bits = if first == 0 { bits } else { self.e.shr(bits, self.e.full_like(bits, first)) };
         self.e.and(bits, self.e.full_like(bits, i64::MAX >> (63 - count)))
     }
 
-    /// Whether each element is one of those that happen with probability `p`, in `0..=1`.
+    /// Returns true for each element with probability `p`, in `0..=1`.
     pub(super) fn hits(&self, p: f64) -> Value {
         let word = self.take(0, 0, 32);
         self.e.lt(word, self.e.full_like(word, (p * (1_u64 << 32) as f64).round() as i64))
     }
 
-    /// `(n + shift) / 2^count` for `n` of `count` bits, in `f32`; up to 24 bits are exact.
+    /// `(n + shift) / 2^count` for a number `n` of `count` bits, in `f32`; exact for up to 24 bits.
     fn fraction(&self, first: i64, count: u32, shift: f64) -> Value {
         let e = self.e;
         let narrow = e.convert(self.take(0, first, count), Type::int(e.ctx(), 32));
@@ -67,7 +67,7 @@ impl Bits {
         e.mul(number, e.full_like(number, (-f64::from(count)).exp2()))
     }
 
-    /// 52 bits as the fraction of a double between `from` and `from + 1`: the bits are those of a number from 1 to 2.
+    /// 52 bits as the fraction of a double between `from` and `from + 1`. They become the significand of a number from 1 to 2.
     fn double(&self, half: i64, from: f64) -> Value {
         let e = self.e;
         let fraction = self.take(half, 12, 52);
@@ -76,7 +76,7 @@ impl Bits {
         e.sub(number, e.full_like(number, 1.0 - from))
     }
 
-    /// Uniform in `0..1`, with as many bits as the element type has, in the type to compute in.
+    /// Uniform in `0..1`, with the precision of the element type, in the compute type.
     pub(super) fn uniform(&self, element: Type) -> Value {
         match digits(element) {
             53 => self.double(0, 0.0),
@@ -84,16 +84,16 @@ impl Bits {
         }
     }
 
-    /// Uniform between 0 and 1, both excluded.
+    /// Uniform between 0 and 1, both exclusive.
     pub(super) fn open(&self, element: Type) -> Value {
         if wide(element).is_f32() { self.fraction(9, 23, 0.5) } else { self.double(0, (-53.0_f64).exp2()) }
     }
 
-    /// Normal, by Box and Muller's transform.
+    /// Normally distributed, by the Box-Muller transform.
     pub(super) fn normal(&self, element: Type) -> Value {
         let e = self.e;
         let (radius, turn) = if wide(element).is_f32() {
-            // 31 bits, so that the tails reach as far as they may be expected to.
+            // 31 bits, so that the tails reach as far as can be expected.
             (self.fraction(1, 31, 0.5), self.fraction(40, 24, 0.0))
         } else {
             (self.double(0, (-53.0_f64).exp2()), self.double(1, 0.0))
@@ -103,8 +103,8 @@ impl Bits {
     }
 }
 
-/// The cosine of a part of a turn. In `f32` that is `-sin(2πq)` for `q = 1/4 - |turn - 1/2|`, which is at most a quarter of a turn
-/// away from 0, where a polynomial will do: to `3e-7`, which is as good as its argument.
+/// The cosine of a fraction of a turn. In `f32` it is computed as `-sin(2πq)` for `q = 1/4 - |turn - 1/2|`, which is at most a quarter of a
+/// turn away from 0, where a polynomial suffices: its error is `3e-7`, which matches the argument's precision.
 fn cosine(e: Emit, turn: Value) -> Value {
     if !turn.ty().element().is_f32() {
         return e.cos(e.mul(turn, e.full_like(turn, 2.0 * PI)));
@@ -112,7 +112,7 @@ fn cosine(e: Emit, turn: Value) -> Value {
     let number = |value: f64| e.full_like(turn, value);
     let quarter = e.sub(number(0.25), e.abs(e.sub(turn, number(0.5))));
     let square = e.mul(quarter, quarter);
-    // The Taylor series: (2π)^n / n!.
+    // The coefficients of the Taylor series: (2π)^n / n!.
     let terms = [1_u32, 3, 5, 7, 9, 11].map(|n| {
         let sign = if n % 4 == 1 { -1.0 } else { 1.0 };
         sign * (1..=n).fold(1.0, |power, k| power * 2.0 * PI / f64::from(k))
@@ -122,8 +122,8 @@ fn cosine(e: Emit, turn: Value) -> Value {
     e.mul(sum, quarter)
 }
 
-/// The logarithm of normal numbers from 0 to 1. In `f32` it is that of the significand, taken from the square root of a half up to that of
-/// 2, and the exponent. It is exact enough for what it is made of, and vectors have it.
+/// The logarithm of normal numbers from 0 to 1. In `f32` it is computed from the exponent and the significand, which is scaled to between
+/// √½ and √2. It is accurate enough for the numbers that are computed from it, and can be vectorized.
 pub(super) fn logarithm(e: Emit, x: Value) -> Value {
     if !x.ty().element().is_f32() {
         return e.log(x);
@@ -140,7 +140,7 @@ pub(super) fn logarithm(e: Emit, x: Value) -> Value {
     e.fma(exponent, number(0.693_359_375), e.add(above, rest))
 }
 
-/// The bits of a number's significand.
+/// The number of bits of a significand.
 pub(super) fn digits(element: Type) -> u32 {
     match element.width() {
         64 => 53,

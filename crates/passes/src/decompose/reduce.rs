@@ -1,4 +1,4 @@
-//! Reductions and scans. 16-bit floats are accumulated in `f32`; integers and bool are summed in `i64`.
+//! Reductions and scans. 16-bit floats are accumulated in `f32`; integers and bools are summed in `i64`.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Dimension, Relation, product};
@@ -51,7 +51,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.dist.default", dist),
 ];
 
-/// The dimensions in argument `dims`, or all where the overload has none, and whether argument `dims + 1` keeps them.
+/// Returns the dimensions in argument `dims`, or all if the overload has none, and true if argument `dims + 1` keeps them.
 fn dims(call: &Call, x: Value, dims: Option<usize>) -> Option<(Vec<i64>, bool)> {
     let rank = x.ty().rank();
     match dims {
@@ -60,24 +60,24 @@ fn dims(call: &Call, x: Value, dims: Option<usize>) -> Option<(Vec<i64>, bool)> 
     }
 }
 
-/// Elements that go into one result.
+/// Returns the number of elements that are reduced to one result.
 fn count(x: Value, dims: &[i64]) -> Option<Dim> {
     let shape = x.ty().dims();
     product(&dims.iter().map(|&d| shape[d as usize].clone()).collect::<Vec<_>>()).ok()
 }
 
-/// Whether something goes into each result, for all values of the symbols.
+/// Returns true if each result reduces at least one element, for all values of the symbols.
 fn is_of_some(call: &Call, x: Value, dims: &[i64]) -> bool {
     count(x, dims).is_some_and(|count| call.surely(&count, Relation::Gt, 0))
 }
 
-/// The value in the result's element type, if its shape is the result's.
+/// Converts the value to the result's element type; declines if its shape is not the result's.
 fn done(call: &Call, value: Value) -> Option<Vec<Value>> {
     let ty = call.result_type(0);
     (value.ty().dims() == ty.dims()).then(|| vec![call.e.convert(value, ty.element())])
 }
 
-/// The operand as what eager accumulates: the result's dtype, widened.
+/// Converts the operand to the type in which eager accumulates: the result's dtype, widened.
 fn operand(call: &Call, x: Value) -> Value {
     let element = call.result_type(0).element();
     call.e.convert(call.e.convert(x, element), wide(element))
@@ -88,7 +88,7 @@ fn accumulate(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> 
     let (dims, keepdim) = dims(call, x, at)?;
     let x = operand(call, x);
     if x.ty().element().is_bool() {
-        // dtype=torch.bool: a sum of truths is their disjunction, a product their conjunction.
+        // For dtype=torch.bool a sum is a disjunction, a product a conjunction.
         return done(call, call.e.reduce(if kind == "sum" { "or" } else { "and" }, x, &dims, keepdim));
     }
     done(call, call.e.reduce(kind, x, &dims, keepdim))
@@ -115,7 +115,7 @@ fn mean(call: &Call, at: Option<usize>) -> Option<Vec<Value>> {
     done(call, call.e.mean(x, &dims, keepdim))
 }
 
-/// Over nothing eager raises.
+/// Declines reductions over no elements, for which eager raises.
 fn extreme(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
     let x = call.tensor(0)?;
     let (dims, keepdim) = dims(call, x, at)?;
@@ -123,7 +123,7 @@ fn extreme(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
     done(call, call.e.reduce(kind, widened(&call.e, x), &dims, keepdim))
 }
 
-/// The operand in a type that compares as it does; an index is not found among truth values.
+/// Converts the operand to a type of the same order; `arg_reduce` does not accept bools.
 fn ordered(e: &Emit, x: Value) -> Value {
     if x.ty().element().is_bool() { e.convert(x, Type::int(e.ctx(), 8)) } else { widened(e, x) }
 }
@@ -146,12 +146,12 @@ fn extreme_with_index(call: &Call, kind: &str) -> Option<Vec<Value>> {
     Some(vec![done(call, value)?[0], e.arg_reduce(kind, x, dim, keepdim)])
 }
 
-/// Without a dimension, the index into the flattened tensor.
+/// Without a dimension, returns the index into the flattened tensor.
 fn arg_extreme(call: &Call, kind: &str) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let rank = x.ty().rank();
     let keepdim = call.bool(2).unwrap_or(false);
-    // Eager refuses truth values.
+    // Eager rejects bools.
     (!x.ty().element().is_bool()).then_some(())?;
     if rank == 0 {
         return Some(vec![e.scalar(call.result_type(0).element(), 0)]);
@@ -182,7 +182,7 @@ fn truth(call: &Call, kind: &str, at: Option<usize>) -> Option<Vec<Value>> {
     done(call, call.e.reduce(kind, call.e.convert(x, call.e.bool_type()), &dims, keepdim))
 }
 
-/// As [`truth`], but an empty list means no dimension at all here.
+/// Like [`truth`], except that an empty list means no dimension at all.
 fn truth_of_dims(call: &Call, kind: &str) -> Option<Vec<Value>> {
     if call.ints(1).is_some_and(|dims| dims.is_empty()) {
         return done(call, call.e.convert(call.tensor(0)?, call.e.bool_type()));
@@ -197,8 +197,8 @@ fn count_nonzero(call: &Call) -> Option<Vec<Value>> {
     done(call, call.e.sum(call.e.convert(truth, call.result_type(0).element()), &dims, false))
 }
 
-/// Relative to the maximum, so that nothing overflows; an infinite maximum is left out. Eager composes it, and rounds each step
-/// to a 16-bit result.
+/// Computes relative to the maximum, so that nothing overflows; an infinite maximum is replaced by 0. Eager composes this from several
+/// operations, and rounds each step of a 16-bit result.
 fn logsumexp(call: &Call) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let (dims, keepdim) = dims(call, x, Some(1))?;
@@ -216,7 +216,7 @@ fn logsumexp(call: &Call) -> Option<Vec<Value>> {
     done(call, e.reshape(value, &call.result_dims(0)))
 }
 
-/// In eager's accumulator: `f64` for `f32`, `f32` for the 16-bit floats.
+/// Scans in the type of eager's accumulator: `f64` for `f32`, `f32` for 16-bit floats.
 fn scan(call: &Call, kind: &str) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let dim = call.dim(1, x.ty().rank())?;
@@ -232,8 +232,8 @@ fn scan(call: &Call, kind: &str) -> Option<Vec<Value>> {
     done(call, e.scan(kind, e.convert(x, accumulator), dim))
 }
 
-/// Two passes: the mean, then the squares of what differs from it, over max(0, n - correction). In `f64` whatever the
-/// elements are, as in eager: the square of 1e20 is not an `f32`.
+/// Two passes: the mean, then the squared differences from it, divided by max(0, n - correction). Computed in `f64` regardless of the
+/// element type, as in eager: the square of 1e20 overflows `f32`.
 fn variance(call: &Call, root: bool) -> Option<Vec<Value>> {
     let (x, e) = (call.tensor(0)?, call.e);
     let dims = call.dims(1, x.ty().rank())?;
@@ -266,13 +266,13 @@ fn norm(call: &Call, x: Value, p: f64, at: Option<usize>, keepdim: usize) -> Opt
     done(call, value)
 }
 
-/// (Σ |x|ᵖ)^(1/p) and its limits; the largest of nothing and the smallest of nothing are left to eager.
+/// (Σ |x|ᵖ)^(1/p) and its limits; the largest and the smallest of no elements are left to eager.
 fn vector_norm(call: &Call, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Option<Value> {
     let e = &call.e;
     if p < 0.0 || p.is_infinite() {
         is_of_some(call, x, dims).then_some(())?;
     }
-    // Of a single number eager takes no power and no root, in which it would be lost.
+    // For a single number eager skips the power and the root, in which it could overflow or underflow.
     let is_one = count(x, dims)?.is(1);
     Some(if p == f64::INFINITY {
         e.reduce("max", e.abs(x), dims, keepdim)

@@ -1,10 +1,10 @@
-//! Resampling of images: nearest and linear. Where each sample comes from is known when the graph is compiled.
+//! Resampling of images: nearest and linear. The source of each sample is known at compile time.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering, promote::wide};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._upsample_nearest_exact1d.default", nearest),
     ("aten._upsample_nearest_exact2d.default", nearest),
@@ -17,16 +17,16 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.upsample_trilinear3d.default", linear),
 ];
 
-/// Sizes of input and output along each spatial dimension, and the scale that was given.
+/// The sizes of input and output along a spatial dimension, and the scale if one was passed.
 struct Axis {
-    /// The dimension in the tensor.
+    /// The dimension of the tensor.
     dim: usize,
     from: i64,
     to: i64,
     scale: Option<f64>,
 }
 
-/// The spatial dimensions; scales stand in the arguments from `scales` on.
+/// Returns the spatial dimensions; their scales are the arguments from `scales` on.
 fn axes(c: &Call, scales: usize) -> Option<(Value, Vec<Axis>)> {
     let x = c.tensor(0)?;
     let (sizes, shape) = (x.ty().shape(), c.result_shape(0));
@@ -37,7 +37,7 @@ fn axes(c: &Call, scales: usize) -> Option<(Value, Vec<Axis>)> {
     Some((x, (2..shape.len()).map(axis).collect()))
 }
 
-/// The index along each dimension of the result, with those of the spatial dimensions replaced.
+/// Reads at the index along each dimension of the result, with the indices of the spatial dimensions replaced by `at`.
 fn read(c: &Call, x: Value, axes: &[Axis], at: &[Value]) -> Value {
     let shape = c.result_shape(0);
     let spread = |index: Value, dim: usize| c.e.broadcast(index, &shape, &[dim as i64]);
@@ -48,8 +48,8 @@ fn read(c: &Call, x: Value, axes: &[Axis], at: &[Value]) -> Value {
     c.e.gather(x, &indices)
 }
 
-/// Eager computes the source of output element `i` in single precision, by one of several ways that depend on layout and
-/// type. Where these do not agree the call is left to it.
+/// Eager computes the source of output element `i` in single precision, in one of several ways depending on layout and type. If these
+/// differ, the call is left to eager.
 fn nearest(c: &Call) -> Option<Vec<Value>> {
     let (x, axes) = axes(c, 2)?;
     let half = if c.schema().contains("exact") { 0.5 } else { 0.0 };
@@ -66,14 +66,14 @@ fn nearest_index(c: &Call, axis: &Axis, half: f64) -> Option<Value> {
     let rounded = |i: i64| ((i as f32 + half as f32) * single).floor() as i64;
     let source: Vec<i64> = (0..to).map(|i| rounded(i).min(from - 1)).collect();
     let agrees = |f: &dyn Fn(i64) -> i64| (0..to).zip(&source).all(|(i, &at)| f(i).min(from - 1) == at);
-    // Sizes alone decide where they are equal or one is twice the other; a scale that was given may say otherwise.
+    // Eager ignores a passed scale if the output's size is the input's or twice it; the scale may give another source.
     let shortcut = half > 0.0 || to != from && to != 2 * from || agrees(&|i| i * from / to);
     if !agrees(&exact) || !shortcut {
         return None;
     }
     let i = c.e.iota(&[to], 0);
     let number = |v: i64| c.e.full(&[to], Type::int(c.e.ctx(), 64), v);
-    // The same in integers: to a multiple, from a multiple, any ratio.
+    // The same in integer arithmetic: to a multiple, from a multiple, any ratio.
     let twice = |i: i64| (2 * i + i64::from(half > 0.0)) * from / (2 * to);
     if source.iter().zip(0..).all(|(&at, i)| at == i) {
         return Some(i);
@@ -94,11 +94,11 @@ fn nearest_index(c: &Call, axis: &Axis, half: f64) -> Option<Value> {
     Some(c.e.min(index, number(from - 1)))
 }
 
-/// Each sample is a mean of its two neighbours along each dimension, weighted by distance.
+/// Each sample is the average of its two neighbours along each dimension, weighted by distance.
 fn linear(c: &Call) -> Option<Vec<Value>> {
     let (x, axes) = axes(c, 3)?;
     let (aligned, element) = (c.bool(2)?, x.ty().element());
-    // Of 16-bit volumes eager rounds what it finds on the way.
+    // For 16-bit volumes eager rounds intermediate results.
     if !element.is_float() || (element.width() == 16 && axes.len() > 2) {
         return None;
     }
@@ -109,7 +109,7 @@ fn linear(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.convert(sum, element)])
 }
 
-/// Index and weight of the neighbours before and behind.
+/// Returns index and weight of the neighbours before and after.
 fn taps(c: &Call, axis: &Axis, aligned: bool, compute: Type) -> [(Value, Value); 2] {
     let &Axis { from, to, scale, .. } = axis;
     let index = Type::int(c.e.ctx(), 64);
@@ -117,7 +117,7 @@ fn taps(c: &Call, axis: &Axis, aligned: bool, compute: Type) -> [(Value, Value);
     let f = c.e.convert(count, compute);
     let number = |v: f64| c.e.full_like(f, v);
     let last = c.e.full_like(count, from - 1);
-    // A dimension that keeps its size is kept, whatever scale was given: 3 · 1.3 are 3.
+    // A dimension whose size does not change is copied, regardless of the passed scale: 3 · 1.3 rounds down to 3.
     if from == to {
         return [(count, number(1.0)), (count, number(0.0))];
     }
@@ -140,7 +140,7 @@ fn taps(c: &Call, axis: &Axis, aligned: bool, compute: Type) -> [(Value, Value);
     [(before, c.e.sub(number(1.0), share)), (behind, share)]
 }
 
-/// The weighted sum over the dimensions that `at` has no index for yet.
+/// Returns the weighted sum over the dimensions for which `at` does not have an index yet.
 fn interpolate(c: &Call, x: Value, axes: &[Axis], taps: &[[(Value, Value); 2]], at: &mut Vec<Value>) -> Value {
     let Some(pair) = taps.get(at.len()) else {
         return c.e.convert(read(c, x, axes, at), wide(x.ty().element()));

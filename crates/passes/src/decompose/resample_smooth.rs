@@ -1,17 +1,17 @@
-//! Resampling of images that smooths where it makes smaller: each element is the mean of all that lie under a hat
-//! around its place. Places and weights are known when the graph is compiled, and computed as eager does.
+//! Resampling of images with antialiasing when shrinking: each element is the mean of all elements weighted by a hat function around its
+//! place. Places and weights are known at compile time, and computed as in eager.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[("aten._upsample_bilinear2d_aa.default", bilinear)];
 
-/// Hats over more elements than this are left to eager: each is an operand of the kernel.
+/// The maximum number of elements under a hat. Wider hats are left to eager: each element is an operand of the kernel.
 const MOST_TAPS: i64 = 16;
 
-/// Columns first, as eager does.
+/// Resamples the width first, as eager does.
 fn bilinear(c: &Call) -> Option<Vec<Value>> {
     let (x, shape) = (c.tensor(0)?, c.result_shape(0));
     let element = x.ty().element();
@@ -22,10 +22,10 @@ fn bilinear(c: &Call) -> Option<Vec<Value>> {
     Some(vec![along(c, wide, 2, shape[2])?])
 }
 
-/// One dimension with `to` elements instead.
+/// Resamples one dimension to `to` elements.
 fn along(c: &Call, x: Value, dim: usize, to: i64) -> Option<Value> {
     let (e, from, element) = (c.e, x.ty().shape()[dim], x.ty().element());
-    // Whatever scale was given.
+    // A dimension whose size does not change is copied, regardless of the passed scale.
     if from == to {
         return Some(x);
     }
@@ -52,7 +52,7 @@ fn along(c: &Call, x: Value, dim: usize, to: i64) -> Option<Value> {
     let mut shape = x.ty().shape();
     shape[dim] = to;
     let spread = |v: Value| e.broadcast(v, &shape, &[dim as i64]);
-    // What lies at each tap and how much it counts; taps beyond the end count nothing.
+    // Returns the place of each tap, whether it counts, and its weight; taps beyond the end have weight 0.
     let tap = |j: i64| {
         let at = e.add(first, whole(j));
         let place = e.add(e.sub(e.convert(at, element), centre), number(0.5));

@@ -1,22 +1,21 @@
-//! Along a dimension up to each element: running extremes with their places; and sources taken one after another by a
-//! mask.
+//! Running operations along a dimension: running extremes with their places, and writes of successive source elements where a mask is set.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.cummax.default", |c| extreme(c, true)),
     ("aten.cummin.default", |c| extreme(c, false)),
     ("aten.masked_scatter.default", masked_scatter),
 ];
 
-/// The place is the last one where the element is the running extreme, a NaN counting as equal to a NaN. One scan finds
-/// it, over pairs of order and place in 64 bits; so wider elements are left to eager. The value is read at the place: of
+/// Returns running extremes and their places. The place is the last one whose element equals the running extreme; NaNs count as equal. It
+/// is found by one scan over pairs of order and place in 64 bits, so wider elements are left to eager. The value is read at the place: of
 /// two zeros it has the sign of the last.
 ///
-/// Along the innermost dimension eager's one loop is faster (2.6 times in processor time on a million elements).
+/// Along the innermost dimension eager's single loop is faster (2.6 times in processor time on a million elements).
 fn extreme(c: &Call, largest: bool) -> Option<Vec<Value>> {
     let (x, e, ty) = (c.tensor(0)?, c.e, c.result_type(0));
     let (shape, dim) = (ty.shape(), c.dim(1, ty.rank())?);
@@ -38,7 +37,7 @@ fn extreme(c: &Call, largest: bool) -> Option<Vec<Value>> {
     Some(vec![e.gather(x, &indices), place])
 }
 
-/// Integers of 32 bits in the order of the elements, or in the opposite one; a NaN is the largest either way.
+/// Returns 32-bit integers in the order of the elements, or in the reverse order; a NaN is the largest either way.
 fn order(c: &Call, x: Value, ascending: bool) -> Value {
     let (e, word) = (c.e, Type::int(c.e.ctx(), 32));
     let turned = |bits: Value| if ascending { bits } else { e.not(bits) };
@@ -47,14 +46,14 @@ fn order(c: &Call, x: Value, ascending: bool) -> Value {
     }
     let x = e.convert(x, Type::f32(e.ctx()));
     let zero = e.full_like(x, 0.0);
-    // The two zeros are equal. Bits of negative numbers are ordered the wrong way around.
+    // Both zeros are equal. The bits of negative floats are in reverse order.
     let bits = e.bitcast(e.select(e.eq(x, zero), zero, x), word);
     let most = e.full_like(bits, i64::from(i32::MAX));
     let bits = e.select(e.lt(bits, e.full_like(bits, 0i64)), e.xor(bits, most), bits);
     e.select(e.ne(x, x), most, turned(bits))
 }
 
-/// The k-th place that the mask shows gets the k-th element of the source; that there are enough is checked.
+/// Writes the k-th element of the source to the k-th place where the mask is set. Checks that the source has enough elements.
 fn masked_scatter(c: &Call) -> Option<Vec<Value>> {
     let (x, mask, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (e, ty, shape) = (c.e, c.result_type(0), c.result_shape(0));

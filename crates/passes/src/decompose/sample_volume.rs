@@ -1,14 +1,14 @@
-//! Volumes read at places that a grid names: the nearest voxel, or the mean of the eight around the place.
+//! Volumes sampled at the places of a grid: the nearest voxel, or the weighted mean of the eight around the place.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering};
 use crate::emit::Emit;
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[("aten.grid_sampler_3d.default", sample)];
 
-/// What eager reads beyond the volume.
+/// The values that eager reads outside the volume.
 #[derive(Clone, Copy, PartialEq)]
 enum Padding {
     Zeros,
@@ -35,7 +35,7 @@ fn sample(c: &Call) -> Option<Vec<Value>> {
         return None;
     }
     let sizes = x.ty().shape();
-    // The grid's last dimension counts x, y, z; the volume's dimensions are z, y, x.
+    // The grid's last dimension lists x, y, z; the volume's dimensions are z, y, x.
     let axis = |i: usize| {
         let size = sizes[2 + i];
         let place = e.slice_dim(grid, 4, 2 - i as i64, 1, 1);
@@ -52,7 +52,7 @@ fn sample(c: &Call) -> Option<Vec<Value>> {
     Some(vec![value])
 }
 
-/// From the grid's -1…1 to a place in the volume.
+/// Maps the grid's range -1…1 to a place in the volume.
 fn source(e: &Emit, x: Value, size: i64, padding: Padding, aligned: bool) -> Value {
     let number = |v: f64| e.full_like(x, v);
     let (wide, last) = (size as f64, (size - 1) as f64);
@@ -70,14 +70,14 @@ fn source(e: &Emit, x: Value, size: i64, padding: Padding, aligned: bool) -> Val
     }
 }
 
-/// Into the volume. A NaN goes to its end, as eager's comparisons have it.
+/// Clamps a place to the volume. A NaN becomes its end, as by eager's comparisons.
 fn clipped(e: &Emit, x: Value, last: f64) -> Value {
     let (zero, last) = (e.full_like(x, 0.0), e.full_like(x, last));
     let x = e.select(e.lt(x, zero), zero, x);
     e.select(e.lt(x, last), x, last)
 }
 
-/// Back and forth between `low` and `low + span`.
+/// Reflects at `low` and `low + span`.
 fn reflected(e: &Emit, x: Value, low: f64, span: f64) -> Value {
     if span == 0.0 {
         return e.full_like(x, 0.0);
@@ -91,7 +91,7 @@ fn reflected(e: &Emit, x: Value, low: f64, span: f64) -> Value {
     e.add(e.select(even, extra, e.sub(number(span), extra)), number(low))
 }
 
-/// The voxel at whole places, times its weight; zero outside, whatever the weight is.
+/// Reads the voxel at integral places, times its weight; zero outside, regardless of the weight.
 fn read(c: &Call, x: Value, axes: &[Axis; 3], weight: Option<Value>) -> Value {
     let (e, shape) = (c.e, c.result_shape(0));
     let index = Type::int(e.ctx(), 64);
@@ -108,7 +108,7 @@ fn read(c: &Call, x: Value, axes: &[Axis; 3], weight: Option<Value>) -> Value {
     inside.map_or(value, |inside| e.select(inside, value, e.full_like(value, 0.0)))
 }
 
-/// Each neighbour's weight is how near the place is to it along each dimension.
+/// Weights each neighbour by its proximity to the place along each dimension.
 fn mean_of_eight(c: &Call, x: Value, axes: &[Axis; 3]) -> Value {
     let e = c.e;
     let sides = axes.each_ref().map(|axis| {

@@ -1,4 +1,4 @@
-//! A value with a part of it replaced: the functional forms of writing through a view, and masks.
+//! Values with a part replaced: the functional forms of writes through a view, and masks.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Dimension, may_repeat_in, row_major_in};
@@ -10,7 +10,7 @@ use super::{
     view::{cut, diagonal_window, fits_row_major, from_front},
 };
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.as_strided_scatter.default", as_strided_scatter),
     ("aten.diagonal_scatter.default", diagonal_scatter),
@@ -22,7 +22,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.slice_scatter.default", slice_scatter),
 ];
 
-/// `x` with `part` in the place that `start:…:step` of a dimension names.
+/// Returns `x` with `start:…:step` of a dimension replaced by `part`.
 fn write(c: &Call, x: Value, part: Value, dim: i64, (start, step, size): (Dim, i64, Dim)) -> Option<Value> {
     let shape = x.ty().dims();
     let whole = shape.get(dim as usize)?;
@@ -75,7 +75,7 @@ fn select_scatter(c: &Call) -> Option<Vec<Value>> {
     Some(vec![write(c, x, part, dim, (index, 1, 1.into()))?])
 }
 
-/// The gradient of a slice: the gradient of the part among zeros.
+/// The gradient of a slice: the gradient of the part, surrounded by zeros.
 fn slice_backward(c: &Call) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     let dim = c.dim(2, ty.rank())?;
@@ -116,8 +116,8 @@ fn diagonal_scatter(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.as_strided_scatter(x, part, &strides, offset)])
 }
 
-/// Like `as_strided`, only where operand 0 is known to fill its storage row-major; and the window must not show an
-/// element twice, for then it is unspecified which write wins.
+/// Like `as_strided`, lowered only if operand 0 is known to fill its storage in row-major order. The window must not contain an element
+/// twice, since it is unspecified which write would win.
 fn as_strided_scatter(c: &Call) -> Option<Vec<Value>> {
     let (x, part) = (c.tensor(0)?, c.tensor(1)?);
     let (sizes, strides, offset) = (c.sizes(2)?, c.sizes(3)?, c.size(4).unwrap_or(Dim::from(0)));
@@ -138,7 +138,7 @@ fn masked_fill_scalar(c: &Call) -> Option<Vec<Value>> {
     masked_fill(c, c.e.full(&ty.dims(), ty.element(), value))
 }
 
-/// The value is a 0-d tensor. Eager refuses one that overflows in the type of self, which only widening cannot.
+/// The value is a 0-d tensor. Eager rejects a value that overflows the type of self, so only widening conversions are lowered.
 fn masked_fill_tensor(c: &Call) -> Option<Vec<Value>> {
     let (ty, value) = (c.result_type(0), c.tensor(2)?);
     let (from, to) = (value.ty().element(), ty.element());
@@ -156,6 +156,6 @@ fn masked_fill_tensor(c: &Call) -> Option<Vec<Value>> {
 fn masked_fill(c: &Call, value: Value) -> Option<Vec<Value>> {
     let shape = c.result_dims(0);
     let (x, mask) = (c.e.broadcast_to(c.tensor(0)?, &shape), c.tensor(1)?);
-    // Masks of bytes are refused by eager since long.
+    // Eager no longer accepts byte masks.
     mask.ty().element().is_bool().then(|| vec![c.e.select(c.e.broadcast_to(mask, &shape), value, x)])
 }

@@ -1,7 +1,7 @@
-//! Where random numbers come from: keys of 64 bits, drawn by torch's default generator.
+//! The keys of random numbers: 64 bits each, drawn by torch's default generator.
 //!
-//! Each lowering asks for a key of its own ([`draw`]), which is a call of `aten.randint.low` over all numbers of 64 bits. At the end
-//! all keys of a function become one call ([`gather`]):
+//! Each lowering draws its own key ([`draw`]), by a call of `aten.randint.low` over all 64-bit numbers. At the end all keys of a function
+//! are merged into one call ([`gather`]):
 //!
 //! ```mlir
 //! %keys = dynamo.aten "aten.randint.low"() args [-9223372036854775808, 9223372036854775807, [2], …] : () -> tensor<2xi64>
@@ -9,14 +9,14 @@
 //! %1 = dynamo.reshape %0 : tensor<1xi64> -> tensor<i64>
 //! ```
 //!
-//! Of an entry that is differentiated the draws have numbers (`dynamo.draw`, written by `dynamo-autodiff`), which are the places of their
-//! keys. Then the call is marked (`dynamo.keys`), so that its result is kept, and where gradients are differentiated in turn an argument
-//! has the keys: their graph computes what the first one has computed, with the same random numbers.
+//! In an entry that is differentiated, `dynamo-autodiff` numbers the draws (`dynamo.draw`); the numbers are the positions of their keys.
+//! Then the call is marked (`dynamo.keys`), so that its result is saved. For double backward the keys are passed as an argument: the
+//! gradients' graph recomputes values of the first graph with the same random numbers.
 //!
-//! It is an extern call like any other: it is made once, before what uses it, in a fixed order among the calls that draw numbers
-//! themselves, and `dynamo-partition` never repeats it, but keeps its result. That is all of a random tensor that the backward
-//! needs. (One number for the call, and the place of an operation as a part of the counter, was weighed: then no two kernels
-//! that draw numbers would be equal, and a model with 48 layers would have 48 of each.)
+//! The call is an extern call like any other: it runs once, before its uses, in a fixed order among the calls that draw numbers themselves.
+//! `dynamo-partition` never recomputes it, but saves its result, which is all that backward needs of a random tensor. (An alternative was
+//! considered: one number for the call, with the position of an operation as part of the counter. Then no two kernels that draw numbers
+//! would be equal, and a model with 48 layers would have 48 of each.)
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Builder, Device, Op, Type, Value},
@@ -28,12 +28,12 @@ use crate::emit::Emit;
 
 const SCHEMA: &str = "aten.randint.low";
 
-/// A key, drawn at this place.
+/// Draws a key at the builder's position.
 pub(super) fn draw(b: &Builder) -> Value {
     call(b, &[])
 }
 
-/// Which of the entry's draws an operator is: what it was lowered to says so, too.
+/// Copies an operator's draw number to the key in the ops that it was lowered to.
 pub(super) fn number(op: Op, lowered: &[Op]) {
     let Some(draw) = ops::DRAW.of(op) else { return };
     if let [key] = lowered.iter().filter(|op| is_key(**op)).collect::<Vec<_>>()[..] {
@@ -41,15 +41,15 @@ pub(super) fn number(op: Op, lowered: &[Op]) {
     }
 }
 
-/// How many numbers draws have in a block.
+/// Returns the number of draw numbers that are used in a block.
 pub(crate) fn numbered(ops: &[Op]) -> i64 {
     ops.iter().filter_map(|&op| ops::DRAW.of(op)).max().map_or(0, |last| last + 1)
 }
 
-/// One call, or the argument that there is for that, in the place of all that draw a key in the block of a function.
+/// Replaces all draws of a key in a function's block by one call, or by the argument that has the keys.
 ///
 /// # Errors
-/// There is an argument, and a draw without a number.
+/// If there is such an argument and a draw without a number.
 pub(super) fn gather(function: Op, block: Block, numbered: i64) -> PassResult {
     let drawn: Vec<Op> = block.ops().into_iter().filter(|&op| is_key(op)).collect();
     let (used, unused): (Vec<Op>, Vec<Op>) = drawn.iter().partition(|op| !op.is_unused());
@@ -74,7 +74,8 @@ pub(super) fn gather(function: Op, block: Block, numbered: i64) -> PassResult {
     Ok(())
 }
 
-/// A program that asks for one number of all 64 bits gets the same from either call.
+/// Returns true if an op draws a key. The program's own call for a single number of all 64 bits matches too; it may share the call, since
+/// its distribution is the same.
 fn is_key(op: Op) -> bool {
     let Some(call) = AtenOp::cast(op).filter(|call| call.schema() == SCHEMA) else { return false };
     let bound = |at: usize| call.args().get(at).and_then(|arg| arg.as_i64());

@@ -10,12 +10,12 @@ use dynamlir_shapes::{Dim, Window, row_major_in};
 use super::call::{Call, wrap};
 use crate::emit::Scalar;
 
-/// All of `dims` counted from the front.
+/// Returns `dims` counted from the front.
 pub(super) fn wrap_all(dims: &[i64], rank: usize) -> Option<Vec<i64>> {
     dims.iter().map(|&dim| wrap(dim, rank)).collect()
 }
 
-/// Whether eager saw this operand of the op row-major. Without recorded layouts the values are as they stand.
+/// Returns true if this operand of the op is row-major in eager. Without recorded layouts all values are.
 pub(super) fn is_row_major(call: &Call, operand: usize) -> bool {
     let Some(layouts) = call.op.attr("operand_strides").and_then(Attr::as_array) else { return true };
     let Some(seen) = layouts.get(operand).and_then(|strides| Vec::<Dim>::read(*strides)) else { return false };
@@ -25,21 +25,21 @@ pub(super) fn is_row_major(call: &Call, operand: usize) -> bool {
     shape.len() == dense.len() && shape.iter().zip(&dense).zip(&seen).all(same)
 }
 
-/// Start, step and length of Python's `start:end:step` on a dimension: ends count from the back where negative and
-/// are clamped. None where it depends on symbols from which end they count.
+/// Returns start, step and length of Python's `start:end:step` on a dimension: negative ends count from the back, and ends are clamped.
+/// Returns None if the values of symbols decide whether an end is negative.
 pub(super) fn span(call: &Call, (start, end): (Option<Dim>, Option<Dim>), step: i64, size: &Dim) -> Option<(Dim, i64, Dim)> {
     let part = Window { sizes: vec![size.clone()], strides: vec![Dim::from(1)], offset: Dim::from(0) };
     let part = part.slice_in(0, start.as_ref(), end.as_ref(), step, &call.scope).ok()?;
     Some((part.offset, step, part.sizes.into_iter().next()?))
 }
 
-/// The storage offset of an argument of the function around `op`.
+/// Returns the storage offset of an argument of the function around `op`.
 pub(super) fn arg_offset(op: Op, index: usize) -> Option<Dim> {
     Some(op.parent().and_then(|function| ops::OFFSET.dim().of_arg(function, index)).unwrap_or(Dim::from(0)))
 }
 
-/// Whether eager would write this constant into a tensor of that type. It refuses a number that overflows; such a
-/// call stays extern, for the error to be torch's own.
+/// Returns true if eager would write this constant into a tensor of that type. Eager rejects a number that overflows; such a call stays an
+/// extern call, so that torch raises its own error.
 pub(super) fn fits(element: Type, value: Scalar) -> bool {
     if element.is_bool() {
         return true;
@@ -51,7 +51,7 @@ pub(super) fn fits(element: Type, value: Scalar) -> bool {
     };
     if element.is_int() {
         let bits = element.width() as i32;
-        // Exact in a double: the bounds are powers of 2. Eager lets a negative number wrap in an unsigned type.
+        // The bounds are powers of 2, which a double represents exactly. Eager lets a negative number wrap in an unsigned type.
         let (low, high) =
             if element.is_unsigned() { (-(2f64.powi(bits) - 1.0), 2f64.powi(bits)) } else { (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1)) };
         return matches!(value, Scalar::Int(v) if bits == 64 || ((v as f64) >= low && (v as f64) < high))

@@ -1,10 +1,10 @@
-//! Softmax and its kin: exponentials relative to the largest element of a row.
+//! Softmax and related ops: exponentials relative to the largest element of a row.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, Lowering, promote::wide};
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._log_softmax.default", log_softmax),
     ("aten._log_softmax_backward_data.default", log_softmax_backward),
@@ -15,8 +15,8 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.softmax.int", softmax),
 ];
 
-/// Argument `i` in the computing type, with at least one dimension. A dtype argument rounds first; it shows in the
-/// result's type.
+/// Argument `i` in the compute type, with at least one dimension. It is rounded to the result's type first, which is that of the dtype
+/// argument if there is one.
 fn row(c: &Call, i: usize) -> Option<Value> {
     let x = c.tensor(i)?;
     let x = if x.ty().rank() == 0 { c.e.reshape(x, &[1]) } else { x };
@@ -24,18 +24,18 @@ fn row(c: &Call, i: usize) -> Option<Value> {
     Some(c.e.convert(rounded, wide(rounded.ty().element())))
 }
 
-/// A value as result 0.
+/// Converts a value to the type and shape of result 0.
 fn finish(c: &Call, x: Value) -> Option<Vec<Value>> {
     let ty = c.result_type(0);
     Some(vec![c.e.reshape(c.e.convert(x, ty.element()), &ty.dims())])
 }
 
-/// There is no largest element of nothing; the result has no elements either.
+/// Returns an empty result for an empty tensor, which does not have a largest element.
 fn nothing(c: &Call, ty: Type) -> Option<Vec<Value>> {
     ty.shape().contains(&0).then(|| vec![c.e.full(&ty.dims(), ty.element(), 0i64)])
 }
 
-/// What the softmaxes share.
+/// The values shared by the softmaxes.
 struct Exponentials {
     /// `x - max`.
     shifted: Value,
@@ -70,7 +70,7 @@ fn log_softmax(c: &Call) -> Option<Vec<Value>> {
     })
 }
 
-/// A row of nothing but -∞ (all of it masked) gives zeros instead of NaN.
+/// A row of only -∞ (completely masked) gives zeros instead of NaN.
 fn safe_softmax(c: &Call) -> Option<Vec<Value>> {
     nothing(c, c.result_type(0)).or_else(|| {
         let x = row(c, 0)?;
@@ -82,7 +82,7 @@ fn safe_softmax(c: &Call) -> Option<Vec<Value>> {
     })
 }
 
-/// Gradient, output and dimension of a backward op, in the computing type.
+/// Returns gradient, output and dimension of a backward op, in the compute type.
 fn gradients(c: &Call) -> Option<(Value, Value, i64)> {
     let at_least_1d = |x: Value| if x.ty().rank() == 0 { c.e.reshape(x, &[1]) } else { x };
     let (grad, out) = (at_least_1d(c.tensor(0)?), at_least_1d(c.tensor(1)?));

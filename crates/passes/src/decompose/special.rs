@@ -1,6 +1,6 @@
-//! Special functions that are a few primitives: logits, entropies, logarithms of sums.
+//! Special functions composed of a few primitives: logits, entropies, logarithms of sums.
 //!
-//! Those that are series stand in the files `special_*.rs`.
+//! Functions computed by series are in the files `special_*.rs`.
 
 use dynamlir_dialect::ir::{Type, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
@@ -29,7 +29,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
         d.done(entropy(&d, d.get(0)?))
     }),
     ("aten.special_ndtr.default", |c| {
-        // Eager composes it of 16-bit steps, whose errors are not ours to make.
+        // For 16-bit floats eager rounds after each step; these errors are not reproduced, and the call is declined.
         Domain::float_of(c, &[0]).filter(|d| d.compute == d.element)?;
         float(c, normal_cdf)
     }),
@@ -40,13 +40,13 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.frexp.Tensor", frexp),
 ];
 
-/// log(x / (1 - x)), of x moved into [eps, 1 - eps] where that is given.
+/// log(x / (1 - x)), with x clamped to [eps, 1 - eps] if eps is given.
 fn logit(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0])?;
     let mut x = d.get(0)?;
     let one = d.full(1.0);
     if let Some(eps) = call.scalar(1) {
-        // Both bounds are what they round to in the operand's type.
+        // Both bounds are rounded to the operand's type.
         let eps = d.round(eps);
         let (low, high) = (d.full(eps), d.full(d.round(Scalar::Float(1.0 - eps.as_f64()))));
         x = d.e.select(d.e.lt(x, low), low, d.e.select(d.e.gt(x, high), high, x));
@@ -54,12 +54,12 @@ fn logit(call: &Call) -> Option<Vec<Value>> {
     d.done(d.e.log(d.e.div(x, d.e.sub(one, x))))
 }
 
-/// ln(1 + x), which is x where that is next to nothing: vectors lose what is subnormal.
+/// ln(1 + x), which is x for tiny x: vectorized code would flush subnormal numbers.
 fn exact_log1p(e: &Emit, x: Value) -> Value {
     e.select(e.lt(e.abs(x), e.full_like(x, 1e-17)), x, e.log1p(x))
 }
 
-/// x·log(y), 0 where x is 0, NaN where y is. A 16-bit logarithm is rounded before the product.
+/// x·log(y); 0 if x is 0, NaN if y is NaN. A 16-bit logarithm is rounded before the product.
 fn x_times_log(call: &Call, log: fn(&Emit, Value) -> Value) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0, 1])?;
     let (x, y, zero) = (d.get(0)?, d.get(1)?, d.full(0.0));
@@ -67,7 +67,7 @@ fn x_times_log(call: &Call, log: fn(&Emit, Value) -> Value) -> Option<Vec<Value>
     d.done(d.e.select(d.e.ne(y, y), y, product))
 }
 
-/// -x·log(x); 0 at 0, -∞ below, NaN stays.
+/// -x·log(x); 0 at 0, -∞ for negative x; NaN stays NaN.
 fn entropy(d: &Domain, x: Value) -> Value {
     let e = &d.e;
     let zero = e.full_like(x, 0.0);
@@ -76,7 +76,7 @@ fn entropy(d: &Domain, x: Value) -> Value {
     e.select(e.ne(x, x), x, value)
 }
 
-/// The normal distribution function, with the form that keeps digits in the lower tail.
+/// The normal distribution function, with a form that preserves digits in the lower tail.
 fn normal_cdf(e: &Emit, x: Value) -> Value {
     let t = e.mul(x, e.full_like(x, FRAC_1_SQRT_2));
     let half = e.full_like(x, 0.5);
@@ -85,7 +85,7 @@ fn normal_cdf(e: &Emit, x: Value) -> Value {
     e.select(e.lt(x, e.full_like(x, -1.0)), tail, centre)
 }
 
-/// log(bᵃ + bᶜ) for the base b of `exp`: the larger one plus a correction; equal infinities are the result.
+/// log(bᵃ + bᶜ) for the base b of `exp`: the larger one plus a correction. Equal infinities are the result themselves.
 fn log_add(call: &Call, exp: fn(&Emit, Value) -> Value, unit: f64) -> Option<Vec<Value>> {
     let d = Domain::only_float_of(call, &[0, 1])?;
     let (a, b) = (d.get(0)?, d.get(1)?);
@@ -98,8 +98,8 @@ fn log_add(call: &Call, exp: fn(&Emit, Value) -> Value, unit: f64) -> Option<Vec
     d.done(e.select(same_infinity, a, sum))
 }
 
-/// x·2ⁿ: for a float and an integer as C has it, otherwise by a power in a type that depends on both operands; other
-/// mixtures than these stay extern.
+/// x·2ⁿ: for a float and an integer as in C, otherwise by a power in a type that depends on both operands. Other combinations stay extern
+/// calls.
 fn ldexp(call: &Call) -> Option<Vec<Value>> {
     let (from, to) = (call.tensor(0)?.ty().element(), call.tensor(1)?.ty().element());
     if from.is_float() && to.is_int() && !to.is_bool() && call.result_type(0).element() == from {
@@ -111,7 +111,7 @@ fn ldexp(call: &Call) -> Option<Vec<Value>> {
     d.done(d.e.mul(d.get(0)?, power))
 }
 
-/// x·2ⁿ in doubles, rounded once: steps that may neither over- nor underflow before the last.
+/// x·2ⁿ in doubles, rounded once: no step before the last can overflow or underflow.
 fn scale(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::with(call, call.result_type(0).element());
     let (e, word, double) = (&d.e, Type::int(call.e.ctx(), 64), Type::f64(call.e.ctx()));
@@ -120,10 +120,10 @@ fn scale(call: &Call) -> Option<Vec<Value>> {
     let number = |value: i64| e.full_like(n, value);
     let bounded = |n: Value, low: i64, high: i64| e.max(e.min(n, number(high)), number(low));
     let power = |n: Value| e.bitcast(e.shl(e.add(n, number(1023)), number(52)), double);
-    // A smaller type's numbers times 2³⁰⁰ or 2⁻³⁰⁰ are doubles still, and 0 or infinite in that type.
+    // In types smaller than `f64`, 2³⁰⁰ and 2⁻³⁰⁰ suffice: the product is a finite double, and infinite or 0 in that type.
     let mut n = bounded(n, -2200, 2200);
     for _ in 0..if d.element.width() == 64 { 2 } else { 0 } {
-        // Short of the smallest normal number by a double's digits, or the last step would round a second time.
+        // -969 is the smallest normal exponent plus the 53 digits of a double; otherwise the last step would round a second time.
         let (low, high) = (e.lt(n, number(-1022)), e.gt(n, number(1023)));
         let step = e.select(low, number(-969), e.select(high, number(1023), number(0)));
         x = e.mul(x, power(step));
@@ -138,17 +138,17 @@ fn mvlgamma(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0])?;
     let p = call.int(1).filter(|p| (1..=64).contains(p))?;
     let x = d.get(0)?;
-    // Eager composes it of steps that are rounded one by one.
+    // Eager composes it of steps that are rounded separately.
     let terms = (0..p).map(|i| d.stored(d.e.lgamma(d.stored(d.e.sub(x, d.full(i as f64 / 2.0))))));
     let sum = terms.reduce(|a, b| d.e.add(a, b))?;
     let constant = (p * (p - 1)) as f64 * PI.ln() / 4.0;
     d.done(d.e.add(d.stored(sum), d.full(constant)))
 }
 
-/// By how many powers of 2 a subnormal number is scaled up: more than the digits of a double.
+/// The power of 2 by which a subnormal number is scaled up: larger than the number of digits of a double.
 const LIFT: i64 = 60;
 
-/// Mantissa in [1/2, 1) and exponent, from the bits. Subnormal numbers are scaled up first.
+/// Extracts mantissa, in [1/2, 1), and exponent from the bits. Subnormal numbers are scaled up first.
 fn frexp(call: &Call) -> Option<Vec<Value>> {
     let x = call.tensor(0).filter(|x| x.ty().element().is_float())?;
     let (e, element) = (&call.e, x.ty().element());

@@ -1,7 +1,7 @@
 //! Bessel functions of order 0 and 1, and the Airy function.
 //!
-//! Each is a series near 0 and an asymptotic form beyond; both are computed and the right one is selected, with the
-//! series and the ranges of eager's kernels.
+//! Each uses a series near 0 and an asymptotic form beyond. Both are computed, and the right one is selected; series and ranges are those
+//! of eager's kernels.
 
 use std::f64::consts::{FRAC_1_PI, FRAC_2_PI, FRAC_PI_4};
 
@@ -18,7 +18,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_modified_bessel_i1.default", |c| lower_wide(c, i1)),
     ("aten.special_modified_bessel_k0.default", |c| {
         lower_wide(c, |x| {
-            // In doubles, where half a subnormal `f32` is not 0: as in eager here, and only here.
+            // Computed in doubles, where half the smallest subnormal `f32` is not 0. Eager does so for this function only.
             let log = (0.5 * x.double()).log().to(x.element());
             k(x, k0_near(x, log), tables::K0_FAR, false)
         })
@@ -34,13 +34,13 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_airy_ai.default", |c| lower_wide(c, airy_ai)),
 ];
 
-/// A function of a float; integers become `f32`.
+/// Lowers a function of a float; integers become `f32`.
 pub(super) fn lower(call: &Call, f: fn(Num) -> Num) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0])?;
     d.done(f(Num { e: d.e, v: d.get(0)? }).v)
 }
 
-/// The same where eager has no kernel for 16-bit floats: it raises.
+/// Lowers a function for which eager does not have a kernel for 16-bit floats, and raises.
 pub(super) fn lower_wide(call: &Call, f: fn(Num) -> Num) -> Option<Vec<Value>> {
     Domain::float_of(call, &[0]).filter(|d| d.compute == d.element)?;
     lower(call, f)
@@ -50,7 +50,7 @@ pub(super) fn lower_wide(call: &Call, f: fn(Num) -> Num) -> Option<Vec<Value>> {
 struct Scaled {
     near: &'static [f64],
     far: &'static [f64],
-    /// Whether the near series is to be multiplied by x.
+    /// True if the near series is multiplied by x.
     odd: bool,
 }
 const I0: Scaled = Scaled { near: tables::I0_NEAR, far: tables::I0_FAR, odd: false };
@@ -68,7 +68,7 @@ fn scaled_i(x: Num, series: &Scaled) -> Num {
     x.le(8.0).pick(near_i(x, series), (32.0 / x - 2.0).chebyshev(series.far) / x.sqrt())
 }
 
-/// I(|x|): the exponential is multiplied before the root is divided by, so that infinity gives NaN as in eager.
+/// I(|x|): multiplies by the exponential before it divides by the root, so that infinity gives NaN as in eager.
 fn unscaled_i(x: Num, series: &Scaled) -> Num {
     let x = x.abs();
     let exp = x.exp();
@@ -85,7 +85,7 @@ fn i1(x: Num) -> Num {
     odd(x, unscaled_i(x, &I1))
 }
 
-/// With log(x/2).
+/// K₀(x) near 0; `log` is log(x/2).
 fn k0_near(x: Num, log: Num) -> Num {
     (x * x - 2.0).chebyshev(tables::K0_NEAR) - log * (x.exp() * near_i(x, &I0))
 }
@@ -93,19 +93,19 @@ fn k1_near(x: Num) -> Num {
     (0.5 * x).log() * (x.exp() * near_i(x, &I1)) + (x * x - 2.0).chebyshev(tables::K1_NEAR) / x
 }
 
-/// K(x), or eˣ·K(x): infinite at 0 and undefined below.
+/// K(x), or eˣ·K(x): infinite at 0 and undefined for negative x.
 fn k(x: Num, near: Num, far: &[f64], scaled: bool) -> Num {
     let tail = (8.0 / x - 2.0).chebyshev(far);
     let value = if scaled { x.le(2.0).pick(near * x.exp(), tail / x.sqrt()) } else { x.le(2.0).pick(near, (-x).exp() * tail / x.sqrt()) };
     at_origin(x, value, f64::INFINITY)
 }
 
-/// A function that has a pole at 0 and no value below.
+/// A function with a pole at 0 that is undefined for negative x.
 fn at_origin(x: Num, value: Num, pole: f64) -> Num {
     x.eq(0.0).pick(pole, x.lt(0.0).pick(f64::NAN, value))
 }
 
-/// Amplitude, quadrature and phase of J and Y of one order beyond 5.
+/// Returns amplitude, quadrature and phase of J and Y of one order, for x beyond 5.
 fn hankel(x: Num, ratios: [&[f64]; 4], shift: f64) -> (Num, Num, Num) {
     let inverse = 5.0 / x;
     let z = inverse * inverse;
@@ -157,7 +157,7 @@ fn y1(x: Num) -> Num {
     at_origin(x, x.le(5.0).pick(near, far_y(x, hankel1(x))), f64::NEG_INFINITY)
 }
 
-/// sin(x)/x, near 0 by its Taylor series.
+/// sin(x)/x; near 0 its Taylor series.
 fn spherical_j0(x: Num) -> Num {
     let (mut term, mut taylor) = (1.0, vec![1.0]);
     for k in 1..=6 {
@@ -168,9 +168,9 @@ fn spherical_j0(x: Num) -> Num {
     x.abs().eq(f64::INFINITY).pick(0.0, quotient)
 }
 
-/// Ai(x): its two Taylor series at 0, an oscillation far below and an exponential far above.
+/// Ai(x): its two Taylor series near 0, an oscillation far below and an exponential far above.
 fn airy_ai(x: Num) -> Num {
-    // Coefficient k of one series is that of the other order apart; 16 of them reach a double's precision at 2.09.
+    // The two series differ in the first order; 16 coefficients reach a double's precision at 2.09.
     let series = |first: i32| {
         let (mut term, mut list) = (1.0, vec![1.0]);
         for k in 0..15 {

@@ -17,7 +17,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
 /// Coefficients of the asymptotic series of digamma in x⁻².
 const PSI: [f64; 7] = [1.0 / 12.0, -691.0 / 32760.0, 1.0 / 132.0, -1.0 / 240.0, 1.0 / 252.0, -1.0 / 120.0, 1.0 / 12.0];
 
-/// Ten steps take any positive number beyond 10, where the asymptotic series holds; negative ones are reflected.
+/// Up to ten recurrence steps move a positive number beyond 10, where the asymptotic series is accurate; negative ones are reflected.
 fn digamma(x: Num) -> Num {
     let reflect = x.lt(0.0);
     let mut y = reflect.pick(1.0 - x, x);
@@ -30,7 +30,7 @@ fn digamma(x: Num) -> Num {
     let z = 1.0 / (y * y);
     let series = y.lt(1e17).pick(z * z.polynomial(&PSI), y.constant(0.0));
     let value = sum + y.log() - 0.5 / y - series;
-    // The tangent of the fraction alone, in doubles: π·x would lose it.
+    // The tangent of the fraction alone, in doubles: in π·x the fraction would lose its digits.
     let fraction = (x - x.trunc()).double();
     let turn = (PI / (PI * fraction).tan()).to(x.element());
     let whole = x.eq(x.trunc());
@@ -72,23 +72,23 @@ fn polygamma(call: &Call) -> Option<Vec<Value>> {
     d.done(value.v)
 }
 
-/// ζ(s, q); eager has no kernel for 16-bit floats, and computes in doubles.
+/// ζ(s, q); eager does not have a kernel for 16-bit floats, and computes in doubles.
 fn zeta_op(call: &Call) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0, 1]).filter(|d| d.compute == d.element)?;
     let (s, q) = (Num { e: d.e, v: d.get(0)? }, Num { e: d.e, v: d.get(1)? });
     d.done(zeta(s.double(), q.double()).to(s.element()).v)
 }
 
-/// Below 0 only whole s have a value. There the sum from q on is the one over all whole steps that are positive, and what
-/// lies between q and them: each of the parts is a zeta of a positive number.
+/// For q < 0 only whole s have a value. It is the sum over all positive q + k plus the sum over the negative ones; both are expressed by
+/// zetas of positive numbers.
 fn zeta(s: Num, q: Num) -> Num {
     let below = q.lt(0.0);
-    // How far q is below 0 or the whole number above it: exact, however small.
+    // The distance from q up to the next whole number: exact, however small it is.
     let distance = q.abs() - q.abs().floor();
     let first = zeta_above(s, below.pick(1.0 - distance, q));
     let rest = zeta_above(s, distance) - zeta_above(s, 1.0 - q);
     let value = below.pick(first + s.is_odd().pick(-rest, rest), first);
-    // Here a factor of eager's series is infinite, and is multiplied by terms that have become 0.
+    // In these cases eager multiplies an infinite factor by terms that have become 0.
     let value = (value.eq(0.0) & (s.gt(2.5e13) | q.eq(f64::INFINITY))).pick(f64::NAN, value);
     let pole = q.le(0.0) & q.eq(q.floor());
     let value = (below & s.ne(s.floor())).pick(f64::NAN, value);
@@ -96,7 +96,7 @@ fn zeta(s: Num, q: Num) -> Num {
     s.eq(1.0).pick(f64::INFINITY, s.lt(1.0).pick(f64::NAN, value))
 }
 
-/// Terms of the Euler-Maclaurin series: (2k)!/B₂ₖ for k from 1 on.
+/// Divisors of the terms of the Euler-Maclaurin series: (2k)!/B₂ₖ for k from 1 on.
 const EULER: [f64; 12] = [
     12.0,
     -720.0,
@@ -112,7 +112,7 @@ const EULER: [f64; 12] = [
     -1.693_824_136_731_743_7e27 / 236_364_091.0,
 ];
 
-/// ζ(s, q) for q > 0: ten terms, and the Euler-Maclaurin series for the others unless the last term is nothing.
+/// ζ(s, q) for q > 0: ten terms, and the Euler-Maclaurin series for the rest unless the last term is negligible.
 fn zeta_above(s: Num, q: Num) -> Num {
     let mut sum = q.pow(-s);
     let (mut w, mut term) = (q, sum);
@@ -122,7 +122,7 @@ fn zeta_above(s: Num, q: Num) -> Num {
         sum = sum + term;
     }
     let mut rest = sum + term * w / (s - 1.0) - 0.5 * term;
-    // The factors s, s + 1, … and 1/w in turn, so that neither over- nor underflows by itself.
+    // Multiplies by the factors s, s + 1, … and 1/w alternately, so that no intermediate product overflows or underflows.
     let mut factor = term;
     for (k, &divisor) in EULER.iter().enumerate() {
         let k = 2.0 * k as f64;

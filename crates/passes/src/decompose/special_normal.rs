@@ -47,7 +47,7 @@ const ERFCX: &[f64] = &[
     2.3551578691348034,
 ];
 
-/// erfinv(y)/y by `w = -ln(1 - y²)`: of w - 2.5 up to 5, to 6e-9, and of √w - 3 beyond, to 8e-8.
+/// erfinv(y)/y with `w = -ln(1 - y²)`: as a polynomial in w - 2.5 for w up to 5, to 6e-9, and in √w - 3 beyond, to 8e-8.
 const ERFINV: [&[f64]; 2] = [
     &[
         -8.79315115279511e-09,
@@ -126,7 +126,7 @@ const ERFINV_DOUBLE: [[&[f64]; 2]; 3] = [
     ],
 ];
 
-/// Two polynomials, which have as many digits as an `f32`.
+/// Evaluates two polynomials, which have the precision of an `f32`.
 fn erfinv_single(y: Num) -> Num {
     let size = y.abs();
     let w = -((1.0 - size) * (1.0 + size)).log();
@@ -136,8 +136,9 @@ fn erfinv_single(y: Num) -> Num {
     size.eq(1.0).pick(edge, value)
 }
 
-/// Fractions, to 1e-17: what is left of `y·√π/2` over `y³`, of y², and beyond 0.7 what is left of `t = √(-ln((1 - y)/2))`, of t - 1.6
-/// and t - 3.2. The range is split as in Wichura's AS 241; the functions are others, chosen so that the largest part of the result is exact.
+/// Rational approximations, accurate to 1e-17. Up to 0.7 they approximate the remainder after `y·√π/2`, divided by `y³`, in y². Beyond 0.7
+/// they approximate the remainder after `t = √(-ln((1 - y)/2))`, in t - 1.6 and t - 3.2. The range is split as in Wichura's AS 241. The
+/// approximated functions differ from his: they are chosen so that the largest part of the result is exact.
 fn erfinv(y: Num) -> Num {
     let size = y.abs();
     let square = y * y;
@@ -148,7 +149,7 @@ fn erfinv(y: Num) -> Num {
     let t = (-((1.0 - size) / 2.0).log()).sqrt();
     let (is_centre, is_near) = (size.le(0.7), t.lt(3.2));
     let [centre, near, far] = ERFINV_DOUBLE;
-    // One division for all of them.
+    // A single division for all ranges.
     let [top, bottom] = [0, 1].map(|part| {
         let tail = is_near.pick(polynomial(t - 1.6, near[part]), polynomial(t - 3.2, far[part]));
         is_centre.pick(polynomial(square, centre[part]), tail)
@@ -159,10 +160,10 @@ fn erfinv(y: Num) -> Num {
     size.eq(1.0).pick(f64::INFINITY, size.gt(1.0).pick(f64::NAN, value)).copysign(y)
 }
 
-/// eˣ²·erfc(x) of x that is not negative.
+/// eˣ²·erfc(x) for nonnegative x.
 fn erfcx_above(x: Num) -> Num {
     let series = (2.0 * (x - 3.75) / (x + 3.75)).chebyshev(ERFCX) / (1.0 + 2.0 * x);
-    // The first term of the asymptotic series: beyond, the denominator could overflow.
+    // Large x use the first term of the asymptotic series, since the series' denominator could overflow.
     x.gt(5e7).pick(FRAC_2_SQRT_PI / 2.0 / x, series)
 }
 

@@ -1,8 +1,8 @@
-//! Chebyshev polynomials of an order that is a tensor: by their recurrence for low orders, else by the trigonometric and
-//! hyperbolic functions that they are.
+//! Chebyshev polynomials whose order is a tensor: low orders use the recurrence, the others the equivalent trigonometric and hyperbolic
+//! functions.
 //!
-//! Inside of [-1, 1] these are eager's own formulas. Outside eager runs the recurrence up to any order: there the closed
-//! form is taken in doubles, so that an `f32` result is as good.
+//! Inside [-1, 1] these are eager's own formulas. Outside, eager runs the recurrence up to any order. Here the closed form is computed in
+//! doubles instead, so that an `f32` result is as accurate.
 
 use dynamlir_dialect::ir::Value;
 
@@ -36,7 +36,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.special_shifted_chebyshev_polynomial_w.n_scalar", |c| lower(c, Kind::W, true)),
 ];
 
-/// First to fourth kind.
+/// The four kinds, first to fourth.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     T,
@@ -49,23 +49,23 @@ fn lower(call: &Call, kind: Kind, shifted: bool) -> Option<Vec<Value>> {
     let d = Domain::float_of(call, &[0, 1]).filter(|d| d.compute == d.element)?;
     let (x, n) = (Num { e: d.e, v: d.get(0)? }, Num { e: d.e, v: d.get(1)? }.trunc());
     let x = if shifted { x + x - 1.0 } else { x };
-    // From here on eager's closed form takes over inside.
+    // From this order on eager uses its closed form inside [-1, 1].
     let limit = if kind == Kind::T || shifted { 6 } else { 8 };
     let size = x.abs();
     let (wide, order) = (x.double(), n.double());
     let value = outside(kind, wide, order).to(x.element());
-    // The recurrence subtracts infinities two steps after the overflow.
+    // Two steps after the overflow the recurrence subtracts infinities, which gives NaN.
     let overflown = outside(kind, wide, order - 2.0).to(x.element()).abs().eq(f64::INFINITY);
     let value = (overflown | x.is_nan()).pick(f64::NAN, value);
     let value = size.lt(1.0).pick(inside(kind, x, n), value);
     let value = recurrence(kind, x, n, limit, value);
     let value = size.eq(1.0).pick(edge(kind, x, n), value);
-    // An order that no integer holds counts as negative.
+    // An order too large for an integer counts as negative.
     let value = (n.ge(0.0) & n.lt(9.3e18)).pick(value, x.constant(0.0));
     d.done(n.eq(0.0).pick(1.0, value).v)
 }
 
-/// Orders 1 to `limit`, each from the two before; `higher` for the others.
+/// Computes the orders 1 to `limit`, each from the two before it; the others are `higher`.
 fn recurrence(kind: Kind, x: Num, n: Num, limit: u32, higher: Num) -> Num {
     let double = x + x;
     let (mut before, mut last) = (
@@ -85,7 +85,7 @@ fn recurrence(kind: Kind, x: Num, n: Num, limit: u32, higher: Num) -> Num {
     value
 }
 
-/// By the angle whose cosine x is.
+/// Computes from the angle whose cosine is x.
 fn inside(kind: Kind, x: Num, n: Num) -> Num {
     let angle = x.acos();
     match kind {
@@ -96,10 +96,10 @@ fn inside(kind: Kind, x: Num, n: Num) -> Num {
     }
 }
 
-/// The same with hyperbolic functions of |x|; mirrored, V and W are each other, and odd orders change the sign.
+/// The same with hyperbolic functions of |x|. For negative x, V and W are swapped, and odd orders change the sign.
 fn outside(kind: Kind, x: Num, n: Num) -> Num {
     let angle = x.abs().acosh();
-    // Quotients of sinh(a) or cosh(a): with eᵃ taken out of both they overflow no sooner than they must.
+    // Quotients of two sinh(a) or cosh(a): a factor eᵃ is taken out of both, so that they overflow only if the result does.
     let growth = (n * angle).exp();
     let even = || growth * (1.0 + (-(n + n + 1.0) * angle).exp()) / (1.0 + (-angle).exp());
     let odd = || growth * ((-(n + n + 1.0) * angle).expm1() / (-angle).expm1());
@@ -113,7 +113,7 @@ fn outside(kind: Kind, x: Num, n: Num) -> Num {
     (left & n.is_odd()).pick(-value, value)
 }
 
-/// At 1 and -1.
+/// The values at 1 and -1.
 fn edge(kind: Kind, x: Num, n: Num) -> Num {
     let left = x.lt(0.0);
     let one = n.constant(1.0);

@@ -4,7 +4,7 @@
 /// Numerator of the amplitude of J and Y of order 0 beyond 5, in (5/x)².
 pub const PP0: &[f64] =
     &[0.0007969367292973471, 0.08283523921074408, 1.239533716464143, 5.447250030587687, 8.74716500199817, 5.303240382353949, 1.0];
-/// Denominator to it.
+/// The denominator of the same.
 pub const PQ0: &[f64] =
     &[0.0009244088105588637, 0.08562884743544745, 1.2535274390105895, 5.470977403304171, 8.761908832370695, 5.306052882353947, 1.0];
 /// Numerator of the quadrature of order 0.
@@ -18,12 +18,12 @@ pub const QP0: &[f64] = &[
     -51.41053267665993,
     -6.050143506007285,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const QQ0: &[f64] =
     &[64.3178256118178, 856.4300259769806, 3882.4018360540163, 7240.467741956525, 5930.727011873169, 2062.0933166032783, 242.0057402402914];
 /// J of order 0 on [0, 5] without its first two zeros, numerator in x².
 pub const J0_TOP: &[f64] = &[-4794432209.782018, 1956174919465.5657, -249248344360967.72, 9708622510473064.0];
-/// Denominator to it.
+/// The denominator of the same.
 pub const J0_BOTTOM: &[f64] = &[
     499.563147152651,
     173785.4016763747,
@@ -45,7 +45,7 @@ pub const Y0_TOP: &[f64] = &[
     4.4273326857256984e+16,
     -1.8495080043698668e+16,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const Y0_BOTTOM: &[f64] = &[
     1041.2835366425984,
     626107.330137135,
@@ -58,7 +58,7 @@ pub const Y0_BOTTOM: &[f64] = &[
 /// Numerator of the amplitude of J and Y of order 1 beyond 5, in (5/x)².
 pub const PP1: &[f64] =
     &[0.0007621256162081731, 0.07313970569409176, 1.1271960812968493, 5.112079511468076, 8.424045901417724, 5.214515986823615, 1.0];
-/// Denominator to it.
+/// The denominator of the same.
 pub const PQ1: &[f64] =
     &[0.0005713231280725487, 0.06884559087544954, 1.105142326340617, 5.073863861286015, 8.399855543276042, 5.209828486823619, 1.0];
 /// Numerator of the quadrature of order 1.
@@ -72,7 +72,7 @@ pub const QP1: &[f64] = &[
     211.68875710057213,
     25.207020585802372,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const QQ1: &[f64] = &[
     74.23732770356752,
     1056.4488603826283,
@@ -84,7 +84,7 @@ pub const QQ1: &[f64] = &[
 ];
 /// J of order 1 on [0, 5] without its first two zeros, numerator in x².
 pub const J1_TOP: &[f64] = &[-899971225.7055594, 452228297998.19403, -72749424522181.83, 3682957328638529.0];
-/// Denominator to it.
+/// The denominator of the same.
 pub const J1_BOTTOM: &[f64] = &[
     620.8364781180543,
     256987.25675774884,
@@ -98,7 +98,7 @@ pub const J1_BOTTOM: &[f64] = &[
 /// Y of order 1 on (0, 5] without its logarithm, numerator in x².
 pub const Y1_TOP: &[f64] =
     &[1263204747.9017804, -647355876379.1603, 114509511541823.73, -8127702555013251.0, 2.024394757135949e+17, -7.788771962659501e+17];
-/// Denominator to it.
+/// The denominator of the same.
 pub const Y1_BOTTOM: &[f64] = &[
     594.3015923461282,
     235564.09294306856,
@@ -120,7 +120,7 @@ pub const AIRY_AN: &[f64] = &[
     14.026469116338967,
     1.0,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const AIRY_AD: &[f64] = &[
     0.5675945326387702,
     14.75625625848472,
@@ -143,7 +143,7 @@ pub const AIRY_AFN: &[f64] = &[
     -2.776491081552329e-06,
     -1.6778769848911465e-08,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const AIRY_AFD: &[f64] = &[
     13.356042070655324,
     32.682503279522464,
@@ -169,7 +169,7 @@ pub const AIRY_AGN: &[f64] = &[
     8.117892395543892e-08,
     3.415517847659236e-10,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const AIRY_AGD: &[f64] = &[
     9.30892908077442,
     19.835292871831214,

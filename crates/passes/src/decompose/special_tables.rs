@@ -1,4 +1,5 @@
-//! Coefficients of the series that the special functions are computed by, from the Cephes library. Chebyshev series begin with the highest order, polynomials with the highest power.
+//! Coefficients of the series for special functions, from the Cephes library. Chebyshev series begin with the highest order, polynomials
+//! with the highest power.
 #![expect(clippy::unreadable_literal, reason = "a table of digits")]
 
 /// e⁻ˣ·I₀(x) on [0, 8], Chebyshev in x/2 - 2.
@@ -207,7 +208,7 @@ pub const K1_FAR: &[f64] = &[
 ];
 /// Normal quantile around 1/2, numerator in (p - 1/2)².
 pub const NDTRI_P0: &[f64] = &[-59.96335010141079, 98.00107541859997, -56.67628574690703, 13.931260938727968, -1.2391658386738125];
-/// Denominator to it.
+/// The denominator of the same.
 pub const NDTRI_Q0: &[f64] = &[
     1.0,
     1.9544885833814176,
@@ -231,7 +232,7 @@ pub const NDTRI_P1: &[f64] = &[
     -0.03504246268278482,
     -0.0008574567851546854,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const NDTRI_Q1: &[f64] = &[
     1.0,
     15.779988325646675,
@@ -255,7 +256,7 @@ pub const NDTRI_P2: &[f64] = &[
     2.6580697468673755e-06,
     6.239745391849833e-09,
 ];
-/// Denominator to it.
+/// The denominator of the same.
 pub const NDTRI_Q2: &[f64] = &[
     1.0,
     6.02427039364742,

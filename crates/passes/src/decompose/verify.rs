@@ -1,7 +1,7 @@
-//! `dynamo-verify-prims`: the contract of stage 02, checked.
+//! `dynamo-verify-prims`: checks the contract of stage 02.
 //!
-//! Functions hold primitives, range checks and `dynamo.aten` ops without a decomposition, whose code holds the same; 16-bit floats are computed with as
-//! `f32`; integers are divided by constants only, since eager raises on a divisor of 0.
+//! Functions contain primitives, range checks, and `dynamo.aten` ops without a decomposition, whose bodies obey the same rules. 16-bit
+//! floats are computed in `f32`. Integers are divided by nonzero constants only, since eager raises on a divisor of 0.
 
 use dynamlir_dialect::{
     ir::{Block, Op, Type, Value},
@@ -43,10 +43,10 @@ fn check(op: Op) -> PassResult {
     let computes = match DynamoOp::of(op) {
         Some(D::CheckRange(_) | D::Yield(_)) => return Ok(()),
         Some(D::Aten(call)) => return extern_call(call).map_or(Ok(()), |name| fail(&format!("an extern op has '{name}'"))),
-        // Memory belongs to later stages, pure or not; gradients have been taken before.
+        // Memory belongs to later stages, even in pure ops; the ops for gradients belong to earlier ones.
         None | Some(D::Workspace(_) | D::Buffer(_) | D::Detach(_) | D::History(_) | D::Overwrite(_)) => return not_primitive(),
         Some(_) if !op.is_pure() => return not_primitive(),
-        // These move values without computing with them.
+        // These copy values without computing with them.
         Some(D::Select(_) | D::Convert(_) | D::Bitcast(_)) => false,
         Some(D::Scatter(scatter)) => scatter.kind().is_some(),
         Some(D::Reduce(_) | D::ArgReduce(_) | D::Scan(_)) => true,
@@ -61,7 +61,7 @@ fn check(op: Op) -> PassResult {
     Ok(())
 }
 
-/// What a call says that only an earlier stage may say.
+/// Returns an attribute of the call that is only allowed in earlier stages.
 fn extern_call(call: AtenOp) -> Option<&'static str> {
     let said = [
         ("decomposition", call.decomposition().is_some()),

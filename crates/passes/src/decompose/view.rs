@@ -1,7 +1,7 @@
-//! Views and the copies of them: ops that only say where the elements of their operand stand in the result.
+//! Views and copies of views: ops that only rearrange the elements of their operand.
 //!
-//! Functionalization has taken care of what aliases what; here a view is the value that it shows. Most of them need
-//! nothing but the result's shape, because recording has already checked the arguments and resolved `-1`.
+//! Functionalization has resolved all aliasing; here a view is just its value. Most views need only the result's shape, because recording
+//! has already checked the arguments and resolved `-1`.
 
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::{Dim, Dimension, Relation, Window, row_major_in};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::extent::Extent;
 
-/// Schema and lowering.
+/// Lowerings by schema.
 pub const TABLE: &[(&str, Lowering)] = &[
     ("aten._conj.default", identity),
     ("aten._reshape_alias.default", reshape),
@@ -79,7 +79,7 @@ pub const TABLE: &[(&str, Lowering)] = &[
     ("aten.view_copy.dtype", bitcast),
 ];
 
-/// The operand itself. Memory formats do not matter to values; a conjugate of a real number is the number.
+/// Returns the operand itself. Memory formats do not affect values; the conjugate of a real number is the number.
 fn identity(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     (x.ty() == c.result_type(0)).then(|| vec![x])
@@ -105,7 +105,7 @@ fn transpose(c: &Call) -> Option<Vec<Value>> {
     Some(vec![swap(c, x, c.dim(1, rank)?, c.dim(2, rank)?)])
 }
 
-/// `mT` and `adjoint`: the last two dimensions change places.
+/// `mT` and `adjoint`: swaps the last two dimensions.
 fn swap_last(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     Some(vec![match x.ty().rank() {
@@ -114,22 +114,22 @@ fn swap_last(c: &Call) -> Option<Vec<Value>> {
     }])
 }
 
-/// `t` and `numpy_T`: all dimensions in opposite order (`t` is only for rank 2 and less).
+/// `t` and `numpy_T`: reverses all dimensions (`t` is only for rank 2 and less).
 fn reverse_dims(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let dims: Vec<i64> = (0..x.ty().rank() as i64).rev().collect();
     Some(vec![c.e.permute(x, &dims)])
 }
 
-/// Two dimensions change places. A scalar, which torch lets count as one dimension, stays.
+/// Swaps two dimensions. A 0-d tensor, which torch treats as having one dimension, is unchanged.
 pub(super) fn swap(c: &Call, x: Value, a: i64, b: i64) -> Value {
     if a == b { x } else { c.e.transpose(x, a, b) }
 }
 
-/// `size` elements of dimension `dim` from `start` on.
+/// Returns `size` elements of dimension `dim` starting at `start`.
 pub(super) fn cut(c: &Call, x: Value, dim: i64, start: impl Extent, step: i64, size: impl Extent) -> Value {
     let (start, size) = (start.dim(), size.dim());
-    // Of nothing the place does not matter, of one element the step.
+    // For an empty result the start is irrelevant, for a single element the step.
     let (start, step) = (if size.is(0) { Dim::from(0) } else { start }, if size.is(0) || size.is(1) { 1 } else { step });
     c.e.slice_dim(x, dim, start, step, size)
 }
@@ -139,13 +139,14 @@ fn slice(c: &Call) -> Option<Vec<Value>> {
     let shape = x.ty().dims();
     let dim = c.dim(1, shape.len())?;
     let (start, step, size) = span(c, (c.size(2), c.size(3)), c.int(4)?, shape.get(dim as usize)?)?;
-    // Eager's own count overflows with the largest step; the result's type knows. It may say another form of the same, too.
+    // Eager's count overflows with the largest step, which shows in the result's type. The type may also use another expression for the
+    // size.
     let given = c.result_dims(0).get(dim as usize)?.clone();
     let size = size.known().zip(given.known()).map_or(given, |(size, given)| size.min(given).into());
     Some(vec![cut(c, x, dim, start, step, size)])
 }
 
-/// A position that may be counted from the end; None where that depends on symbols.
+/// Resolves a position that may be counted from the end; returns None if that depends on symbols.
 pub(crate) fn from_front(c: &Call, at: Dim, size: &Dim) -> Option<Dim> {
     if at.compare(Relation::Lt, &Dim::from(0), &c.scope).ok()? { at.add(size).ok() } else { Some(at) }
 }
@@ -158,7 +159,7 @@ fn narrow(c: &Call) -> Option<Vec<Value>> {
     Some(vec![cut(c, x, dim, start, 1, c.size(3)?)])
 }
 
-/// One index of a dimension, which the result lacks.
+/// Selects one index of a dimension and removes the dimension.
 pub(super) fn pick(c: &Call, x: Value, dim: i64, index: impl Extent) -> Value {
     let mut shape = x.ty().dims();
     let row = cut(c, x, dim, index, 1, 1);
@@ -180,7 +181,7 @@ fn unbind(c: &Call) -> Option<Vec<Value>> {
     Some((0..c.op.num_results()).map(|i| pick(c, x, dim, i as i64)).collect())
 }
 
-/// `split`, `chunk` and their kin: the result types say how large each piece is.
+/// `split`, `chunk` and similar ops: the result types give the size of each piece.
 fn split(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let dim = c.dim(2, x.ty().rank())?;
@@ -194,8 +195,8 @@ fn split(c: &Call) -> Option<Vec<Value>> {
     Some(pieces)
 }
 
-/// Where a diagonal stands in a row-major operand: strides of the remaining dimensions and then its own, and where
-/// it starts. `size` is its length.
+/// Returns the window of a diagonal in a row-major operand: the strides of the remaining dimensions followed by the diagonal's, and its
+/// offset. `size` is its length.
 pub(super) fn diagonal_window(shape: &[i64], diagonal: i64, dims: (i64, i64), size: i64) -> (Vec<i64>, i64) {
     let strides = row_major(shape);
     let (a, b) = (dims.0 as usize, dims.1 as usize);
@@ -214,12 +215,12 @@ fn diagonal(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.as_strided(x, &result, &strides, offset)])
 }
 
-/// Windows along a dimension; a new last dimension runs inside the window.
+/// Windows along a dimension; a new last dimension is the position inside the window.
 fn unfold(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let (shape, result) = (x.ty().dims(), c.result_dims(0));
     if shape.is_empty() {
-        // A scalar shows one window of one element; a window of none is not worth an op of its own.
+        // A 0-d tensor has one window of one element; an empty window is not worth an op of its own.
         return (result == [Dim::from(1)]).then(|| vec![c.e.reshape(x, &result)]);
     }
     let dim = c.dim(1, shape.len())?;
@@ -230,9 +231,8 @@ fn unfold(c: &Call) -> Option<Vec<Value>> {
     Some(vec![c.e.as_strided(x, &result, &strides, Dim::from(0))])
 }
 
-/// `ATen`'s op speaks of the operand's *storage*. Only where the storage is known to hold the operand row-major from
-/// its start is that the same as the elements in row-major order; functionalization writes `dynamo.as_strided`
-/// where it knows more.
+/// `ATen`'s op indexes the operand's *storage*. This is the same as indexing the elements in row-major order only if the storage is known
+/// to hold the operand in row-major order from its start; if functionalization knows more, it emits `dynamo.as_strided`.
 fn as_strided(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let result = c.result_dims(0);
@@ -240,7 +240,7 @@ fn as_strided(c: &Call) -> Option<Vec<Value>> {
     fits_row_major(c, x, &result, &strides, &offset).then(|| vec![c.e.as_strided(x, &result, &strides, offset)])
 }
 
-/// Whether a window of storage is the same window of the row-major operand 0.
+/// Returns true if a window of the storage is the same window of the row-major operand 0.
 pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[Dim], strides: &[Dim], offset: &Dim) -> bool {
     let dense = is_row_major(c, 0);
     let window = Window { sizes: sizes.to_vec(), strides: strides.to_vec(), offset: offset.clone() };
@@ -249,12 +249,12 @@ pub(super) fn fits_row_major(c: &Call, x: Value, sizes: &[Dim], strides: &[Dim],
         (Ok(Some((_, last))), Some(count)) => c.surely(&last, Relation::Lt, count),
         _ => false,
     };
-    // An argument's own offset, or a view's, would shift the window.
+    // The offset of an argument or of a view would shift the window.
     let starts_storage = x.arg_index().is_none_or(|i| arg_offset(c.op, i).is_some_and(|offset| offset.is(0)));
     dense && inside && starts_storage && c.surely(offset, Relation::Ge, 0)
 }
 
-/// `view(dtype)` between types of one width. A bool is a byte in torch: read as a byte it is 0 or 1.
+/// `view(dtype)` between types of equal width. A bool is a byte in torch; viewed as a byte it is 0 or 1.
 fn bitcast(c: &Call) -> Option<Vec<Value>> {
     let x = c.tensor(0)?;
     let (from, to) = (x.ty().element(), c.result_type(0).element());

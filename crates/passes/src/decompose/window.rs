@@ -1,39 +1,39 @@
-//! The windows of a pooling: their arguments, their taps as slices of the image, and where they lie in it.
+//! The windows of a pooling: their arguments, their taps as slices of the image, and their positions.
 
 use dynamlir_dialect::ir::{Type, Value};
 
 use super::{Call, view::cut};
 use crate::emit::Scalar;
 
-/// Windows of more taps than this are left to the library: each is an operand of the kernel.
+/// The maximum number of taps of a window. Larger windows are left to the library: each tap is an operand of the kernel.
 const MOST_TAPS: i64 = 36;
 
 /// One dimension of the windows.
 #[derive(Clone, Copy)]
 pub(super) struct Axis {
-    /// Elements of the image.
+    /// The number of elements of the image.
     pub size: i64,
-    /// Windows.
+    /// The number of windows.
     pub count: i64,
-    /// Taps of one window.
+    /// The number of taps of one window.
     pub kernel: i64,
-    /// From window to window.
+    /// The distance between windows.
     pub stride: i64,
-    /// Before the image, and after it but for the last window cut off.
+    /// The padding before the image. The padding after it is the same, except that it ends where the last window ends.
     pub padding: i64,
-    /// From tap to tap.
+    /// The distance between taps.
     pub dilation: i64,
 }
 
 /// Windows over the last dimensions.
 pub(super) struct Windows {
-    /// What they are over.
+    /// The dimensions of the windows.
     pub axes: Vec<Axis>,
-    /// How many dimensions come before.
+    /// The number of dimensions before them.
     pub front: usize,
 }
 
-/// `rank` numbers, where a single one stands for all.
+/// Reads `rank` numbers; a single one applies to all dimensions.
 fn numbers(call: &Call, arg: usize, rank: usize) -> Option<Vec<i64>> {
     let list = call.ints(arg)?;
     match *list {
@@ -42,7 +42,7 @@ fn numbers(call: &Call, arg: usize, rank: usize) -> Option<Vec<i64>> {
     }
 }
 
-/// All places of a box of these sizes, in row-major order.
+/// Returns all positions in a box of these sizes, in row-major order.
 pub(super) fn places(sizes: &[i64]) -> Vec<Vec<i64>> {
     sizes.iter().fold(vec![Vec::new()], |outer, &size| {
         outer.iter().flat_map(|place: &Vec<i64>| (0..size).map(move |k| [place.as_slice(), &[k]].concat())).collect()
@@ -50,8 +50,8 @@ pub(super) fn places(sizes: &[i64]) -> Vec<Vec<i64>> {
 }
 
 impl Windows {
-    /// Reads kernel, stride and padding from arguments 1 to 3, and dilation from `dilation` if there is such an
-    /// argument. None for too many taps, or an empty result.
+    /// Reads kernel, stride and padding from arguments 1 to 3, and dilation from argument `dilation` if there is one. Returns None if there
+    /// are too many taps or the result is empty.
     pub fn read(call: &Call, rank: usize, dilation: Option<usize>) -> Option<Self> {
         let shape = call.tensor(0)?.ty().shape();
         let counts = call.result_shape(0);
@@ -73,7 +73,7 @@ impl Windows {
         ((1..=MOST_TAPS).contains(&taps) && !counts.contains(&0)).then_some(Self { axes, front })
     }
 
-    /// The image with what the windows reach beyond it.
+    /// Returns the image padded as far as the windows reach.
     pub fn padded(&self, call: &Call, x: Value, value: impl Into<Scalar>) -> Value {
         let (mut low, mut high) = (vec![0; self.front], vec![0; self.front]);
         for axis in &self.axes {
@@ -84,12 +84,12 @@ impl Windows {
         call.e.pad(x, &low, &high, value)
     }
 
-    /// The taps in row-major order.
+    /// Returns the taps in row-major order.
     pub fn taps(&self) -> Vec<Vec<i64>> {
         places(&self.axes.iter().map(|axis| axis.kernel).collect::<Vec<_>>())
     }
 
-    /// One tap of all windows, of the padded image.
+    /// Returns one tap of all windows of the padded image.
     pub fn tap(&self, call: &Call, padded: Value, tap: &[i64]) -> Value {
         self.axes
             .iter()
@@ -98,7 +98,7 @@ impl Windows {
             .fold(padded, |x, (i, (axis, &k))| cut(call, x, (self.front + i) as i64, k * axis.dilation, axis.stride, axis.count))
     }
 
-    /// Where each window begins along an axis, counted in the image without padding, as `i64`.
+    /// Returns the start of each window along an axis, relative to the image without padding, as `i64`.
     pub fn starts(&self, call: &Call, i: usize) -> Value {
         let axis = self.axes[i];
         let index = call.e.iota(&call.result_shape(0), self.front + i);
@@ -106,25 +106,25 @@ impl Windows {
         call.e.sub(start, call.e.full_like(start, axis.padding))
     }
 
-    /// The same for windows cut to the image: the place of the first tap inside.
+    /// Returns the position of each window's first tap inside the image.
     pub fn first_inside(&self, call: &Call, i: usize) -> Value {
         let (axis, start) = (self.axes[i], self.starts(call, i));
         let e = &call.e;
         let zero = e.full_like(start, 0i64);
-        // Every window has a tap inside, so that only taps before the image are skipped.
+        // Every window has a tap inside the image, so only taps before the image are skipped.
         (0..axis.kernel)
             .filter(|k| k * axis.dilation < axis.padding)
             .fold(start, |at, _| e.select(e.lt(at, zero), e.add(at, e.full_like(at, axis.dilation)), at))
     }
 
-    /// The place in the image of each window's tap or start, given per axis: its index in row-major order.
+    /// Returns the row-major index in the image of each window's tap or start, whose positions are given for each axis.
     pub fn flat(&self, call: &Call, places: &[Value]) -> Option<Value> {
         let e = &call.e;
         let sum = places.iter().zip(&self.axes).map(|(&at, axis)| (at, axis.size));
         sum.reduce(|(outer, _), (at, size)| (e.add(e.mul(outer, e.full_like(outer, size)), at), size)).map(|(at, _)| at)
     }
 
-    /// The number of elements that each window averages over, as a float; a constant where all are alike.
+    /// Returns the number of elements that each window averages, as a float; a constant if it is the same for all windows.
     pub fn divisor(&self, call: &Call, element: Type, include_padding: bool) -> Value {
         let e = &call.e;
         let shape = call.result_shape(0);

@@ -1,9 +1,8 @@
-//! Reading and writing a window of a value: the simplest primitives that do it.
+//! Reads and writes a window of a value, with the simplest primitives that suffice.
 //!
-//! Most windows are what `select`, `slice`, `view` and `transpose` make. They are found again from the strides alone:
-//! the value is reshaped so that each stride of the window is a stride of one dimension, then sliced and permuted.
-//! Only what is none of these (a diagonal, overlapping rows) becomes `dynamo.as_strided`, and so does what cannot be decided to
-//! be one of them, where sizes are expressions.
+//! Most windows come from `select`, `slice`, `view` and `transpose`. They are recovered from the strides alone: the value is reshaped so
+//! that each stride of the window is a stride of one dimension, then sliced and permuted. Only a window of another kind (a diagonal,
+//! overlapping rows) becomes `dynamo.as_strided`; so does one that cannot be classified because its sizes are expressions.
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Builder, Type, Value},
@@ -16,16 +15,16 @@ use crate::{emit::Emit, extent::numbers};
 
 /// A window as a slice and a permutation of the reshaped value.
 struct Rectangle {
-    /// What to reshape the value to.
+    /// The shape to reshape the value to.
     shape: Vec<Dim>,
     starts: Vec<Dim>,
     steps: Vec<i64>,
     counts: Vec<Dim>,
-    /// For each dimension of the window that moves through memory: the dimension of `shape` it walks.
+    /// For each dimension of the window with a nonzero step in memory: the dimension of `shape` that it follows.
     walks: Vec<usize>,
 }
 
-/// The part of `value` that `window`, in row-major coordinates of the value, shows.
+/// Returns the part of `value` that `window` shows, in row-major coordinates of the value.
 pub fn read(b: &Builder, value: Value, window: &Window, scope: &Scope) -> Value {
     let (element, e) = (value.ty().element(), Emit::new(*b));
     if element.is_complex() {
@@ -59,7 +58,7 @@ pub fn read(b: &Builder, value: Value, window: &Window, scope: &Scope) -> Value 
     e.broadcast(e.reshape(part, &sizes), &window.sizes, &dims)
 }
 
-/// `value` with `source` in the place of what `window` shows. The window shows no element twice.
+/// Returns `value` with the elements of `window` replaced by `source`. The window must not show any element twice.
 pub fn write(b: &Builder, value: Value, window: &Window, source: Value, scope: &Scope) -> Value {
     if is_empty(window) {
         return value;
@@ -86,7 +85,7 @@ pub fn write(b: &Builder, value: Value, window: &Window, source: Value, scope: &
     e.as_strided_scatter(value, source, &window.strides, window.offset.clone())
 }
 
-/// Returns true if [`write`] leaves nothing of the value.
+/// Returns true if [`write`] replaces the whole value.
 pub fn replaces(value: Value, window: &Window, scope: &Scope) -> bool {
     let is_complex = value.ty().element().is_complex();
     !is_empty(window) && if is_complex { is_whole(value, window, scope) } else { all_elements(value, window, scope).is_some() }
@@ -99,13 +98,13 @@ fn all_elements(value: Value, window: &Window, scope: &Scope) -> Option<Rectangl
     rectangle(&value.ty().dims(), window, scope)
 }
 
-/// Returns true if the window is all of the value, index by index.
+/// Returns true if the window equals the whole value, index by index.
 fn is_whole(value: Value, window: &Window, scope: &Scope) -> bool {
     Window::row_major_in(&value.ty().dims(), scope).is_ok_and(|whole| canonical(&whole) == canonical(window))
 }
 
-/// What primitives have no types for: an operator of torch's that takes a window after its operands. Like a primitive it has a
-/// history where an operand has one; what should have none goes through `dynamo.detach`.
+/// Calls torch's operator that takes a window after its operands, for element types without primitives. As with a primitive, the result has
+/// a history if an operand has one; a result that must not have one goes through `dynamo.detach`.
 fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, result: Type, scope: &Scope) -> Value {
     let ctx = b.ctx();
     let mut args: Vec<_> = (0..operands.len()).map(|i| Attr::operand(ctx, i)).collect();
@@ -118,20 +117,21 @@ fn by_torch(b: &Builder, schema: &str, operands: &[Value], window: &Window, resu
     call.op().result(0)
 }
 
-/// `dynamo.permute`, unless the order is that already.
+/// `dynamo.permute`, unless the dimensions already have this order.
 pub fn permute(b: &Builder, value: Value, order: &[usize]) -> Value {
     let dims: Vec<_> = order.iter().map(|&i| i as i64).collect();
     Emit::new(*b).permute(value, &dims)
 }
 
-/// Dimensions of the window along which memory is walked.
+/// The dimensions of the window that step through memory.
 fn moving(window: &Window) -> Vec<usize> {
     let stands = |i: usize| window.sizes[i].is(1) || window.strides[i].known().is_some_and(|stride| stride <= 0);
     (0..window.sizes.len()).filter(|&i| !stands(i)).collect()
 }
 
 fn rectangle(shape: &[Dim], window: &Window, scope: &Scope) -> Option<Rectangle> {
-    // As it is, else with its dimensions split where the window's begin, else cut by the window's strides alone.
+    // Tries the shape as it is, then with its dimensions split at the window's boundaries, then a shape derived from the window's strides
+    // alone.
     if let Some(found) = in_shape(shape, window, scope) {
         return Some(found);
     }
@@ -141,7 +141,7 @@ fn rectangle(shape: &[Dim], window: &Window, scope: &Scope) -> Option<Rectangle>
     in_shape(&cut(total, both)?, window, scope).or_else(|| in_shape(&cut(total, strides)?, window, scope))
 }
 
-/// The shape of `total` elements whose row-major strides are these and 1, if there is one.
+/// The shape of `total` elements whose row-major strides are these and 1, if it exists.
 fn cut(total: i64, mut strides: Vec<i64>) -> Option<Vec<Dim>> {
     strides.push(1);
     strides.sort_unstable_by(|a, b| b.cmp(a));
@@ -177,7 +177,7 @@ fn in_shape(shape: &[Dim], window: &Window, scope: &Scope) -> Option<Rectangle> 
     }
     for i in moving(window) {
         let (n, stride) = (&window.sizes[i], &window.strides[i]);
-        // Whether it is a multiple may depend on symbols: then it is none.
+        // If divisibility depends on symbols, it is taken as not divisible.
         let step = |d: usize| stride.modulo(&unit[d]).ok().filter(|rest| rest.is(0)).and_then(|_| stride.floordiv(&unit[d]).ok());
         let d = (0..shape.len()).find(|&d| !shape[d].is(1) && !shape[d].is(0) && step(d).is_some())?;
         let step = step(d)?.known()?;
@@ -195,13 +195,13 @@ impl Rectangle {
     fn is_whole(&self) -> bool {
         self.shape == self.counts
     }
-    /// The dimensions of `shape` that the window walks, in their own order.
+    /// The dimensions of `shape` that the window follows, in their own order.
     fn walked(&self) -> Vec<usize> {
         let mut walked = self.walks.clone();
         walked.sort_unstable();
         walked
     }
-    /// The permutation from the order of `shape` to the window's, if there is something to permute.
+    /// The permutation from the order of `shape` to the window's order, if they differ.
     fn order(&self) -> Option<Vec<usize>> {
         if self.walks.is_sorted() {
             return None;

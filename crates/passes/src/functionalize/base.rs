@@ -1,8 +1,8 @@
-//! The base value of a storage: its current contents, which views read and writes replace.
+//! The base value of a storage: its current contents, from which views are read and which writes replace.
 //!
-//! It looks like a root of the storage where one root shows everything that is ever shown. Else it is one-dimensional
-//! and covers the memory from the first to the last root, with zeros where no root looks. What is shown as complex and as real
-//! numbers is real.
+//! If one root covers everything that is ever accessed, the base value has that root's shape. Otherwise it is one-dimensional and covers
+//! the memory from the first to the last root, with zeros between roots. A storage that is viewed both as complex and as real numbers has a
+//! base of real numbers.
 
 use std::collections::HashMap;
 
@@ -20,20 +20,20 @@ use super::{
 };
 use crate::emit::Emit;
 
-/// Current contents of a storage.
+/// The current contents of a storage.
 pub struct Base {
     value: Value,
     coordinates: Coordinates,
     /// The values read since the last write, by window and element type.
     seen: HashMap<(Window, Type), Value>,
-    /// True if the value is held as real numbers, in pairs where a tensor that shows it is complex.
+    /// True if the value is stored as real numbers, in pairs for the complex tensors that view it.
     is_paired: bool,
-    /// The roots that show everything there is to show, as indices into the storage's.
+    /// The roots that cover everything that is accessed, as indices into the storage's roots.
     pub covering: Vec<usize>,
 }
 
 impl Base {
-    /// The contents at the start, when `values` are those of the roots; else why that cannot be.
+    /// Builds the initial contents from the roots' `values`, or returns the reason why that is impossible.
     pub fn new(b: &Builder, storage: &Storage, values: &[Value], scope: &Scope) -> Result<Self, String> {
         let is_paired = reals_of(&storage.elements).is_some();
         if storage.elements.len() > 1 && !is_paired {
@@ -55,7 +55,7 @@ impl Base {
         };
         let sees_all = |coordinates: &Coordinates| windows.iter().all(|w| coordinates.locate(w, scope).is_some());
         let stretch = |root: &Window| Some(Coordinates::Stretch { offset: root.offset.clone(), len: root.element_count().ok()? });
-        // In this order the fewest primitives are needed.
+        // The order that needs the fewest primitives.
         for (i, root) in roots.iter().enumerate() {
             if root.is_contiguous_in(scope).unwrap_or(false)
                 && let Some(coordinates) = stretch(root).filter(&sees_all)
@@ -81,7 +81,7 @@ impl Base {
         Ok(Self { value, coordinates, seen: HashMap::new(), is_paired, covering: (0..roots.len()).collect() })
     }
 
-    /// All roots in one stretch of memory. They are windows of numbers.
+    /// Gathers all roots into one stretch of memory. Supports only windows with constant sizes and strides.
     fn gathered(b: &Builder, roots: &[Window], values: &[Value], scope: &Scope) -> Option<(Value, Coordinates)> {
         let roots: Vec<_> = roots.iter().map(Window::known).collect::<Option<_>>()?;
         let offset = roots.iter().map(|root| root.offset).min()?;
@@ -91,7 +91,7 @@ impl Base {
         let mut value = Emit::new(*b).full(&[len], element, 0.0);
         for (root, &from) in roots.iter().zip(values) {
             let once = root.without_repetition()?;
-            // The first of each repetition stands for all.
+            // The first element of each repetition represents all.
             let first = dynamlir_shapes::Window { sizes: once.sizes.clone(), ..dynamlir_shapes::Window::row_major(&root.sizes) };
             let first = access::read(b, from, &first.into(), scope);
             value = access::write(b, value, &coordinates.locate(&once.into(), scope)?, first, scope);
@@ -110,14 +110,14 @@ impl Base {
         Some(value)
     }
 
-    /// As [`Base::read`], by an operation of its own, even where it is known what the tensor shows.
+    /// Like [`Base::read`], but always emits a new operation, even if the contents of the tensor are known.
     pub fn read_anew(&self, b: &Builder, tensor: Type, scope: &Scope) -> Option<Value> {
         let window = self.in_units(&canonical(&shown(tensor)), tensor.element())?;
         let part = access::read(b, self.value, &self.coordinates.locate(&window, scope)?, scope);
         Some(if self.is_paired { as_elements(b, part, tensor.element(), scope) } else { part })
     }
 
-    /// Replaces what a tensor shows, with grad mode off: the gradient stays that of what was there before.
+    /// Replaces the contents of a tensor with grad mode off: the gradient remains that of the old contents.
     pub fn write_unrecorded(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<()> {
         let old = self.value;
         self.write(b, tensor, source, scope)?;
@@ -126,7 +126,7 @@ impl Base {
         Some(())
     }
 
-    /// Replaces what a tensor shows. It shows no element twice.
+    /// Replaces the contents of a tensor. The tensor must not show any element twice.
     pub fn write(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<()> {
         let window = shown(tensor);
         let place = self.coordinates.locate(&self.in_units(&window, tensor.element())?, scope)?;
@@ -137,7 +137,7 @@ impl Base {
         Some(())
     }
 
-    /// Replaces what a tensor shows, with a gradient of what was there that is zeros where nothing is left of it.
+    /// Replaces the contents of a tensor. If nothing is left of the old contents, their gradient is zeros.
     pub fn overwrite(&mut self, b: &Builder, tensor: Type, source: Value, scope: &Scope) -> Option<()> {
         let old = self.value;
         let place = self.coordinates.locate(&self.in_units(&shown(tensor), tensor.element())?, scope)?;
@@ -149,12 +149,12 @@ impl Base {
         Some(())
     }
 
-    /// The operation that says that nothing is left of what was there, where the contents are what it gave.
+    /// The operation that marks the old contents as fully overwritten, if it produced the current contents.
     pub fn overwritten(&self) -> Option<Op> {
         self.value.def().filter(|op| op.is(OverwriteOp::NAME))
     }
 
-    /// The operation that has put a part in its place last, where the contents are what it gave.
+    /// The operation that scattered a part into the base, if it produced the current contents.
     pub fn scattered(&self) -> Option<Op> {
         let is_scatter = |op: &Op| {
             let schema = AtenOp::cast(*op).map(AtenOp::schema);
@@ -163,7 +163,7 @@ impl Base {
         self.value.def().filter(is_scatter)
     }
 
-    /// A window of elements of a type in those of the value.
+    /// Converts a window from elements of its type to elements of the base value.
     fn in_units(&self, window: &Window, element: Type) -> Option<Window> {
         if self.is_paired { in_reals(window, element) } else { Some(window.clone()) }
     }

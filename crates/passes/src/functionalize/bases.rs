@@ -1,25 +1,25 @@
-//! Which outputs are views of something else than the runtime has them be: `dynamo.bases` of stage 01.
+//! The outputs whose base in eager differs from the one that the runtime gives them: `dynamo.bases` of stage 01.
 //!
-//! At stage 00 the entry says of each output what eager has it be a view of. From `dynamo.outputs` of stage 01 follows what it
-//! is a view of as it is made: directly of the argument or result whose memory it shows. Eager breaks such chains at `detach()`
-//! and at composites that hide one, and a tensor that changed its shape in place stays the base of the views made before:
+//! At stage 00 the entry records for each output the tensor that it is a view of in eager. `dynamo.outputs` of stage 01 determines what the
+//! runtime makes it a view of: directly of the argument or result whose memory it shares. Eager breaks such chains at `detach()` and at
+//! composites that hide one. Also, a tensor that changed its shape in place remains the base of the views created before:
 //!
 //! ```mlir
 //! // d = x.detach(); return d.t(), d
 //! dynamo.bases   = [#dynamo.base<output 1>, #dynamo.base<none>]
-//! // Both are made as views of %x, and would have it as their base. Had d been x.view(-1), this would be gone:
+//! // Both are created as views of %x, which would become their base. Had d been x.view(-1), this would be dropped:
 //! dynamo.outputs = [#dynamo.output<arg_view 0, …>, #dynamo.output<arg_view 0, …>]
 //! ```
 //!
-//! What is as it is made becomes `unit`, which says that there is nothing to do. Most graphs have nothing else, and no such
-//! attribute then.
+//! An output whose base is already right becomes `unit`: nothing needs to be done. Most graphs have only such outputs, and then the
+//! attribute is omitted.
 
 use std::collections::HashMap;
 
 use dynamlir_dialect::ir::{Attr, AttrValue, Base, Ctx, Output};
 
-/// `dynamo.bases` for outputs that are made in this way, where these bases were `recorded`; None is one that nothing is known
-/// of. None where there is nothing to do.
+/// Returns `dynamo.bases` for these outputs, given the `recorded` bases; a recorded `None` is a base that is not known. Returns `None` if
+/// nothing needs to be done.
 pub fn to_be_made(ctx: Ctx, outputs: &[Output], recorded: &[Option<Base>]) -> Option<Vec<Attr>> {
     let wanted = |(base, natural): (&Option<Base>, Natural)| match natural {
         Natural::Is(natural) => base.filter(|base| *base != natural),
@@ -30,11 +30,11 @@ pub fn to_be_made(ctx: Ctx, outputs: &[Output], recorded: &[Option<Base>]) -> Op
     wanted.iter().any(Option::is_some).then(|| wanted.iter().map(attr).collect())
 }
 
-/// What an output is a view of as it is made.
+/// The base that an output gets without `dynamo.bases`.
 #[derive(Clone, Copy)]
 enum Natural {
     Is(Base),
-    /// It is another's object, or no tensor.
+    /// The output is an existing object, or not a tensor.
     Fixed,
 }
 

@@ -1,4 +1,4 @@
-//! Mutating calls as calls of the variant that returns the new values.
+//! Converts mutating calls to calls of the variant that returns the new values.
 
 use dynamlir_dialect::{
     ir::{Attr, Builder, Type, Value},
@@ -23,7 +23,7 @@ pub struct FunctionalCall {
 }
 
 impl FunctionalCall {
-    /// Plans the call for `op`. `objects` says which operands are the same tensor object.
+    /// Plans the functional call for `call`. `objects` identifies the operands that are the same tensor object.
     pub fn of(call: AtenOp, objects: &[Value]) -> Result<Self, PassError> {
         let (op, schema, mut args) = (call.op(), call.schema(), call.args());
         let mutates = operand_list(call.mutates());
@@ -39,8 +39,8 @@ impl FunctionalCall {
             }
         }
         if base_name(&functional) == base_name(&schema) {
-            // `out=` tensors stand last in the schema, in the order of the results. The same tensor may be an
-            // operand before that, which the variant keeps.
+            // `out=` tensors come last in the schema, in the order of the results. The same tensor may also be an earlier operand, which
+            // the variant keeps.
             let mut outs = Vec::new();
             while let Some(last) = args.pop_if(|last| {
                 let operands = operands_of(*last);
@@ -61,12 +61,12 @@ impl FunctionalCall {
     }
 }
 
-/// The new value of the operand of `copy_`, `fill_` and `zero_` as primitives: no element of the old one matters.
+/// The new value of the operand of `copy_`, `fill_` and `zero_`, as primitives that ignore the old value.
 pub fn overwritten(b: &Builder, call: AtenOp, operands: &[Value]) -> Option<Value> {
     let (schema, args, e) = (call.schema(), call.args(), Emit::new(*b));
     let target = operands.first()?.ty();
     if operands.iter().any(|value| value.ty().element().is_complex()) {
-        // No primitive makes complex numbers, but they may be copied as they are.
+        // No primitive produces complex numbers, but copies of the same type are possible.
         let same = operands.len() == 2 && operands[1].ty() == target && schema == "aten.copy_.default";
         return same.then(|| operands[1]);
     }
@@ -88,7 +88,7 @@ pub fn overwritten(b: &Builder, call: AtenOp, operands: &[Value]) -> Option<Valu
     }
 }
 
-/// A Python number as an element; None where torch would have to round or refuse.
+/// Converts a Python number to an element; `None` if torch would have to round or refuse.
 fn scalar(element: Type, value: Attr) -> Option<Attr> {
     if element.is_bool() {
         let truth = value.as_bool().or_else(|| value.as_i64().map(|v| v != 0)).or_else(|| value.as_f64().map(|v| v != 0.0))?;
@@ -111,12 +111,12 @@ fn scalar(element: Type, value: Attr) -> Option<Attr> {
     range.contains(&int).then(|| Attr::int_of(element, int))
 }
 
-/// The operand numbers that `aliases` or `mutates` names; there are none where it is not said.
+/// The operand numbers listed by `aliases` or `mutates`; empty if the attribute is absent.
 pub fn operand_list(named: Option<Vec<i64>>) -> Vec<usize> {
     named.into_iter().flatten().filter_map(|i| usize::try_from(i).ok()).collect()
 }
 
-/// Operands named in an argument, in order.
+/// The operands named in an argument, in order.
 fn operands_of(arg: Attr) -> Vec<usize> {
     match (arg.as_operand(), arg.as_array()) {
         (Some(operand), _) => vec![operand],
@@ -125,7 +125,7 @@ fn operands_of(arg: Attr) -> Vec<usize> {
     }
 }
 
-/// The argument with operands named by their position in `kept`.
+/// Returns the argument with operands renumbered by their position in `kept`.
 fn renumber(arg: Attr, kept: &[usize]) -> Attr {
     match (arg.as_operand(), arg.as_array()) {
         (Some(operand), _) => kept.binary_search(&operand).map_or(arg, |i| Attr::operand(arg.ctx(), i)),

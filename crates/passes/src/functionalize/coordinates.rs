@@ -1,23 +1,23 @@
-//! What a tensor shows of its storage, and where that lies in the value that stands for the storage.
+//! The part of its storage that a tensor shows, and the place of that part in the value that represents the storage.
 //!
-//! Sizes may be expressions. What lies where is decided by what is declared of their symbols; what cannot be decided is not found,
-//! and windows of numbers alone are found in more ways than others.
+//! Sizes may be expressions. The position of a part is then decided by the facts declared about their symbols. If it cannot be decided, the
+//! part counts as not found. For windows with constant sizes only, more cases are recognized than for others.
 
 use std::borrow::Cow;
 
 use dynamlir_dialect::ir::Type;
 use dynamlir_shapes::{Dim, Dimension, Predicate, Relation, Scope};
 
-/// Sizes, strides and storage offset of one tensor, in elements.
+/// Sizes, strides and storage offset of a tensor, in elements.
 pub type Window = dynamlir_shapes::Window;
 
-/// The window that a `!dynamo.tensor` shows, which is known to say what it is.
+/// The window that a `!dynamo.tensor` shows; its type must specify one.
 pub fn shown(ty: Type) -> Window {
-    // A mutable tensor says its strides: nothing is made of what is known of symbols.
+    // A mutable tensor's type has explicit strides, so no facts about symbols are needed.
     ty.window(&Scope::new()).unwrap_or_else(|| panic!("{ty} does not say its window"))
 }
 
-/// Equal for windows that show the same elements at the same indices: strides that never matter are 0.
+/// Canonicalizes a window, so that windows showing the same elements at the same indices are equal: strides that never matter become 0.
 pub fn canonical(window: &Window) -> Window {
     let empty = is_empty(window);
     let dims = window.sizes.iter().zip(&window.strides);
@@ -25,22 +25,22 @@ pub fn canonical(window: &Window) -> Window {
     Window { sizes: window.sizes.clone(), strides, offset: if empty { Dim::from(0) } else { window.offset.clone() } }
 }
 
-/// Whether it is plain that a window shows nothing.
+/// Returns true if a window is known to be empty.
 pub fn is_empty(window: &Window) -> bool {
     window.sizes.iter().any(|size| size.is(0))
 }
 
-/// How the value that stands for a storage is laid over it.
+/// The mapping between a storage and the value that represents it.
 #[derive(Clone, Debug)]
 pub enum Coordinates {
-    /// Its elements, in row-major order, are neighbours in memory: `len` of them, from `offset` on.
+    /// The value's elements, in row-major order, are adjacent in memory: `len` of them, starting at `offset`.
     Stretch { offset: Dim, len: Dim },
-    /// Index by index it is this window.
+    /// The value equals this window, index by index.
     Of(Window),
 }
 
 impl Coordinates {
-    /// A window in row-major coordinates of the value; None when it shows something else than the value's elements, or may.
+    /// Converts a window to row-major coordinates of the value. `None` if it shows, or may show, other elements.
     pub fn locate(&self, window: &Window, scope: &Scope) -> Option<Window> {
         let window = canonical(window);
         if is_empty(&window) {
@@ -63,12 +63,12 @@ impl Coordinates {
     }
 }
 
-/// What is known of the symbols where a window shows something: an empty one lies anywhere.
+/// The facts about symbols, given that a window is not empty: an empty window may be located anywhere.
 fn with_elements<'s>(window: &Window, scope: &'s Scope) -> Cow<'s, Scope> {
     let mut known = Cow::Borrowed(scope);
     for size in &window.sizes {
         let has_some = Predicate::new(size.clone(), Relation::Ge, 1);
-        // What contradicts all else is true of no window that shows something.
+        // If the assumption contradicts the other facts, the window is always empty.
         if known.decide(&has_some).is_none() && known.to_mut().assume(&has_some).is_err() {
             return Cow::Borrowed(scope);
         }
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(stretch.locate(&last, &scope), Some(last.clone()));
         // There may be fewer than three rows.
         assert_eq!(stretch.locate(&Window { offset: 8.into(), ..last }, &scope), None);
-        // There may be no more than two: what is shown behind them may be nothing.
+        // There may be exactly two rows: then the window behind them is empty.
         let rest = Window { sizes: vec![dim("s0 - 2"), 4.into()], strides: vec![4.into(), 1.into()], offset: 8.into() };
         assert_eq!(stretch.locate(&rest, &scope), Some(rest.clone()));
         assert_eq!(stretch.locate(&Window { offset: 9.into(), ..rest }, &scope), None);
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(Coordinates::Of(turned.clone()).locate(&turned, &scope).map(|at| at.strides), Some(vec![rows, 1.into()]));
     }
 
-    /// Storage elements that a window shows, in row-major order of its indices.
+    /// The storage elements that a window shows, in row-major order of its indices.
     fn elements(w: &Numbers) -> Vec<i64> {
         let mut all = vec![w.offset];
         for (n, s) in w.dims() {

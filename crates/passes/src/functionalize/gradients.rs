@@ -1,8 +1,7 @@
-//! Where gradients do not go the way of values, in an entry that is differentiated.
+//! Places where gradients do not follow values, in an entry that is differentiated.
 //!
-//! A detached tensor, and a view that was made with grad mode off, show memory whose other tensors may have a history. Where
-//! such memory is written by the graph, all its tensors are read from one base value, and what is read for them goes through
-//! `dynamo.detach`:
+//! A detached tensor, and a view created with grad mode off, share memory with tensors that may have a history. If the graph writes such
+//! memory, all its tensors are read from one base value, and the values read for detached tensors go through `dynamo.detach`:
 //!
 //! ```mlir
 //! // y = x * 2; d = y.detach(); y.add_(1); return d * x
@@ -10,8 +9,8 @@
 //! %d = dynamo.detach %2 : tensor<4xf32>
 //! ```
 //!
-//! A write with grad mode off changes no history, whatever part it writes: the new base has the value of the new one and the
-//! gradient of the old one.
+//! A write with grad mode off does not change the history, regardless of the part it writes: the new base has the new value and the
+//! gradient of the old base.
 //!
 //! ```mlir
 //! // y = x * 2; with torch.no_grad(): y[0] = 3
@@ -19,17 +18,17 @@
 //! %now = dynamo.history %new of %y : tensor<4xf32>
 //! ```
 //!
-//! A write with grad mode on that leaves nothing of the old base says so, for eager has gradients of that, which are zeros:
+//! A write with grad mode on that replaces the whole old base records that, since eager has gradients for the old base, which are zeros:
 //!
 //! ```mlir
 //! // y = x * 2; y.copy_(z)
 //! %now = dynamo.overwrite %z of %y : tensor<4xf32>
 //! ```
 //!
-//! The base has one gradient, of the tensor and its views that have a history first; what is detached from them, or what they are
-//! detached from, has none. Refused is what has two: a detached tensor that is written with a gradient of its own where
-//! the others have one, and a view that was made with grad mode off and is read after its memory was written, for which autograd
-//! makes a history then.
+//! The base has one gradient: that of the first tensor to have a history, and of its views. Tensors detached from these, or that these are
+//! detached from, have none. Cases that would need two gradients are refused: a detached tensor that is written with a gradient of its own
+//! while the others have one, and a view that was created with grad mode off and is read after its memory was written, for which autograd
+//! creates a history at that point.
 
 use std::collections::HashMap;
 
@@ -43,35 +42,35 @@ use dynamlir_reasons::AUTOGRAD;
 use super::{call::operand_list, storage::Aliasing};
 use crate::autodiff::is_constant;
 
-/// What a write does to the gradient of the base.
+/// The effect of a write on the gradient of the base.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// The gradient goes to what is written and to what is left.
+    /// The gradient flows to the written values and to the remaining part of the base.
     Recorded,
-    /// The gradient stays that of the old value.
+    /// The gradient remains that of the old value.
     Unrecorded,
-    /// There was no gradient, and there is none.
+    /// There was no gradient, and none is added.
     Detached,
 }
 
-/// Tensors of one storage whose histories are one: a tensor, its views, and theirs. `detach()` begins another family.
+/// Tensors of one storage that share a history: a tensor, its views, and their views. `detach()` starts another family.
 type Family = usize;
 
-/// What is known of gradients so far.
+/// The facts about gradients collected so far.
 #[derive(Default)]
 pub struct Gradients {
-    /// The storages in which something may have a history, with the family that it belongs to.
+    /// The storages in which some tensor may have a history, with the family that it belongs to.
     carrying: HashMap<usize, Family>,
-    /// The families of tensors that are not of the first of their storage, 0.
+    /// The families of tensors; 0, the first family of each storage, is omitted.
     family: HashMap<Value, Family>,
-    /// Views that were made with grad mode off, with how often their storage had been written then.
+    /// Views that were created with grad mode off, with the number of writes to their storage at that time.
     unrecorded: HashMap<Value, usize>,
-    /// Writes so far, by storage.
+    /// The number of writes so far, by storage.
     writes: HashMap<usize, usize>,
 }
 
 impl Gradients {
-    /// None of a function that is not differentiated.
+    /// Returns `None` for a function that is not differentiated.
     pub fn of(function: Op, args: &[Value], aliasing: &Aliasing) -> Result<Option<Self>, PassError> {
         if !ops::ENTRY.is_on(function) || !ops::DIFFERENTIABLE.is_on(function) {
             return Ok(None);
@@ -89,10 +88,10 @@ impl Gradients {
         Ok(Some(found))
     }
 
-    /// Whether what `op` reads of a tracked tensor is detached.
+    /// Returns true if the value that `op` reads from a tracked tensor is detached.
     pub fn is_detached(&self, op: Op, tensor: Value, aliasing: &Aliasing) -> Result<bool, PassError> {
         let storage = aliasing.storage(tensor);
-        // With grad mode off nothing has a gradient, and what is returned is made as eager makes it.
+        // With grad mode off no result has a gradient, and returned views are created as in eager.
         if !AtenOp::cast(op).is_some_and(AtenOp::grad_enabled) || !self.carrying.contains_key(&storage) {
             return Ok(false);
         }
@@ -102,7 +101,7 @@ impl Gradients {
         Ok(!self.has_history(tensor, aliasing))
     }
 
-    /// What a write to `target` by `call` is.
+    /// Classifies a write to `target` by `call`.
     pub fn write(&self, call: AtenOp, target: Value, aliasing: &Aliasing) -> Result<Write, PassError> {
         let owner = self.carrying.get(&aliasing.storage(target)).copied();
         let is_recorded = call.grad_enabled() && !self.unrecorded.contains_key(&target);
@@ -117,18 +116,18 @@ impl Gradients {
         Ok(if owner.is_some() { Write::Unrecorded } else { Write::Detached })
     }
 
-    /// Returns true if a write to `target` by `call` is noted in its history even where nothing of it is left: it had one, or gets one as
-    /// a view.
+    /// Returns true if a write to `target` by `call` is recorded in its history even if it replaces the whole value: the target had a
+    /// history, or gets one as a view.
     pub fn is_noted(&self, call: AtenOp, target: Value, is_view: bool, aliasing: &Aliasing) -> bool {
         call.grad_enabled() && (self.has_history(target, aliasing) || is_view && self.brings(call, aliasing))
     }
 
-    /// Returns true if something that a call takes has a history.
+    /// Returns true if an operand of a call has a history.
     fn brings(&self, call: AtenOp, aliasing: &Aliasing) -> bool {
         call.grad_enabled() && call.op().operands().iter().any(|&value| self.has_history(value, aliasing))
     }
 
-    /// Takes notice of an operation that has been translated.
+    /// Records an operation that has been translated.
     pub fn note(&mut self, call: AtenOp, aliasing: &Aliasing) -> Result<(), PassError> {
         let op = call.op();
         let written = operand_list(call.mutates());
@@ -152,13 +151,13 @@ impl Gradients {
             };
             let source = op.operand(operand);
             if is_detach(call) {
-                // A number that no other family has.
+                // A number that is not used by another family.
                 self.family.insert(result, self.family.len() + 1);
                 continue;
             }
             self.family.insert(result, self.family(source));
             if is_function(call) {
-                // It has a history, whatever its operand is.
+                // The result has a history, regardless of its operand.
                 continue;
             }
             let since = self.unrecorded.get(&source).copied();
@@ -184,12 +183,12 @@ impl Gradients {
     }
 }
 
-/// Whether the result is its operand without a gradient, whatever grad mode is.
+/// Returns true if the result is the operand without a gradient, regardless of grad mode.
 pub fn is_detach(call: AtenOp) -> bool {
     call.schema() == "aten.detach.default"
 }
 
-/// Whether the results are operands that were handed on: what a user's function has returned, of which the user says the derivative.
+/// Returns true if the results are operands passed through: the results of a custom autograd function, whose derivative the user defines.
 pub fn is_function(call: AtenOp) -> bool {
     call.schema() == "dynamlir.function.default"
 }

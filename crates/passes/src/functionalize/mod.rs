@@ -1,4 +1,4 @@
-//! `dynamo-functionalize`: tensors that share and change memory become values (stage 00 to stage 01).
+//! `dynamo-functionalize`: converts tensors that alias and mutate memory to values (stage 00 to stage 01).
 //!
 //! Before:
 //! ```mlir
@@ -19,19 +19,19 @@
 //! }
 //! ```
 //!
-//! A storage that nothing writes to needs no care: each of its tensors is a value, and views stay `dynamo.aten` ops. One that
-//! is written has a *base value* (see [`base`]), its contents so far. Views of it are read from the base when used;
-//! a write makes a new base. What a view shows is known from its type alone, so chains of views cost nothing.
+//! A storage that is never written needs no care: each of its tensors is a value, and views stay `dynamo.aten` ops. A storage that is
+//! written has a *base value* (see [`base`]), its current contents. Views of it are read from the base when used; a write creates a new
+//! base. The window that a view shows is known from its type alone, so chains of views cost nothing.
 //!
-//! Where the entry is differentiated, tensors that eager detaches become `dynamo.detach`, and writes with grad mode off
+//! If the entry is differentiated, tensors that eager detaches become `dynamo.detach`, and writes with grad mode off become
 //! `dynamo.history` (see [`gradients`]).
 //!
-//! Each function is built anew beside the old one, which keeps the old aliasing readable while it is translated.
+//! Each function is built anew next to the old one, which keeps the old aliasing readable during translation.
 //!
-//! Refused, so that the caller falls back to eager: writing through a view that shows an element twice (eager
-//! refuses, or the outcome is undefined), written storages with views of several element types, unless these are complex numbers and
-//! their parts (see [`pairs`]), overlapping arguments that themselves repeat elements, mutation without a functional variant. Where sizes are expressions, so is what may
-//! be one of these for some values of the symbols, and several arguments over memory that is written.
+//! The following is refused, so that the caller falls back to eager: writing through a view that shows an element twice (eager refuses, or
+//! the outcome is undefined); written storages with views of several element types, unless these are complex numbers and their parts (see
+//! [`pairs`]); overlapping arguments that themselves repeat elements; mutation without a functional variant. If sizes are expressions,
+//! whatever may be one of these for some values of the symbols is refused, too, as are several arguments over memory that is written.
 
 mod access;
 mod base;
@@ -87,7 +87,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Whether the function has anything of stage aten.
+/// Returns true if the function contains anything of stage aten.
 fn is_mutable(func: Op) -> bool {
     let mut found = false;
     func.walk(&mut |op| {
@@ -97,7 +97,7 @@ fn is_mutable(func: Op) -> bool {
     found
 }
 
-/// Gives how many operations it has translated.
+/// Translates a function and returns the number of translated operations.
 fn translate(old: Op) -> Result<usize, PassError> {
     let (Some(body), Some(name)) = (old.body(), old.symbol()) else {
         return Err(PassError::at(old, "a function without a body cannot be functionalized"));
@@ -130,7 +130,7 @@ fn translate(old: Op) -> Result<usize, PassError> {
         rewriter.b.loc = exit.loc();
         rewriter.finish(old, new, exit)
     });
-    // Whatever happens, one function of this name is left.
+    // On success or failure, exactly one function of this name remains.
     let leftover = if outcome.is_ok() { old } else { new };
     leftover.erase();
     if outcome.is_ok() {
@@ -139,22 +139,22 @@ fn translate(old: Op) -> Result<usize, PassError> {
     outcome.map(|()| count)
 }
 
-/// What a function's translation knows so far.
+/// The state of a function's translation.
 struct Rewriter {
     aliasing: Aliasing,
     bases: Vec<Option<Base>>,
-    /// Tensors of storages that need no base, and the first contents of all others.
+    /// The values of tensors whose storage needs no base, and the initial contents of all others.
     values: HashMap<Value, Value>,
     b: Builder,
-    /// Where gradients go, of a function that is differentiated.
+    /// The flow of gradients, for a function that is differentiated.
     gradients: Option<Gradients>,
-    /// Whether the arguments are the caller's tensors. Those of a decomposition are not to be written.
+    /// True if the arguments are the caller's tensors. A decomposition must not write to its arguments.
     entry: bool,
-    /// The outputs that are views, by way of which gradients go.
+    /// The outputs that are views and that gradients flow through.
     shown: Shown,
-    /// What is known of symbols.
+    /// The known facts about symbols.
     scope: Scope,
-    /// The ops that compute nothing: all they return are views.
+    /// The ops that compute nothing: all their results are views.
     views: Vec<Op>,
 }
 
@@ -175,7 +175,7 @@ impl Rewriter {
         let op = call.op();
         let aliases = call.aliases().unwrap_or_else(|| vec![-1; op.num_results()]);
         let is_tracked = |result| self.aliasing.storages[self.aliasing.storage(result)].is_tracked();
-        // Tensors that show a tracked storage are read from its base when they are used.
+        // Views of a tracked storage are read from its base when they are used.
         let tracked_view: Vec<_> = op.results().iter().zip(&aliases).map(|(&result, &alias)| alias >= 0 && is_tracked(result)).collect();
         if is_function(call) && tracked_view.contains(&true) {
             return Err(PassError::refusal(
@@ -194,7 +194,7 @@ impl Rewriter {
             && !is_function(call)
             && !self.is_shown_view(call, *result)
         {
-            // detach, alias, a view in the same shape: the same value. A derivative of its own makes it another for gradients.
+            // detach, alias, or a view with the same shape: the same value. With a custom derivative it is a different value for gradients.
             let mut same = self.read(op, op.operand(alias))?;
             if self.gradients.is_some() && (is_detach(call) || !call.grad_enabled()) {
                 same = DetachOp::build(&self.b, same).result();
@@ -217,7 +217,7 @@ impl Rewriter {
         Ok(())
     }
 
-    /// A call in value semantics: what a `dynamo.aten` says beside its effects, and the layouts that eager saw.
+    /// Builds a call in value semantics: everything that a `dynamo.aten` specifies except its effects, and the layouts seen by eager.
     fn functional(&self, old: AtenOp, schema: &str, operands: &[Value], args: &[Attr], types: &[Type], layouts: &[Vec<Type>; 2]) -> Op {
         let (decomposition, vjp) = (old.decomposition(), old.vjp());
         let [operand_strides, result_strides] = layouts.each_ref().map(|types| strides(self.b.ctx(), types));
@@ -237,7 +237,7 @@ impl Rewriter {
         let call = FunctionalCall::of(old, &objects)?;
         for &operand in &call.written {
             let written = shown(op.operand(operand).ty());
-            // What is contiguous shows nothing twice, however much there is of it.
+            // A contiguous tensor shows no element twice, regardless of its size.
             let is_contiguous = written.is_contiguous_in(&self.scope).unwrap_or(false);
             if !is_contiguous && written.may_repeat_in(&self.scope).unwrap_or(true) {
                 return Err(PassError::refusal(op, ALIASING, "a tensor that shows an element twice is written"));
@@ -246,7 +246,7 @@ impl Rewriter {
                 return Err(PassError::at(op, "a decomposition writes to its argument"));
             }
         }
-        // A functional variant returns no views, so one on what is not written would be lost.
+        // A functional variant returns no views, so a view of memory that is not written would be lost.
         let is_lost = |&v: &Value| !self.aliasing.storages[self.aliasing.storage(v)].is_tracked() && !self.fresh_results(op).contains(&v);
         if op.results().iter().any(is_lost) {
             return Err(PassError::refusal(op, ALIASING, "an op writes to one operand and returns a view of another"));
@@ -286,7 +286,7 @@ impl Rewriter {
                 }
                 .ok_or_else(|| outside(op))?;
                 if is_view && matches!(gradients, Some(Write::Recorded)) {
-                    // Eager's node of such a write is used up by one walk, whatever is saved.
+                    // Eager's node for such a write can be used for only one backward pass, regardless of saved tensors.
                     let last = base.overwritten().filter(|_| is_noted).or_else(|| base.scattered());
                     made.into_iter().chain(last).for_each(|op| ops::ONCE.set(op, ()));
                 }
@@ -295,12 +295,12 @@ impl Rewriter {
         Ok(())
     }
 
-    /// The results that do not show an operand's storage.
+    /// The results that do not share an operand's storage.
     fn fresh_results(&self, op: Op) -> Vec<Value> {
         op.results().into_iter().filter(|&v| self.aliasing.storages[self.aliasing.storage(v)].roots.contains(&v)).collect()
     }
 
-    /// Returns true for a tensor that is a view of no other.
+    /// Returns true for a tensor that is not a view of another one.
     fn is_root(&self, tensor: Value) -> bool {
         self.aliasing.storages[self.aliasing.storage(tensor)].roots.contains(&self.aliasing.object(tensor))
     }
@@ -309,7 +309,7 @@ impl Rewriter {
         self.aliasing.storages[self.aliasing.storage(value)].roots.iter().any(|root| root.arg_index().is_some())
     }
 
-    /// Makes sure that a storage has a base and returns its number.
+    /// Ensures that a storage has a base and returns its number.
     fn base(&mut self, op: Op, number: usize) -> Result<usize, PassError> {
         if self.bases[number].is_none() {
             let storage = &self.aliasing.storages[number];
@@ -320,7 +320,7 @@ impl Rewriter {
         Ok(number)
     }
 
-    /// What a tensor holds now. `op` is who asks.
+    /// The current contents of a tensor. `op` is the operation that reads it.
     fn read(&mut self, op: Op, value: Value) -> Result<Value, PassError> {
         let number = self.aliasing.storage(value);
         if !self.aliasing.storages[number].is_tracked() {

@@ -1,4 +1,4 @@
-//! The function's boundary: what it returns, and how the runtime makes the user's outputs and mutations of it.
+//! The function's boundary: its results, and how the runtime turns them into the user's outputs and mutations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,28 +18,28 @@ use super::{
     pairs::{as_reals, in_reals, paired, reals_of},
 };
 
-/// The results of `@main`, as they are decided on.
+/// The results of `@main` collected so far.
 #[derive(Default)]
 struct Results {
     values: Vec<Value>,
     attrs: Vec<Attr>,
-    /// The version counters of those that the user gets, which come first.
+    /// The version counters of the results that become user outputs; these results come first.
     versions: Vec<i64>,
-    /// Which result is the root of a storage, and its element type.
+    /// For each storage, the result that is its root, and that result's element type.
     of_storage: HashMap<usize, (usize, Type)>,
-    /// Where a tensor object was an output first.
+    /// The first output position of each tensor object.
     first: HashMap<Value, usize>,
-    /// What eager has each output be a view of, as it was recorded.
+    /// For each output, the recorded tensor that it is a view of in eager.
     recorded: Vec<Option<Base>>,
-    /// The objects that are returned, of which some are results themselves.
+    /// The objects that are returned; some of them are results themselves.
     objects: HashSet<Value>,
 }
 
 impl Rewriter {
-    /// Ends the new function: its return, its type and its attributes.
+    /// Completes the new function: its return, its type and its attributes.
     pub fn finish(&mut self, old: Op, new: Op, exit: Op) -> PassResult {
         for (name, attr) in old.attrs() {
-            // A derivative says of its results whose gradients they are; what an entry says of them is made anew.
+            // A derivative's result attributes say whose gradients they are; those of an entry are recomputed.
             if name != func::FUNCTION_TYPE && (name != func::RES_ATTRS || !self.entry) {
                 new.set_attr(&name, attr);
             }
@@ -60,7 +60,7 @@ impl Rewriter {
         let ctx = self.b.ctx();
         let tensors = exit.operands();
         let recorded = ops::VERSIONS.of(old);
-        // Without a list, the user's outputs are the results.
+        // Without a list, the results are the user's outputs.
         let entries = ops::OUTPUTS.of(old).map(|entries| entries.into_iter().map(Output::read).collect::<Option<Vec<_>>>());
         let entries = entries.unwrap_or_else(|| Some((0..tensors.len()).map(Output::Result).collect()));
         let mut results = Results {
@@ -80,7 +80,7 @@ impl Rewriter {
                     let output = self.output(exit, tensor, position, &mut results)?;
                     let storage = self.aliasing.storage(tensor);
                     if let Some(&(result, _)) = results.of_storage.get(&storage) {
-                        // What shows one storage has one counter.
+                        // All tensors of one storage share a version counter.
                         let version = recorded.as_ref().and_then(|versions| versions.get(number).copied());
                         let version = version.unwrap_or(self.aliasing.storages[storage].bumps);
                         results.versions[result] = results.versions[result].max(version);
@@ -125,7 +125,7 @@ impl Rewriter {
         Ok(results.values)
     }
 
-    /// How one tensor output is made; adds the function result it needs.
+    /// Determines how one tensor output is created; adds the function result that it needs.
     fn output(&mut self, exit: Op, tensor: Value, position: usize, results: &mut Results) -> Result<Output, PassError> {
         let object = self.aliasing.object(tensor);
         if let Some(arg) = object.arg_index() {
@@ -168,13 +168,14 @@ impl Rewriter {
                 index
             }
         };
-        // Of what shows all of a result that nobody sees, and is no view, there need not be two: `detach()` of what was just made.
+        // An output that covers a whole result which is not itself returned, and that is not a view in eager, can be that result: for
+        // example `detach()` of a fresh tensor.
         let is_no_view = results.recorded.get(position).is_some_and(|base| *base == Some(Base::None));
         let stands_for_it = !is_other && is_no_view && shown(ty) == whole && results.objects.insert(root);
         Ok(if object == root || stands_for_it { Output::Result(index) } else { Output::ResultView(index, shown(ty)) })
     }
 
-    /// A root that looks so, in its complex or its real numbers, with its strides.
+    /// Returns the root viewed as complex numbers, or as real ones, with its strides.
     fn in_other_elements(&self, root: Value, whole: &Window, element: Type) -> Option<(Value, Vec<Dim>)> {
         if root.ty().element().is_complex() {
             return Some((as_reals(&self.b, root, &self.scope), in_reals(whole, root.ty().element())?.strides));
@@ -190,8 +191,8 @@ impl Rewriter {
         roots.iter().copied().find(|root| root.arg_index() == Some(argument)).unwrap_or(roots[0])
     }
 
-    /// One result for each argument that must be written so that all changes are seen. Returns how many writes there are of
-    /// each storage, with one of the arguments that have its counter.
+    /// Adds one result for each argument that must be written to make all mutations visible. Returns the number of writes to each storage,
+    /// with one of the arguments that share its version counter.
     fn mutations(&mut self, old: Op, exit: Op, results: &mut Results) -> Result<Vec<(usize, i64)>, PassError> {
         let mut written = Vec::new();
         for number in 0..self.aliasing.storages.len() {
@@ -214,7 +215,8 @@ impl Rewriter {
         Ok(written)
     }
 
-    /// Layouts of the arguments, beside what the importer noted, and how often those are `written` of which it noted nothing.
+    /// The attributes of the arguments: their layouts, the importer's attributes, and the number of writes from `written` for arguments
+    /// without a recorded number.
     fn argument_attrs(&self, old: Op, written: &[(usize, i64)]) -> Attr {
         let ctx = self.b.ctx();
         let noted: Vec<Attr> = old.optional(func::ARG_ATTRS).unwrap_or_default();
@@ -239,7 +241,7 @@ impl Rewriter {
     }
 }
 
-/// Which returned tensor an output is, if it is made as a view.
+/// The returned tensor that an output is, if it is created as a view.
 fn tensor_of(entries: &[Output], made: &[Output], position: usize) -> Option<usize> {
     match (entries.get(position)?, made.get(position)?) {
         (Output::Result(number), Output::ArgView(..) | Output::ResultView(..)) => Some(*number),

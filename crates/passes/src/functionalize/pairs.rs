@@ -1,8 +1,8 @@
 //! Complex numbers as pairs of real ones.
 //!
-//! `view_as_real`, `.real` and `view_as_complex` show one storage in two element types. Where such a storage is written, its base value
-//! is of real numbers (see [`base`](super::base)), and an output that shows another type than the storage's root is a view of a
-//! result of its own type.
+//! `view_as_real`, `.real` and `view_as_complex` view one storage in two element types. If such a storage is written, its base value
+//! consists of real numbers (see [`base`](super::base)). An output with another element type than the storage's root is a view of a result
+//! of its own type.
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Builder, Type, Value},
@@ -13,7 +13,7 @@ use dynamlir_shapes::{Dim, Dimension, Scope, row_major_in};
 use super::coordinates::Window;
 use crate::emit::Emit;
 
-/// The type of real numbers, if these element types are that and its complex numbers.
+/// Returns the real type if these element types are a real type and the complex type of its numbers.
 pub fn reals_of(types: &[Type]) -> Option<Type> {
     match *types {
         [a, b] if a.part() == Some(b) => Some(b),
@@ -22,7 +22,7 @@ pub fn reals_of(types: &[Type]) -> Option<Type> {
     }
 }
 
-/// A window of elements of this type, as one of real numbers. None where a size is too large to be counted.
+/// Converts a window of elements of this type to a window of real numbers. `None` if a size overflows.
 pub fn in_reals(window: &Window, element: Type) -> Option<Window> {
     if !element.is_complex() {
         return Some(window.clone());
@@ -35,7 +35,7 @@ pub fn in_reals(window: &Window, element: Type) -> Option<Window> {
     Some(wide)
 }
 
-/// A value as real numbers: complex ones get one more dimension.
+/// Views a value as real numbers: a complex one gets one more dimension.
 pub fn as_reals(b: &Builder, value: Value, scope: &Scope) -> Value {
     let Some(part) = value.ty().element().part() else { return value };
     let mut sizes = value.ty().dims();
@@ -43,7 +43,7 @@ pub fn as_reals(b: &Builder, value: Value, scope: &Scope) -> Value {
     call(b, "aten.view_as_real.default", value, Type::tensor_of(&sizes, part), scope)
 }
 
-/// Real numbers as elements of this type, which takes the last dimension for pairs if it is complex.
+/// Views real numbers as elements of this type; a complex type consumes the last dimension as pairs.
 pub fn as_elements(b: &Builder, value: Value, element: Type, scope: &Scope) -> Value {
     if value.ty().element() == element {
         return value;
@@ -53,7 +53,7 @@ pub fn as_elements(b: &Builder, value: Value, element: Type, scope: &Scope) -> V
     call(b, "aten.view_as_complex.default", value, Type::tensor_of(&sizes, element), scope)
 }
 
-/// The contents of a row-major tensor of real numbers as pairs. None where its last dimension does not consist of pairs, or may not.
+/// The contents of a row-major tensor of real numbers as pairs. `None` if its last dimension does not, or may not, consist of pairs.
 pub fn paired(b: &Builder, value: Value, element: Type, scope: &Scope) -> Option<Value> {
     let mut sizes = value.ty().dims();
     let last = sizes.pop()?.known().filter(|last| last % 2 == 0)?;
@@ -61,7 +61,7 @@ pub fn paired(b: &Builder, value: Value, element: Type, scope: &Scope) -> Option
     Some(as_elements(b, Emit::new(*b).reshape(value, &sizes), element, scope))
 }
 
-/// An operator of one operand. Like a primitive it has a history where the operand has one.
+/// Builds a call of a unary operator. As with a primitive, the result has a history if the operand has one.
 fn call(b: &Builder, schema: &str, operand: Value, result: Type, scope: &Scope) -> Value {
     let dense = |ty: Type| Vec::<Dim>::write(b.ctx(), &row_major_in(&ty.dims(), scope).unwrap_or_default());
     let layouts = [[dense(operand.ty())], [dense(result)]];

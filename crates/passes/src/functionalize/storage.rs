@@ -1,4 +1,4 @@
-//! Who shares memory with whom: one scan over the function before it is rewritten.
+//! Memory sharing between tensors: one scan over the function before it is rewritten.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,30 +14,30 @@ use super::{
     coordinates::{Window, canonical, shown},
 };
 
-/// Memory that tensors show windows of.
+/// Memory that tensors are windows of.
 #[derive(Default)]
 pub struct Storage {
-    /// The tensor that came with the memory; several for arguments that overlap.
+    /// The tensor that the memory was created with; several for arguments that overlap.
     pub roots: Vec<Value>,
-    /// Everything that is shown of it, each in elements of its type.
+    /// All windows of it, each with its element type.
     pub windows: HashSet<(Window, Type)>,
-    /// Some operation writes to it.
+    /// True if some operation writes to it.
     pub mutated: bool,
-    /// Calls that write to it, which is how often eager bumps its version counter.
+    /// Number of calls that write to it: eager bumps its version counter as many times.
     pub bumps: i64,
-    /// Some view may show what no root shows, since it counts from the storage's start.
+    /// True if some view may reach memory outside all roots, since its offset counts from the storage's start.
     pub absolute: bool,
-    /// The element types in which it is shown.
+    /// The element types in which it is viewed.
     pub elements: Vec<Type>,
 }
 
 impl Storage {
-    /// Whether its contents are followed through a base value. Otherwise every tensor is a value of its own.
+    /// Returns true if its contents are tracked through a base value. Otherwise every tensor is a separate value.
     pub fn is_tracked(&self) -> bool {
         self.mutated || self.absolute
     }
 
-    /// One more tensor shows it.
+    /// Adds a tensor that views this storage.
     fn show(&mut self, tensor: Type) {
         self.windows.insert((canonical(&shown(tensor)), tensor.element()));
         if !self.elements.contains(&tensor.element()) {
@@ -56,7 +56,7 @@ pub struct Aliasing {
 }
 
 impl Aliasing {
-    /// Reads arguments and operations of a function at stage aten.
+    /// Scans the arguments and operations of a function at stage aten.
     pub fn scan(func: Op, args: &[Value], ops: &[AtenOp]) -> Result<Self, PassError> {
         let mut found = Self::default();
         found.scan_arguments(func, args)?;
@@ -65,15 +65,15 @@ impl Aliasing {
         }
         Ok(found)
     }
-    /// The storage that a tensor shows.
+    /// The storage of a tensor.
     pub fn storage(&self, value: Value) -> usize {
         self.of[&value]
     }
-    /// The value that stands for the Python object: an in-place operation returns its operand.
+    /// The value that represents the Python object: an in-place operation returns its operand.
     pub fn object(&self, value: Value) -> Value {
         self.object.get(&value).copied().unwrap_or(value)
     }
-    /// The argument that a tensor is a view of, or is.
+    /// The argument that a tensor is, or is a view of.
     pub fn argument(&self, value: Value) -> Option<usize> {
         self.argument.get(&value).copied()
     }
@@ -83,7 +83,7 @@ impl Aliasing {
         let mut order = Vec::new();
         for (i, &arg) in args.iter().enumerate() {
             check_known(func, arg)?;
-            // Without a number it is one of its own.
+            // An argument without a storage number has its own storage.
             let key = ops::STORAGE.of_arg(func, i).unwrap_or(-1 - i as i64);
             groups.entry(key).or_insert_with(|| {
                 order.push(key);
@@ -152,8 +152,8 @@ fn check_known(op: Op, value: Value) -> Result<(), PassError> {
     Err(PassError::at(op, format!("expected a !dynamo.tensor that says its sizes and strides, got {ty}")))
 }
 
-/// Tensors of one storage, apart where they cannot touch. Different element types count from the start alike, in
-/// units that differ, so such tensors stay together; so do those whose place is an expression.
+/// Groups the tensors of one storage that may overlap. Tensors with different element types stay together, since their offsets count in
+/// different units; so do tensors whose offset is an expression.
 fn overlapping(args: &[Value]) -> Vec<Vec<Value>> {
     let element = args[0].ty().element();
     let windows: Option<Vec<_>> = args.iter().map(|arg| Some((*arg, shown(arg.ty()).known()?))).collect();

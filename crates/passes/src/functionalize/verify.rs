@@ -1,8 +1,8 @@
-//! `dynamo-verify-functional`: the contract of stage 01, checked.
+//! `dynamo-verify-functional`: checks the contract of stage 01.
 //!
-//! After functionalization no value is a `!dynamo.tensor`, no `dynamo.aten` aliases or mutates, each says which
-//! layouts eager saw, and the graph function says how its results become the user's outputs. What the single attributes may
-//! say is checked by the dialect.
+//! After functionalization no value is a `!dynamo.tensor`, and no `dynamo.aten` aliases or mutates. Each `dynamo.aten` records the layouts
+//! seen by eager, and the graph function specifies how its results become the user's outputs. The dialect checks the contents of the
+//! individual attributes.
 
 use dynamlir_dialect::{
     ir::{Attr, AttrValue, Block, Op, Value},
@@ -78,7 +78,7 @@ fn check_entry(func: Op) -> PassResult {
     Ok(())
 }
 
-/// A function without such attributes has no list of them.
+/// A function without such attributes has no list at all.
 fn dicts(func: Op, name: &str) -> Vec<Attr> {
     func.optional(name).unwrap_or_default()
 }

@@ -1,8 +1,9 @@
-//! Outputs that are views, by way of which gradients go.
+//! Outputs that are views and that gradients flow through.
 //!
-//! In eager what is made of a view leads to that, and a view of a view to the first. So users see gradients between them. Here
-//! functionalization makes values of them all, and says of the operations that make views which output they are, for those who make
-//! gradients (`dynamo.shown`), and of outputs which other output they are views of (`dynamo.made_from`), for the runtime:
+//! In eager, the history of a value computed from a view leads to that view, and the history of a view of a view to the first view. So
+//! users see gradients between them. Functionalization turns them all into values. It therefore marks the operations that create views with
+//! the output that each one is, for the passes that build gradients (`dynamo.shown`). It also records for outputs the other output that
+//! they are views of (`dynamo.made_from`), for the runtime:
 //!
 //! ```mlir
 //! // v = x[1:]; w = v[1:]; return v, w, w.sin()
@@ -10,8 +11,8 @@
 //! %w = dynamo.aten "aten.slice.Tensor"(%v) … {dynamo.shown = array<i64: 1>}
 //! ```
 //!
-//! A write makes all views of a tensor, there and here, views of that alone. Then a view that is an output is read from the new contents
-//! by an operation of its own, and what is made a view of it later is read from that.
+//! A write makes all views of a tensor direct views of that tensor, in eager and here. From then on, a view that is an output is read from
+//! the new contents by a separate operation, and later views of it are read from that.
 
 use std::collections::HashMap;
 
@@ -28,13 +29,13 @@ use super::{
     storage::Aliasing,
 };
 
-/// What is known of outputs that are views.
+/// The facts about outputs that are views.
 pub struct Shown {
     /// The tensors that are returned.
     returned: Vec<Value>,
-    /// How often the memory had been written when a view was made.
+    /// The number of writes to a view's memory at the time it was created.
     made: HashMap<Value, usize>,
-    /// What was read of outputs whose memory is written.
+    /// The values read for outputs whose memory is written.
     reads: Vec<Read>,
 }
 
@@ -42,12 +43,12 @@ pub struct Shown {
 struct Read {
     object: Value,
     value: Value,
-    /// How often the memory had been written.
+    /// The number of writes to the memory at that time.
     writes: usize,
 }
 
 impl Shown {
-    /// Those of a function that ends in `exit`.
+    /// The outputs of a function that ends in `exit`.
     pub fn of(exit: Op, aliasing: &Aliasing) -> Self {
         let returned = exit.operands().into_iter().map(|tensor| aliasing.object(tensor)).collect();
         Self { returned, made: HashMap::new(), reads: Vec::new() }
@@ -55,12 +56,12 @@ impl Shown {
 }
 
 impl Rewriter {
-    /// Returns true for an output by way of which gradients go, though it has the values of another tensor.
+    /// Returns true for an output that gradients flow through although it has the same values as another tensor.
     pub fn is_shown_view(&self, call: AtenOp, result: Value) -> bool {
         self.gradients.is_some() && call.grad_enabled() && !is_detach(call) && self.shown.returned.contains(&result)
     }
 
-    /// Notes when the views that `op` makes are made.
+    /// Records the time at which the views created by `op` are created.
     pub fn note_made(&mut self, op: Op) {
         if let Some(gradients) = &self.gradients {
             let made = op.results().into_iter().map(|result| (result, gradients.writes(self.aliasing.storage(result))));
@@ -73,19 +74,19 @@ impl Rewriter {
         !self.is_root(tensor) && self.shown.returned.contains(&self.aliasing.object(tensor))
     }
 
-    /// How often the memory of a tensor has been written so far.
+    /// The number of writes so far to a tensor's memory.
     fn writes(&self, tensor: Value) -> usize {
         self.gradients.as_ref().map_or(0, |gradients| gradients.writes(self.aliasing.storage(tensor)))
     }
 
-    /// The tensor that a view leads to now: that which it was made from, unless their memory has been written since.
+    /// The tensor that a view's history currently leads to: the one it was created from, unless their memory has been written since.
     fn source(&self, view: Value) -> Option<Value> {
         let is_up_to_date = self.shown.made.get(&view).is_some_and(|writes| *writes == self.writes(view));
         source_of_view(view).filter(|_| is_up_to_date)
     }
 
-    /// Reads of memory that is written what an output shows, or what a view shows that leads to an output; None where gradients do not
-    /// go by way of an output.
+    /// Reads from written memory the contents of an output, or of a view whose history leads to an output. Returns `None` if gradients do
+    /// not flow through an output.
     pub fn read_shown(&mut self, op: Op, tensor: Value) -> Result<Option<Value>, PassError> {
         if self.gradients.is_none() {
             return Ok(None);
@@ -113,7 +114,7 @@ impl Rewriter {
         Ok(tensor.result_index().map(|index| made.result(index)))
     }
 
-    /// For each output the one that it is a view of, among these `views`; else -1.
+    /// For each output, the output that it is a view of, among these `views`; otherwise -1.
     pub fn made_from(&self, views: &[(Value, usize)], outputs: usize) -> Vec<i64> {
         let mut made_from = vec![-1; outputs];
         for (tensor, at) in views {
@@ -126,7 +127,7 @@ impl Rewriter {
         made_from
     }
 
-    /// Says of the operation that makes a view that an output is it.
+    /// Marks the operation that creates a view with the output that it is.
     pub fn note_shown(&self, tensor: Value, position: i64, results: &[Value]) {
         let note = |value: Value| {
             if let (Some(op), Some(index)) = (value.def(), value.result_index().filter(|_| !results.contains(&value))) {
@@ -139,17 +140,17 @@ impl Rewriter {
             self.values.get(&tensor).copied().into_iter().for_each(note);
             return;
         }
-        // What was read before a write the view does not show in the end.
+        // Values read before a write are not the view's final contents.
         let (object, writes) = (self.aliasing.object(tensor), self.writes(tensor));
         self.shown.reads.iter().filter(|read| read.object == object && read.writes == writes).for_each(|read| note(read.value));
     }
 }
 
-/// The tensor that another was made from as a view that leads to it.
+/// The tensor that a view was created from, if the view's history leads to it.
 fn source_of_view(view: Value) -> Option<Value> {
     let (call, result) = (AtenOp::cast(view.def()?)?, view.result_index()?);
     let alias = usize::try_from(*call.aliases()?.get(result)?).ok()?;
     let leads = call.mutates().is_none() && call.grad_enabled() && !is_detach(call) && !is_function(call);
-    // This one counts from the beginning of the memory.
+    // `as_strided` counts from the start of the storage.
     (leads && !call.schema().starts_with("aten.as_strided.")).then(|| call.op().operand(alias))
 }

@@ -1,7 +1,7 @@
 //! `module @kernels`: one function for each distinct kernel.
 //!
-//! Two kernels are equal if they have the same [form](KernelForm). Arguments stand in the order of first use
-//! and operations in graph order, so equal layers of a model are equal.
+//! Two kernels are equal if they have the same [form](KernelForm). Arguments are in the order of first use and operations in graph order,
+//! so equal layers of a model yield equal kernels.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,17 +16,17 @@ pub(super) struct Kernels {
     block: Option<Block>,
     by_form: HashMap<KernelForm, String>,
     names: HashSet<String>,
-    /// Functions that were added.
+    /// Number of functions that were added.
     pub(super) outlined: usize,
-    /// Functions that were there already.
+    /// Number of functions that already existed.
     pub(super) merged: usize,
 }
 
 impl Kernels {
-    /// The symbol of a function that has no name yet.
+    /// The symbol of a function that does not have a name yet.
     pub(super) const PLACEHOLDER: &str = "kernel";
 
-    /// The kernels that a module has already.
+    /// Collects the existing kernels of a module.
     pub(super) fn of(module: Op) -> Self {
         let mut kernels = Self { module, block: None, by_form: HashMap::new(), names: HashSet::new(), outlined: 0, merged: 0 };
         kernels.block = kernels_module(module).and_then(Op::body);
@@ -39,7 +39,7 @@ impl Kernels {
         kernels
     }
 
-    /// Takes a detached function named [`Self::PLACEHOLDER`]; returns the name of the one that stays.
+    /// Inserts a detached function named [`Self::PLACEHOLDER`] unless an equal one exists; returns the name of the function that remains.
     pub(super) fn intern(&mut self, function: Op, base: &str) -> String {
         let form = KernelForm::of(function);
         if let Some(name) = self.by_form.get(&form) {
@@ -62,7 +62,7 @@ impl Kernels {
         name
     }
 
-    /// The body of `module @kernels`, which the first kernel makes.
+    /// The body of `module @kernels`, which is created for the first kernel.
     fn block(&mut self) -> Block {
         let module = self.module;
         *self.block.get_or_insert_with(|| {

@@ -1,11 +1,11 @@
 //! Recomputes cheap values in the kernels that use them, where that moves fewer bytes than storing them.
 //!
-//! A value that one kernel makes and others read costs a write and a read each. If it comes from a few cheap
-//! operations on values that are stored anyway, and those are smaller or read already, each reader gets a copy of the
-//! operations. A reader then depends on less than before, so no cycle can come of it.
+//! A value that one kernel produces and others consume costs a write and several reads. If it is computed by a few cheap operations from
+//! values that are stored anyway, and those are smaller or already read, each consumer gets a copy of the operations. A consumer then
+//! depends on less than before, so this cannot create a cycle.
 //!
-//! Near a tie the copy wins too, since a buffer goes, but only where no extern call separates maker and reader: the
-//! inputs would have to live longer.
+//! Near a tie the copy also wins, since a buffer is saved, but only if no extern call separates producer and consumer: otherwise the inputs
+//! would have to live longer.
 
 use super::{
     Kind, after, bytes,
@@ -18,16 +18,16 @@ use dynamlir_dialect::{
     ops::BroadcastOp,
 };
 
-/// Additions per element that are cheaper than a read.
+/// The number of additions per element that cost less than a read.
 const CHEAP: usize = 8;
 
-/// A loss below this part of the value's size is a tie.
+/// A loss below this fraction (1 / 8) of the value's size counts as a tie.
 const NEAR_TIE: i64 = 8;
 
-/// Copies what is worth it and returns the groups as operations, the empty ones left out.
+/// Copies what is worth copying, and returns the nonempty groups as lists of operations.
 pub(super) fn run(graph: &mut Graph) -> Vec<(Vec<Op>, Group)> {
     for maker in 0..graph.groups.len() {
-        // Last value first: an earlier one may be used by the chain of a later one.
+        // The last value comes first: an earlier one may be used by the chain of a later one.
         for output in graph.interface(&graph.groups[maker]).outputs.into_iter().rev() {
             copy_into_readers(graph, maker, output);
         }
@@ -72,7 +72,7 @@ fn copy_into_readers(graph: &mut Graph, maker: usize, value: Value) {
     }
 }
 
-/// The operations that make a value, first to last, and what they start from.
+/// The operations that compute a value, first to last, and the values they start from.
 struct Chain {
     ops: Vec<usize>,
     leaves: Vec<Value>,
@@ -99,7 +99,7 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
         for operand in graph.ops[number].operands() {
             match graph.def(operand) {
                 Some(def) if graph.kinds[def].is_constant() => {}
-                // A row that only this kernel knows.
+                // The row exists only inside this kernel.
                 Some(def) if graph.spread_row(group, def).is_some() => return None,
                 Some(def) if graph.group_of[def] == Some(maker) && !stored.contains(&operand) => stack.push(def),
                 _ if chain.leaves.contains(&operand) => {}
@@ -108,14 +108,14 @@ fn chain(graph: &Graph, maker: usize, value: Value) -> Option<Chain> {
         }
     }
     chain.ops = in_order(graph, &chain.ops);
-    // An expensive operation may be repeated where the loop over the innermost dimension computes it once.
+    // An expensive operation may be repeated if the loop over the innermost dimension computes it only once.
     let last = value.ty().rank() as i64 - 1;
     let invariant =
         |leaf: &Value| BroadcastOp::defining(*leaf).is_some_and(|spread| graph.def(*leaf).is_some() && !spread.dims().contains(&last));
     (cost <= CHEAP && (!expensive || chain.leaves.iter().all(invariant))).then_some(chain)
 }
 
-/// Operands before users. Numbers do not say it: copies have large ones.
+/// Orders operands before users. The numbers do not provide that order: copies have large numbers.
 fn in_order(graph: &Graph, ops: &[usize]) -> Vec<usize> {
     let mut ordered: Vec<usize> = Vec::new();
     let mut left = ops.to_vec();
@@ -130,7 +130,7 @@ fn in_order(graph: &Graph, ops: &[usize]) -> Vec<usize> {
     ordered
 }
 
-/// Bytes that the reader saves, or none if the copy would make it too large.
+/// The bytes that the reader saves, or `None` if the copy would make it too large.
 fn gain(graph: &Graph, chain: &Chain, reader: usize, value: Value) -> Option<i64> {
     let group = &graph.groups[reader];
     let interface = graph.interface(group);
@@ -145,7 +145,7 @@ fn gain(graph: &Graph, chain: &Chain, reader: usize, value: Value) -> Option<i64
     fits.then(|| bytes(value, &graph.scope) - more.into_iter().map(|&leaf| bytes(leaf, &graph.scope)).sum::<i64>())
 }
 
-/// Puts copies beside the originals, where their operands are known, and makes the reader use them.
+/// Inserts copies next to the originals, where their operands are available, and makes the reader use them.
 fn copy(graph: &mut Graph, chain: &Chain, reader: usize, value: Value) {
     let mut copies: Vec<(Value, Value)> = Vec::new();
     for &number in &chain.ops {
@@ -172,11 +172,11 @@ fn copy(graph: &mut Graph, chain: &Chain, reader: usize, value: Value) {
     }
 }
 
-/// Takes operations without a use out of a group and out of the graph function.
+/// Removes unused operations from a group and from the graph function.
 fn drop_unused(graph: &mut Graph, group: usize) {
     let mut members = std::mem::take(&mut graph.groups[group].members);
     for at in (0..members.len()).rev() {
-        // Copies have large numbers but stand early: look until nothing changes.
+        // Copies have large numbers but early positions: repeat until nothing changes.
         let unused = members.iter().rposition(|&member| graph.ops[member].is_unused());
         let Some(unused) = unused else { break };
         graph.ops[members[unused]].erase();

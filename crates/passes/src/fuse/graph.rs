@@ -1,5 +1,5 @@
-//! The graph function as fusion sees it: numbered operations, the groups so far, and what a union of groups would
-//! read, write and depend on.
+//! The graph function as seen by fusion: numbered operations, the groups so far, and the values that a union of groups would read, write
+//! and depend on.
 
 use std::{
     cmp::Reverse,
@@ -21,26 +21,26 @@ use dynamlir_shapes::{Dim, Scope};
 /// Operations that will share a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// Numbers of its operations, increasing. A group that went into another one has none.
+    /// Numbers of its operations, increasing. A group that was merged into another one is empty.
     pub(super) members: Vec<usize>,
     /// D.
     pub(super) domain: Vec<Dim>,
     /// R, as dims of D, increasing.
     pub(super) reduced: Vec<i64>,
-    /// A scan is a loop with a memory; only conversions of its elements follow it in its kernel.
+    /// True for a scan: a loop with state. Only conversions of its elements may follow it in its kernel.
     pub(super) scan: bool,
-    /// Whether it has a product of matrices.
+    /// True if it contains a product.
     pub(super) product: bool,
     /// Bytes that it reads and writes.
     pub(super) traffic: i64,
 }
 
-/// What crosses a kernel's border.
+/// The values that cross a kernel's boundary.
 #[derive(Default)]
 pub(super) struct Interface {
     /// Arguments in the order of first use.
     pub(super) inputs: Vec<Value>,
-    /// What gathers read: the arguments after the inputs. A value may be both.
+    /// The tables of gathers: the arguments after the inputs. A value may be both.
     pub(super) tables: Vec<Value>,
     pub(super) outputs: Vec<Value>,
     /// Bytes that gathers read: one element for each index.
@@ -51,7 +51,7 @@ impl Interface {
     pub(super) fn traffic(&self, scope: &Scope) -> i64 {
         self.inputs.iter().chain(&self.outputs).map(|&value| bytes(value, scope)).sum::<i64>() + self.gathered
     }
-    /// Arguments of the kernel, results included.
+    /// Number of the kernel's arguments, including results.
     pub(super) fn args(&self) -> usize {
         self.inputs.len() + self.tables.len() + self.outputs.len()
     }
@@ -60,22 +60,22 @@ impl Interface {
 pub(super) struct Graph {
     pub(super) ops: Vec<Op>,
     pub(super) kinds: Vec<Kind>,
-    /// Numbers of the operations that each one must follow: definitions of its operands and, for extern calls, the
-    /// extern call before it, since random ones must not change places.
+    /// Numbers of the operations that each one must follow: definitions of its operands and, for extern calls, the extern call before it,
+    /// since random ones must not be reordered.
     pub(super) after: Vec<Vec<usize>>,
-    /// How many ordered operations stand before each one.
+    /// The number of ordered operations before each one.
     pub(super) ordered_before: Vec<usize>,
     pub(super) group_of: Vec<Option<usize>>,
     pub(super) groups: Vec<Group>,
     pub(super) options: FuseOptions,
-    /// What is known of the symbols in sizes.
+    /// The known facts about the symbols in sizes.
     pub(super) scope: Scope,
-    /// The same as it is declared of each, without what is assumed.
+    /// The declarations of the symbols, without assumed facts.
     pub(super) symbols: Vec<sizes::SizeSymbol>,
     index: HashMap<Op, usize>,
-    /// All of that in an order in which it can run.
+    /// All units in an order in which they can run.
     line: Line,
-    /// For messages, where these are wanted.
+    /// Names for messages, if these are enabled.
     names: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Graph {
             if graph.kinds[number] == Kind::Ordered {
                 graph.after[number].extend(last_ordered);
                 last_ordered = Some(number);
-                // A check is not a call: nothing that lives across it lives longer for it.
+                // A check is not counted as a call: values that live across it do not live longer because of it.
                 ordered += usize::from(!op.is(CheckRangeOp::NAME));
             }
         }
@@ -115,7 +115,7 @@ impl Graph {
         graph
     }
 
-    /// Adds an operation that stands in the block already.
+    /// Adds an operation that is already in the block.
     pub(super) fn push(&mut self, op: Op, ordered_before: usize) -> usize {
         let number = self.ops.len();
         self.after.push(op.operands().into_iter().filter_map(|value| self.def(value)).collect());
@@ -127,7 +127,7 @@ impl Graph {
         number
     }
 
-    /// Takes over finished groups of a function, given as operations.
+    /// Adopts finished groups of a function, given as operations.
     pub(super) fn assign(&mut self, function: Op, groups: Vec<(Vec<Op>, Group)>) -> PassResult {
         for (ops, mut group) in groups {
             group.members = ops.into_iter().filter_map(|op| self.index.get(&op).copied()).collect();
@@ -142,19 +142,19 @@ impl Graph {
         Ok(())
     }
 
-    /// The number of the operation that defines a value; none for arguments.
+    /// The number of the operation that defines a value; `None` for arguments.
     pub(super) fn def(&self, value: Value) -> Option<usize> {
         self.index.get(&value.def()?).copied()
     }
     pub(super) fn number(&self, op: Op) -> Option<usize> {
         self.index.get(&op).copied()
     }
-    /// The operation in messages.
+    /// The operation's name in messages.
     pub(super) fn name(&self, number: usize) -> String {
         self.names.get(number).cloned().unwrap_or_else(|| short_name(self.ops[number]))
     }
 
-    /// A group of one operation.
+    /// Starts a group of one operation.
     pub(super) fn start(&mut self, number: usize) -> usize {
         let op = self.ops[number];
         let reduced = reduced_dims(op);
@@ -169,8 +169,8 @@ impl Graph {
         self.groups.len() - 1
     }
 
-    /// If `number` is a broadcast that spreads a row of the group over its domain, the row's definition. Such a
-    /// broadcast is computed inside the kernel.
+    /// If `number` is a broadcast of a row of the group over its domain, returns the row's definition. Such a broadcast is computed inside
+    /// the kernel.
     pub(super) fn spread_row(&self, group: &Group, number: usize) -> Option<usize> {
         if self.kinds[number] != Kind::Broadcast || group.reduced.is_empty() {
             return None;
@@ -189,7 +189,7 @@ impl Graph {
         let inside = |number: usize| group.members.binary_search(&number).is_ok();
         for &member in &group.members {
             for table in tables(self.ops[member]) {
-                // A product's operands are the same bytes wherever it stands.
+                // A product's operands cost the same bytes in every group.
                 interface.gathered += if self.kinds[member] == Kind::Product { 0 } else { bytes(self.ops[member].result(0), &self.scope) };
                 if !interface.tables.contains(&table) {
                     interface.tables.push(table);
@@ -215,7 +215,7 @@ impl Graph {
         interface
     }
 
-    /// Whether a member gathers from, or multiplies, what the kernel would compute itself.
+    /// Returns true if a member gathers from, or multiplies, a value that the kernel would compute itself.
     pub(super) fn gathers_own(&self, group: &Group) -> bool {
         let tables = group.members.iter().flat_map(|&member| tables(self.ops[member]));
         tables
@@ -223,7 +223,7 @@ impl Graph {
             .any(|def| group.members.binary_search(&def).is_ok() || self.spread_row(group, def).is_some())
     }
 
-    /// Whether a member asks for its place in the domain, or computes one: epilogues are made block by block.
+    /// Returns true if a member depends on its position in the domain, or computes one: epilogues are computed block by block.
     pub(super) fn knows_its_place(&self, group: &Group) -> bool {
         group.members.iter().any(|&member| {
             let op = self.ops[member];
@@ -231,25 +231,25 @@ impl Graph {
         })
     }
 
-    /// Whether an operand of the operation is a counter.
+    /// Returns true if an operand of the operation is a counter (`iota`).
     pub(super) fn asks_for_place(&self, op: Op) -> bool {
         elements(op).filter_map(|value| self.def(value)).any(|def| self.kinds[def] == Kind::Iota)
     }
 
-    /// Whether only the group uses an operation's result.
+    /// Returns true if only the group uses an operation's result.
     pub(super) fn is_internal(&self, group: &Group, number: usize) -> bool {
         let uses = self.ops[number].result(0).uses();
         uses.iter().all(|used| self.number(used.op).is_some_and(|user| group.members.binary_search(&user).is_ok()))
     }
 
-    /// What the operations of a group must follow, themselves and rows spread inside left out.
+    /// The operations that those of a group must follow, excluding members and rows broadcast inside the group.
     pub(super) fn dependencies(&self, group: &Group) -> Vec<usize> {
         let all = group.members.iter().flat_map(|&member| self.after[member].iter().copied());
         all.filter(|&def| group.members.binary_search(&def).is_err() && self.spread_row(group, def).is_none()).collect()
     }
 
-    /// The places of what would have to run before `united`, which replaces two groups, and stands between them; none if the operations
-    /// of `united` would have to run before themselves.
+    /// The places of the units between two groups that would have to run before `united`, which replaces both. `None` if `united` would
+    /// have to run before itself.
     pub(super) fn before(&self, united: &Group, a: usize, b: usize) -> Option<Vec<usize>> {
         let units = |numbers: Vec<usize>| numbers.into_iter().map(|number| self.unit(number));
         self.line.before((a, b), units(self.dependencies(united)), |unit, open| match unit {
@@ -258,7 +258,7 @@ impl Graph {
         })
     }
 
-    /// A topological order that stays close to the present one.
+    /// A topological order that stays close to the current one.
     pub(super) fn in_order(&self, function: Op) -> Result<Vec<Unit>, PassError> {
         let units: BTreeSet<_> = (0..self.ops.len()).map(|number| self.unit(number)).collect();
         let mut waits: HashMap<Unit, usize> = HashMap::new();
@@ -300,7 +300,7 @@ impl Graph {
         self.group_of[number].map_or(Unit::Op(number), Unit::Group)
     }
 
-    /// `from` goes into `into`.
+    /// Merges group `from` into group `into`.
     pub(super) fn merge(&mut self, from: usize, into: usize, group: Group, before: &[usize]) {
         self.line.join(from, into, before);
         for &member in &group.members {
@@ -311,7 +311,7 @@ impl Graph {
     }
 }
 
-/// The operation without its dialect, a reduction by its kind.
+/// The operation's name without its dialect; for a reduction, the name of its kind.
 pub(super) fn short_name(op: Op) -> String {
     match DynamoOp::of(op) {
         Some(DynamoOp::Reduce(reduce)) => reduce.kind().word().to_owned(),

@@ -1,11 +1,11 @@
 //! Decides which operations share a kernel.
 //!
-//! Greedy over the straight line: an operation starts alone and joins the groups that make its operands, the one
-//! whose union saves most memory traffic first. Then groups that read the same value over the same domain join, if
-//! no extern call stands between them and the saving is worth it.
+//! Fusion is greedy over the straight line: an operation starts alone and joins the groups that produce its operands, the one whose union
+//! saves most memory traffic first. Then groups that read the same value over the same domain join, if they are not separated by an extern
+//! call and the saving is worth it.
 //!
-//! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or
-//! if it becomes too large. A product takes in pointwise operations on its result, and what these compute with.
+//! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or if it becomes too
+//! large. A product absorbs pointwise operations on its result, and the operands of these.
 
 use dynamlir_dialect::ops::ConvertOp;
 use dynamlir_shapes::Dim;
@@ -16,19 +16,19 @@ use super::{
     is_table, row_of,
 };
 
-/// With fewer rows than this and ...
+/// With fewer rows than this and …
 const FEW_ROWS: i64 = 8;
-/// ... at least this many elements, a kernel of several phases would run on one thread: phases are parallel over rows.
+/// … at least this many elements, a kernel of several phases would run on one thread: phases are parallel over rows.
 const LARGE: i64 = 1 << 20;
-/// How many pointwise operations a scan takes in.
+/// The maximum number of pointwise operations that a scan absorbs.
 const SCAN_PRODUCERS: usize = 4;
-/// How many earlier readers of a value a group is compared with.
+/// The number of earlier readers of a value that a group is compared with.
 const NEIGHBOURS: usize = 8;
 
 pub(super) fn run(graph: &mut Graph) {
     for number in 0..graph.ops.len() {
         let kind = graph.kinds[number];
-        // Constants are split by now: one that anything but a kernel uses is used by no kernel.
+        // Constants have been split by now: one with a user other than a kernel has no kernel as a user.
         let is_stored = kind.is_constant()
             && graph.ops[number]
                 .result(0)
@@ -52,7 +52,7 @@ fn join_producers(graph: &mut Graph, number: usize, own: usize) {
     candidates.sort_unstable();
     candidates.dedup();
     loop {
-        // Refusals can depend on what joined meanwhile, so each round asks anew.
+        // Refusals can depend on what joined meanwhile, so each round tries all candidates again.
         let tried: Vec<_> = candidates.iter().map(|&other| (other, unite(graph, other, own))).collect();
         let best = tried
             .iter()
@@ -73,7 +73,7 @@ fn join_producers(graph: &mut Graph, number: usize, own: usize) {
     }
 }
 
-/// Groups that read the same value.
+/// Joins groups that read the same value.
 pub(super) fn join_siblings(graph: &mut Graph) {
     let mut readers: std::collections::HashMap<_, Vec<usize>> = std::collections::HashMap::new();
     for own in 0..graph.groups.len() {
@@ -111,8 +111,8 @@ pub(super) fn join_siblings(graph: &mut Graph) {
     }
 }
 
-/// Whether no extern call separates the groups: joining across one would stretch lifetimes, and how far would
-/// depend on the model's length.
+/// Returns true if the groups are not separated by an extern call: joining across one would extend lifetimes, by an amount that depends on
+/// the model's length.
 pub(super) fn same_stretch(graph: &Graph, a: usize, b: usize) -> bool {
     let ends = |group: usize| {
         let members = &graph.groups[group].members;
@@ -123,14 +123,14 @@ pub(super) fn same_stretch(graph: &Graph, a: usize, b: usize) -> bool {
     first_b <= last_a && first_a <= last_b
 }
 
-/// What a union would be, and what it saves.
+/// A candidate union and its savings.
 #[derive(Clone)]
 struct Union {
     group: Group,
     saved: i64,
-    /// Traffic of the smaller part.
+    /// Memory traffic of the smaller part.
     smaller: i64,
-    /// The places of what has to run before it and stands between its parts.
+    /// The places of the units between its parts that have to run before the union.
     before: Vec<usize>,
 }
 
@@ -145,7 +145,7 @@ fn unite_siblings(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
 fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     let (first, second) = (&graph.groups[a], &graph.groups[b]);
     let (domain, reduced) = common_domain(first, second)?;
-    // A scan's loop is not one for vectors: what is computed of its elements has a better one, but for what they are stored as.
+    // A scan's loop is not vectorized. Computations on its elements do better in their own loop, except conversions for storing them.
     if first.scan && !second.members.iter().all(|&member| graph.ops[member].is(ConvertOp::NAME)) {
         return Err("a scan ends its kernel".into());
     }
@@ -178,7 +178,7 @@ fn unite(graph: &Graph, a: usize, b: usize) -> Result<Union, String> {
     Ok(Union { group, saved, smaller: first.traffic.min(second.traffic), before })
 }
 
-/// D and R of two groups together.
+/// The common D and R of two groups.
 fn common_domain(a: &Group, b: &Group) -> Result<(Vec<Dim>, Vec<i64>), String> {
     let fits =
         |pointwise: &Group, rows: &Group| pointwise.domain == rows.domain || pointwise.domain == row_of(&rows.domain, &rows.reduced).1;
@@ -199,7 +199,8 @@ fn common_domain(a: &Group, b: &Group) -> Result<(Vec<Dim>, Vec<i64>), String> {
     }
 }
 
-/// Phases after the first need finished rows. Of a few long rows, each would be the work of one thread.
+/// Returns true for a kernel of several phases on a few long rows. Phases after the first need finished rows, so each row would be the work
+/// of one thread.
 fn runs_on_one_thread(graph: &Graph, group: &Group) -> bool {
     let rows = expected(&row_of(&group.domain, &group.reduced).1, &graph.scope);
     let elements = expected(&group.domain, &graph.scope);
@@ -211,7 +212,7 @@ fn runs_on_one_thread(graph: &Graph, group: &Group) -> bool {
     reductions > 1 || spreads
 }
 
-/// Messages name a group by its last operation.
+/// The name of a group in messages: its last operation.
 fn label(graph: &Graph, group: usize) -> String {
     graph.groups[group].members.last().map(|&member| graph.name(member)).unwrap_or_default()
 }

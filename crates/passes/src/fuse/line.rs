@@ -1,19 +1,19 @@
-//! An order in which what fusion has made so far can run, kept as groups join.
+//! An order in which the units formed by fusion so far can run, maintained as groups join.
 //!
-//! A union is refused where something outside of it would have to run between its parts. Whatever that is stands between them in every order
-//! in which all can run, so a search for it need not look further; and what is found to run before the later part tells how the order changes
-//! when the parts become one (Pearce and Kelly 2006, with two units that become one in the place of an edge that comes).
+//! A union is refused if a unit outside of it would have to run between its parts. Any such unit is between them in every valid order, so
+//! the search is limited to the units between them. The units found to run before the later part determine how the order changes when the
+//! parts become one (Pearce and Kelly 2006, with the merging of two units instead of the insertion of an edge).
 
 use std::ops::Range;
 
-/// A group, or an operation that is in none.
+/// A group, or an operation that is not in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Unit {
     Op(usize),
     Group(usize),
 }
 
-/// All units, each behind what it depends on.
+/// All units, each after its dependencies.
 #[derive(Default)]
 pub(super) struct Line {
     units: Vec<Unit>,
@@ -22,7 +22,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Units in an order in which they can run.
+    /// Takes units in an order in which they can run.
     pub(super) fn of(units: Vec<Unit>) -> Self {
         let mut line = Self::default();
         for unit in units {
@@ -32,15 +32,15 @@ impl Line {
         line
     }
 
-    /// An operation that is in no group becomes one.
+    /// Turns an operation without a group into a group.
     pub(super) fn start(&mut self, number: usize, group: usize) {
         let place = self.place(Unit::Op(number));
         self.units[place] = Unit::Group(group);
         self.put(Unit::Group(group), place);
     }
 
-    /// The places of what stands between two groups and has to run before both of them, if they are one that depends on `open`; none if
-    /// that would be one of them. What a unit depends on, `dependencies` adds.
+    /// The places of the units between two groups that have to run before both, if these become one unit that depends on `open`. `None` if
+    /// that includes one of the groups. `dependencies` appends the dependencies of a unit.
     pub(super) fn before(
         &self,
         (a, b): (usize, usize),
@@ -63,8 +63,8 @@ impl Line {
         Some(found)
     }
 
-    /// Group `from` goes into group `into`. `before` is what [`Line::before`] tells of them: it moves before both, and what is left
-    /// between them behind both, so that neither changes its order among its like.
+    /// Merges group `from` into group `into`. `before` is the result of [`Line::before`] for them: those units move before both, and the
+    /// remaining units between them move after both, each in their present order.
     pub(super) fn join(&mut self, from: usize, into: usize, before: &[usize]) {
         let stretch = self.stretch(from, into);
         let mut moves = vec![false; stretch.len() + 1];
@@ -74,7 +74,7 @@ impl Line {
         let is_left = |unit: Unit| unit != Unit::Group(from) && unit != Unit::Group(into);
         let old: Vec<(Unit, bool)> = self.units[stretch.start..=stretch.end].iter().copied().zip(moves).collect();
         let those = |moved: bool| old.iter().filter(move |&&(unit, moves)| moves == moved && is_left(unit)).map(|&(unit, _)| unit);
-        // The group that is empty now has nobody who asks for it.
+        // The group that is empty now is never queried again.
         let new: Vec<Unit> = those(true).chain([Unit::Group(into)]).chain(those(false)).chain([Unit::Group(from)]).collect();
         for (place, unit) in (stretch.start..).zip(new) {
             self.units[place] = unit;
@@ -111,7 +111,7 @@ impl Line {
 mod tests {
     use super::{Line, Unit};
 
-    /// Small numbers that look random (Marsaglia's xorshift, 2003).
+    /// Small pseudorandom numbers (Marsaglia's xorshift, 2003).
     struct Random(u64);
 
     impl Random {
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Operations with what each depends on, and the groups so far: some operations are never in one.
+    /// Operations with their dependencies, and the groups so far; some operations are never in a group.
     struct Graph {
         after: Vec<Vec<usize>>,
         group_of: Vec<Option<usize>>,
@@ -139,7 +139,7 @@ mod tests {
             members.flat_map(|member| &self.after[member]).map(|&number| self.unit(number)).filter(|&other| other != unit).collect()
         }
 
-        /// Returns true if one of the units `open` depends on one of `ends`, however far away: all of them are asked.
+        /// Returns true if one of the units `open` depends on one of `ends`, even indirectly: the search is exhaustive.
         fn reaches(&self, mut open: Vec<Unit>, ends: [Unit; 2]) -> bool {
             let mut seen = std::collections::HashSet::new();
             while let Some(unit) = open.pop() {

@@ -1,18 +1,18 @@
 //! `dynamo-fuse`: groups primitives into kernel functions (stage 02 to 03).
 //!
-//! Steps: [`normalize`] rewrites the graph so that what belongs together has one shape, [`group`] decides which
-//! operations share a kernel, [`duplicate`] recomputes cheap values instead of storing them, [`outline`] moves each
-//! group into a function of `module @kernels`, and [`dedupe`] keeps one of equal functions.
+//! Steps: [`normalize`] rewrites the graph so that related values have one shape, [`group`] decides which operations share a kernel,
+//! [`duplicate`] recomputes cheap values instead of storing them, [`outline`] moves each group into a function of `module @kernels`, and
+//! [`dedupe`] merges equal functions.
 //!
-//! A kernel has one iteration domain D (no unit dims) and one set R of reduced dims; each of its values has the
-//! shape D or the *row shape*, D without R. [`verify`] states the whole grammar.
+//! A kernel has one iteration domain D (no unit dims) and one set R of reduced dims; each of its values has the shape D or the *row shape*,
+//! D without R. [`verify`] defines the whole grammar.
 //!
-//! A `gather` is pointwise in its indices. Its table has any shape and is never computed in the same kernel: tables are
-//! the last arguments of a kernel, and nothing but gathers uses these. So are the operands of a `matmul` or a
-//! `convolution`, of which a kernel has at most one; what follows it there is pointwise, its *epilogue*.
+//! A `gather` is pointwise in its indices. Its table has any shape and is never computed in the same kernel: tables are the last arguments
+//! of a kernel, and only gathers use them. The same applies to the operands of a `matmul` or a `convolution`. A kernel has at most one of
+//! those; the operations after it are pointwise, its *epilogue*.
 //!
-//! Decisions look at a group and its surroundings only, never at the position in the graph: a model with 48 equal
-//! layers has the kernels of one with 4.
+//! Decisions depend on a group and its surroundings only, never on the position in the graph: a model with 48 equal layers has the same
+//! kernels as one with 4.
 
 mod dedupe;
 mod duplicate;
@@ -37,7 +37,7 @@ use dynamlir_shapes::{Dim, Scope};
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-fuse",
-    description: "Group primitives into kernel functions called by dynamo.launch; equal kernels become one",
+    description: "Group primitives into kernel functions called by dynamo.launch, and merge equal kernels",
     takes: Takes::Symbols,
     options: FuseOptions::DECLARED,
     statistics: &[KERNELS, MERGED],
@@ -48,14 +48,14 @@ const KERNELS: Statistic = Statistic { name: "kernels", description: "kernel fun
 const MERGED: Statistic = Statistic { name: "merged", description: "kernel functions that equal an earlier one" };
 
 pass_options! {
-    /// How large a kernel may become, and whether to tell about decisions.
+    /// Options of `dynamo-fuse`: the maximum size of a kernel, and debug output.
     #[derive(Copy)]
     pub struct FuseOptions {
-        /// most operations of a kernel (64)
+        /// maximum number of operations of a kernel (64)
         max_ops: usize = 64,
-        /// most inputs and outputs of a kernel (24)
+        /// maximum number of inputs and outputs of a kernel (24)
         max_args: usize = 24,
-        /// print each decision with the bytes it saves, and each refusal with its reason (false)
+        /// print each fusion with the bytes it saves, and each refusal with its reason (false)
         print_fusion: bool = false,
     }
 }
@@ -71,10 +71,10 @@ fn run(module: Op, pass: &Run) -> PassResult {
         let mut graph = graph::Graph::of(function, options);
         group::run(&mut graph);
         let groups = duplicate::run(&mut graph);
-        // Recomputed values are new operations, so positions are counted anew.
+        // Recomputed values are new operations, so operations are renumbered.
         let mut graph = graph::Graph::of(function, options);
         graph.assign(function, groups)?;
-        // Kernels that read a stored value may now read what it was made of, as others do.
+        // Kernels that read a stored value may now read the values it was computed from, as others do.
         group::join_siblings(&mut graph);
         outline::run(function, &graph, &mut kernels)?;
     }
@@ -83,7 +83,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// What every later step takes for granted: straight-line code, whose shapes say their sizes.
+/// Checks the assumptions of every later step: straight-line code, with shapes that specify their sizes.
 fn check(function: Op) -> PassResult {
     if function.region(0).blocks().len() != 1 {
         return Err(PassError::at(function, "expected straight-line code: one block"));
@@ -100,7 +100,7 @@ fn check(function: Op) -> PassResult {
     Ok(())
 }
 
-/// What fusion has to know about an operation's name.
+/// The kind of an operation, as far as fusion is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Pointwise,
@@ -118,12 +118,12 @@ enum Kind {
     OtherView,
     /// Stays in the graph function and may move: `concatenate`, `pad`, `as_strided_scatter`.
     Free,
-    /// Stays in the graph function and keeps its place among its like: extern calls, launches, return.
+    /// Stays in the graph function and keeps its order relative to others of this kind: extern calls, launches, return.
     Ordered,
 }
 
 impl Kind {
-    /// Whether the operation always ends up inside a kernel.
+    /// Returns true if the operation always ends up inside a kernel.
     fn is_compute(self) -> bool {
         matches!(self, Self::Pointwise | Self::Reduce | Self::ArgReduce | Self::Scan | Self::Product)
     }
@@ -153,13 +153,13 @@ fn kind(op: Op) -> Kind {
     }
 }
 
-/// Whether an operand is the table of a `gather`, or what a product is made of: memory of any shape, not read element
-/// by element of the result. All other operands of pointwise operations have the shape of the result.
+/// Returns true if an operand is the table of a `gather` or an operand of a product: memory of any shape, which is not read element by
+/// element of the result. All other operands of pointwise operations have the shape of the result.
 fn is_table(op: Op, index: usize) -> bool {
     index < table_count(op)
 }
 
-/// How many of its operands are tables; they are the first ones.
+/// The number of its operands that are tables; they come first.
 fn table_count(op: Op) -> usize {
     match () {
         () if op.is(GatherOp::NAME) => 1,
@@ -168,17 +168,17 @@ fn table_count(op: Op) -> usize {
     }
 }
 
-/// The operands that are computed with element by element: all but tables.
+/// The operands that are read element by element: all except tables.
 fn elements(op: Op) -> impl Iterator<Item = Value> {
     (table_count(op)..op.num_operands()).map(move |index| op.operand(index))
 }
 
-/// The other operands.
+/// The operands that are tables.
 fn tables(op: Op) -> impl Iterator<Item = Value> {
     (0..table_count(op)).map(move |index| op.operand(index))
 }
 
-/// Roughly how many additions an operation costs per element; transcendental ones are `None`: not worth repeating.
+/// The approximate cost of an operation in additions per element; `None` for transcendental ones, which are not worth repeating.
 fn weight(op: Op) -> Option<usize> {
     use DynamoOp as D;
     match DynamoOp::of(op)? {
@@ -221,17 +221,17 @@ fn reduced_dims(op: Op) -> Vec<i64> {
     dims
 }
 
-/// The dims that are left, and the shape over them.
+/// The remaining dims, and the shape over them.
 fn row_of(domain: &[Dim], reduced: &[i64]) -> (Vec<i64>, Vec<Dim>) {
     (0..).zip(domain.iter().cloned()).filter(|(dim, _)| !reduced.contains(dim)).unzip()
 }
 
-/// How many elements a shape has, where symbols have the values that are expected.
+/// The number of elements of a shape, using the expected values (hints) of symbols.
 fn expected(shape: &[Dim], scope: &Scope) -> i64 {
     shape.iter().map(|size| extent::expected(size, scope)).fold(1, i64::saturating_mul)
 }
 
-/// Memory that reading the value costs. A broadcast is a view with stride 0: it costs its source.
+/// The bytes that reading the value costs. A broadcast is a view with stride 0: it costs its source.
 fn bytes(value: Value, scope: &Scope) -> i64 {
     if let Some(spread) = BroadcastOp::defining(value) {
         return bytes(spread.operand(), scope);
@@ -241,12 +241,12 @@ fn bytes(value: Value, scope: &Scope) -> i64 {
     count.saturating_mul(i64::from(ty.element().width().div_ceil(8)))
 }
 
-/// The tensor type of another shape.
+/// The same tensor type with another shape.
 fn shaped(ty: Type, shape: &[Dim]) -> Type {
     Type::tensor_of(shape, ty.element())
 }
 
-/// Builds behind an operation that is not a terminator.
+/// A builder that inserts after an operation that is not a terminator.
 fn after(op: Op) -> Builder {
     match (op.next(), op.block()) {
         (Some(next), _) => Builder::before(next).with_loc(op.loc()),

@@ -1,13 +1,13 @@
-//! Rewrites the graph so that fusion meets few shapes.
+//! Rewrites the graph so that fusion encounters few different shapes.
 //!
-//! - Unit dims: everything is computed on shapes without them. `op(x)` becomes `reshape(op(reshape(x)))` and the
-//!   reshapes fold with their neighbours, so a keepdim reduction chains as a row: `broadcast(reshape(row))` =
-//!   `broadcast(row)`. A reduction over unit dims alone is a reshape.
-//! - A reduction over nothing is its neutral element.
+//! - Unit dims: everything is computed on shapes without them. `op(x)` becomes `reshape(op(reshape(x)))` and the reshapes fold with their
+//!   neighbours, so a keepdim reduction chains as a row: `broadcast(reshape(row))` = `broadcast(row)`. A reduction over unit dims alone is
+//!   a reshape.
+//! - A reduction over zero elements is its neutral element.
 //! - Views of constants are constants.
 //! - [`pull`] then moves views over pointwise chains.
 //!
-//! Common subexpressions and dead code go on the way.
+//! Common subexpressions and dead code are eliminated along the way.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::{Dim, Dimension};
 
-/// Moving one view can let the next one move; more than a few rounds mean a long chain, where a cut is right anyway.
+/// Moving one view can enable moving the next. More than a few rounds indicate a long chain, where a cut is appropriate anyway.
 const ROUNDS: usize = 4;
 
 pub(super) fn run(function: Op) {
@@ -42,7 +42,7 @@ fn without_units(shape: &[Dim]) -> Vec<Dim> {
     shape.iter().filter(|size| !size.is(1)).cloned().collect()
 }
 
-/// Dims of `shape` as dims of the shape without its unit dims; those that are unit dims vanish.
+/// Converts dims of `shape` to dims of the shape without its unit dims; unit dims are dropped.
 fn squeezed_dims(shape: &[Dim], dims: &[i64]) -> Vec<i64> {
     let kept = dims.iter().filter(|&&dim| !shape[dim as usize].is(1));
     kept.map(|&dim| shape[..dim as usize].iter().filter(|size| !size.is(1)).count() as i64).collect()
@@ -121,7 +121,7 @@ fn squeeze(op: Op) {
     }
 }
 
-/// A product's unit dims go, but for k, which it has always; of what is not a product of matrices those of the result.
+/// Removes a matmul's unit dims, except k, which is always kept; for other products, removes unit dims of the result only.
 fn squeeze_product(op: Op, build: &Builder) {
     let Some(product) = MatmulOp::cast(op) else {
         return retype(op, &[], &without_units(&op.result(0).ty().dims()));
@@ -158,7 +158,7 @@ fn retype(op: Op, operands: &[Value], shape: &[Dim]) {
     }
 }
 
-/// The value in another shape; `reshape(reshape(x))` = `reshape(x)`, a reshaped `full` is a `full`.
+/// Reshapes the value; `reshape(reshape(x))` = `reshape(x)`, a reshaped `full` is a `full`.
 pub(super) fn reshape(build: &Builder, value: Value, shape: &[Dim]) -> Value {
     let mut source = value;
     while let Some(inner) = source.def().filter(|&op| kind(op) == Kind::Reshape) {
@@ -178,7 +178,7 @@ pub(super) fn full(build: &Builder, ty: Type, value: Attr) -> Value {
     FullOp::build(build, value, ty).result()
 }
 
-/// What combining nothing gives. The verifier refuses `max` and `min` over nothing.
+/// The result of a reduction over zero elements. The verifier refuses `max` and `min` over zero elements.
 fn neutral(kind: ReduceKind, element: Type) -> Attr {
     let (ones, product) = (kind == ReduceKind::BitAnd, kind == ReduceKind::Prod);
     match () {
@@ -189,7 +189,7 @@ fn neutral(kind: ReduceKind, element: Type) -> Attr {
     }
 }
 
-/// Gives the users outside kernels a constant of their own, which becomes a kernel: the others copy theirs.
+/// Gives users outside kernels a separate constant, which becomes a kernel; users inside kernels copy the constant into them.
 fn split_constant(op: Op) {
     let outside: Vec<_> =
         op.result(0).uses().into_iter().filter(|used| !kind(used.op).is_compute() || is_table(used.op, used.index)).collect();
@@ -207,8 +207,9 @@ fn split_constant(op: Op) {
     }
 }
 
-/// Whether an operation counts elements: sums and products of counters and constants. Each of their users has its own, which takes no
-/// memory, and leaves the operations of equal layers in one order: two operators that draw random numbers are not to meet in these.
+/// Returns true if an operation computes an index: sums and products of counters and constants. Every user keeps its own copy, which takes
+/// no memory. This keeps the operations of equal layers in one order: two operators that draw random numbers must not come to share such
+/// values.
 fn is_index(op: Op) -> bool {
     let is_counted = |value: Value| value.def().is_some_and(|def| kind(def).is_constant() || is_index(def));
     let is_sum = matches!(DynamoOp::of(op), Some(DynamoOp::Add(_) | DynamoOp::Mul(_)));
@@ -231,7 +232,7 @@ pub(super) fn clean(body: Block) {
     sweep(body);
 }
 
-/// Erases what nothing uses.
+/// Erases unused operations.
 pub(super) fn sweep(body: Block) {
     for op in body.ops().into_iter().rev() {
         if op.is_pure() && op.num_results() > 0 && op.is_unused() {

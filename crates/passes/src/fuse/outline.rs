@@ -1,7 +1,7 @@
-//! Moves each group into a kernel function and puts a launch in its place.
+//! Moves each group into a kernel function and replaces it by a launch.
 //!
-//! The graph function is laid out anew: extern calls keep their order, everything else stands as early as where it
-//! stood before and its operands allow.
+//! The graph function is reordered: extern calls keep their order, everything else is placed as early as its original position and its
+//! operands allow.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -26,14 +26,14 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::Dim;
 
-/// Longest kernel name before its number.
+/// The maximum length of a kernel name before its number.
 const NAME: usize = 48;
-/// Source lines that a launch names.
+/// The maximum number of source lines in a launch's location.
 const LINES: usize = 16;
 
 pub(super) fn run(function: Op, graph: &Graph, kernels: &mut Kernels) -> PassResult {
     let Some((body, terminator)) = function.body().and_then(|body| Some((body, body.terminator()?))) else { return Ok(()) };
-    // Erased together at the end: until then the graph knows operations by address.
+    // Erased together at the end: until then the graph identifies operations by address.
     let mut gone = BTreeSet::new();
     for unit in graph.in_order(function)? {
         match unit {
@@ -57,7 +57,7 @@ fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, g
     let (kernel, operands) = (Symbol::nested(KERNELS, &name), [interface.inputs.as_slice(), &interface.tables].concat());
     let build = Builder::before(terminator).with_loc(lines_of(graph, group, terminator.loc()));
     let launch = LaunchOp::build(&build, &kernel, &operands, &types);
-    // Rows spread inside the kernel go with it, unless something outside uses them too.
+    // Broadcasts of rows inside the kernel are erased as well, unless they are also used outside.
     gone.extend(&group.members);
     for operand in group.members.iter().flat_map(|&member| elements(graph.ops[member])) {
         gone.extend(graph.def(operand).filter(|&def| graph.spread_row(group, def).is_some() && graph.is_internal(group, def)));
@@ -67,7 +67,7 @@ fn launch(graph: &Graph, group: &Group, terminator: Op, kernels: &mut Kernels, g
     }
 }
 
-/// The kernel function, in no block yet and without a name of its own.
+/// Builds the kernel function, not yet inserted into a block and without its final name.
 fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) -> Op {
     let ctx = fallback.ctx();
     let loc = group.members.first().map_or(fallback, |&member| graph.ops[member].loc());
@@ -103,7 +103,7 @@ fn kernel(graph: &Graph, group: &Group, interface: &Interface, fallback: Loc) ->
     function
 }
 
-/// Declares the symbols that occur in a kernel, as the graph does; where their values come from is for the plan to say.
+/// Declares the symbols that occur in a kernel, as in the graph; the plan specifies where their values come from.
 fn declare_symbols(function: Op, block: Block, graph: &Graph) {
     if graph.scope.symbols().next().is_none() {
         return;
@@ -114,13 +114,13 @@ fn declare_symbols(function: Op, block: Block, graph: &Graph) {
     for dim in values.flat_map(|value| value.ty().dims()).chain(constants) {
         found.extend(dim.to_expr().symbols());
     }
-    // Nothing that is assumed: a kernel takes for granted what is declared.
+    // Assumed facts are left out: a kernel relies on everything that is declared.
     let known = graph.symbols.iter().filter(|declared| found.contains(&declared.symbol));
     let declared = known.map(|declared| SizeSymbol { place: None, ..*declared });
     sizes::declare(function, &declared.collect::<Vec<_>>());
 }
 
-/// Copies an operation into the kernel, and before it the constants and spread rows that it uses.
+/// Copies an operation into the kernel, preceded by the constants and broadcast rows that it uses.
 fn copy(graph: &Graph, op: Op, block: Block, inside: &mut HashMap<Value, Value>, tables: &HashMap<Value, Value>) {
     for operand in elements(op) {
         let local = graph.def(operand).filter(|_| !inside.contains_key(&operand));
@@ -139,7 +139,7 @@ fn copy(graph: &Graph, op: Op, block: Block, inside: &mut HashMap<Value, Value>,
     inside.insert(op.result(0), made.result(0));
 }
 
-/// What the kernel computes, in words: `reduce_max_sub_exp_sum_div`.
+/// A name that describes the kernel's computation: `reduce_max_sub_exp_sum_div`.
 fn name_of(graph: &Graph, group: &Group) -> String {
     let mut name = String::from(if group.product {
         "product"
@@ -166,7 +166,7 @@ fn name_of(graph: &Graph, group: &Group) -> String {
     name
 }
 
-/// The source lines of a group as one location.
+/// The source lines of a group, as one location.
 fn lines_of(graph: &Graph, group: &Group, fallback: Loc) -> Loc {
     let mut lines: Vec<Loc> = Vec::new();
     for loc in group.members.iter().map(|&member| graph.ops[member].loc()) {

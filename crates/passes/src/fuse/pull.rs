@@ -1,15 +1,15 @@
 //! Moves views towards the graph's inputs, over pointwise chains.
 //!
-//! `view(op(x))` = `op(view(x))`. A view of a materialized value costs nothing, a view between two computations is
-//! a border between kernels. When a view moves:
-//! - a broadcast, if what it repeats is cheap to compute again, or does not change along the innermost dimension (then
-//!   the loop over it computes it once). Results of reductions stay: kernels know rows. So does what is computed of single
-//!   numbers, such as an optimizer's bias correction: it is computed once, and kernels that use the same number are not taken to share a tensor.
-//! - a reshape over a product of matrices, if it only divides or joins lines of the left operand.
-//! - a permute or reshape, if the whole chain above it serves this view alone, and for a reshape if the chain's
-//!   inputs can be seen in the new shape without a copy.
+//! `view(op(x))` = `op(view(x))`. A view of a materialized value costs nothing; a view between two computations is a boundary between
+//! kernels. A view moves in these cases:
+//! - a broadcast, if the repeated value is cheap to recompute, or does not change along the innermost dimension (then the loop over it
+//!   computes it once). Results of reductions stay: kernels support rows. Values computed from single numbers also stay, such as an
+//!   optimizer's bias correction: they are computed once, and kernels that use the same number do not count as sharing a tensor.
+//! - a reshape over a matrix product, if it only splits or joins lines of the left operand.
+//! - a permute or reshape, if the whole chain above it serves only this view, and for a reshape if the chain's inputs can be viewed in the
+//!   new shape without a copy.
 //!
-//! None moves unless a computation uses it.
+//! A view moves only if a computation uses it.
 
 use super::{Kind, elements, is_table, kind, normalize, shaped, weight};
 use dynamlir_dialect::{
@@ -18,12 +18,12 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::{Dim, Dimension, Relation, Scope, Window};
 
-/// Operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
+/// The maximum number of operations in a chain, counted once per path: moving a view copies shared ones until they are merged again.
 const LONGEST: usize = 32;
-/// Additions per element that a repeated chain may cost.
+/// The maximum number of additions per element in a chain that is repeated.
 const CHEAP: usize = 8;
 
-/// One round over the block, last view first. True if anything changed.
+/// One round over the block, last view first. Returns true if anything changed.
 pub(super) fn run(function: Op, body: Block) -> bool {
     let mut work: Vec<_> =
         body.ops().into_iter().filter(|&op| matches!(kind(op), Kind::Broadcast | Kind::Permute | Kind::Reshape)).collect();
@@ -38,14 +38,14 @@ pub(super) fn run(function: Op, body: Block) -> bool {
         changed = true;
         view.result(0).replace_all_uses_with(value);
         view.erase();
-        // The chain that only this view used must not keep its own inputs' views from moving.
+        // The chain that only this view used must not prevent its own inputs' views from moving.
         let mut dead: Vec<_> = producer.into_iter().collect();
         while let Some(op) = dead.pop() {
             if kind(op) == Kind::Pointwise && op.is_unused() {
                 let above = op.operands();
                 op.erase();
                 for next in above.into_iter().filter_map(Value::def) {
-                    // Twice on the list would be a dead handle once it is erased.
+                    // A duplicate on the list would become a dead handle once it is erased.
                     if !dead.contains(&next) {
                         dead.push(next);
                     }
@@ -56,7 +56,7 @@ pub(super) fn run(function: Op, body: Block) -> bool {
     changed
 }
 
-/// A view of a constant is a constant.
+/// Replaces a view of a constant by a constant.
 pub(super) fn fold_constant(view: Op) {
     if let Some(value) = constant(view) {
         view.result(0).replace_all_uses_with(value);
@@ -80,7 +80,7 @@ fn constant(view: Op) -> Option<Value> {
     Some(IotaOp::build(&build, dim, ty).result())
 }
 
-/// What the view may be replaced by, if anything; views made on the way are added to `work`.
+/// Returns the replacement of the view, if any; views created along the way are added to `work`.
 fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
     if let Some(value) = constant(view) {
         return Some(value);
@@ -107,7 +107,7 @@ fn step(function: Op, view: Op, work: &mut Vec<Op>) -> Option<Value> {
             let both: Vec<_> = dims(source).iter().map(|&dim| outer[dim as usize]).collect();
             BroadcastOp::build(&build, source.operand(0), &both, ty).result()
         }
-        // permute(broadcast(x)) = broadcast(permute(x)): kernels know broadcasts, not permutes
+        // permute(broadcast(x)) = broadcast(permute(x)): kernels support broadcasts, not permutes
         (Kind::Permute, Kind::Broadcast) => {
             let order = dims(view);
             let inner = dims(source);
@@ -149,7 +149,7 @@ fn serves_computation(view: Op) -> bool {
     view.result(0).uses().iter().any(|used| serves(kind(used.op)) && !is_table(used.op, used.index))
 }
 
-/// `reshape(matmul(x, w))` to `matmul(reshape(x), w)`, if nothing else sees the product.
+/// `reshape(matmul(x, w))` to `matmul(reshape(x), w)`, if the product has no other user.
 fn reshape_product(function: Op, view: Op, product: Op, work: &mut Vec<Op>) -> Option<Value> {
     let (batch, lhs, rhs) = MatmulOp::cast(product).map(|product| (product.batch() as usize, product.lhs(), product.rhs()))?;
     let columns = rhs.ty().rank() - batch - 1;
@@ -204,7 +204,7 @@ struct Chain {
     ops: Vec<Op>,
     leaves: Vec<Value>,
     paths: usize,
-    /// None once something transcendental is in it.
+    /// `None` if it contains a transcendental operation.
     cost: Option<usize>,
 }
 
@@ -228,14 +228,14 @@ impl Chain {
         Some(chain)
     }
 
-    /// Whether a reduction feeds the chain, directly or spread over its shape.
+    /// Returns true if a reduction feeds the chain, directly or broadcast over its shape.
     fn has_reduction(&self) -> bool {
         let is_reduction = |value: Value| value.def().is_some_and(|op| matches!(kind(op), Kind::Reduce | Kind::ArgReduce));
         let spread = |value: Value| value.def().is_some_and(|op| kind(op) == Kind::Broadcast && row_of_reduction(op.operand(0)));
         self.leaves.iter().any(|&leaf| is_reduction(leaf) || spread(leaf))
     }
 
-    /// Whether nothing but the view, or an equal one, sees the chain's values.
+    /// Returns true if only the view, or an equal one, uses the chain's values.
     fn is_closed(&self, view: Op) -> bool {
         let equal = |op: Op| {
             op == view
@@ -247,7 +247,7 @@ impl Chain {
     }
 }
 
-/// Whether a value is computed from a reduction of its own shape.
+/// Returns true if a value is computed from a reduction of its own shape.
 fn row_of_reduction(value: Value) -> bool {
     let Some(op) = value.def() else { return false };
     match kind(op) {
@@ -283,9 +283,9 @@ fn may_move(function: Op, view: Op) -> bool {
     }
 }
 
-/// Reshapes a broadcast: the source's new shape and its new dims. `from` and `to` are cut into runs of equal size; each
-/// run of `from` must be repeated as a whole or come from the source as a whole.
-/// Which run is the longer one may depend on symbols: then it is not reshaped.
+/// Reshapes a broadcast: returns the source's new shape and its new dims. `from` and `to` are cut into runs of equal size; each run of
+/// `from` must be repeated as a whole or come from the source as a whole. If it depends on symbols which run is longer, the broadcast is
+/// not reshaped.
 fn factor(from: &[Dim], dims: &[i64], to: &[Dim], scope: &Scope) -> Option<(Vec<Dim>, Vec<i64>)> {
     if from.iter().chain(to).any(|size| size.known().is_some_and(|size| size < 2)) {
         return None;
@@ -317,7 +317,7 @@ fn factor(from: &[Dim], dims: &[i64], to: &[Dim], scope: &Scope) -> Option<(Vec<
     Some((shape, new_dims))
 }
 
-/// Whether a reshape of the value is free: its memory is in row-major order.
+/// Returns true if a reshape of the value is free: its memory is in row-major order.
 fn contiguous(function: Op, value: Value) -> bool {
     let is_row_major = |strides: &[Dim]| {
         let window = Window { sizes: value.ty().dims(), strides: strides.to_vec(), offset: Dim::from(0) };

@@ -1,13 +1,13 @@
-//! `dynamo-verify-kernels`: the contract of stage 03.
+//! `dynamo-verify-kernels`: checks the contract of stage 03.
 //!
-//! - A kernel states its domain D (sizes, no unit dims) and its reduced dims R (increasing dims of D).
-//! - Every argument, value and result is a tensor of shape D or of the row shape, D without R; but the table of a
-//!   `gather` is an argument of any shape that nothing else than gathers uses, as their table; so are a `matmul`'s operands.
-//! - Its operations are pointwise primitives, `full`, `iota`, `reduce` over exactly R, `arg_reduce` along the only dim
-//!   of R, `broadcast` of a row over D; or pointwise ones and one `scan` of whose elements, converted, the only result is made; or pointwise ones
-//!   and one `matmul`.
-//! - The graph function launches kernels (with their own types, says the op's verifier); beside launches it has extern
-//!   calls, views, and the primitives that copy buffers (`concatenate`, `pad`, `as_strided_scatter`).
+//! - A kernel declares its domain D (sizes, no unit dims) and its reduced dims R (increasing dims of D).
+//! - Every argument, value and result is a tensor of shape D or of the row shape, D without R. Exceptions are the table of a `gather`, an
+//!   argument of any shape that is used only as the table of gathers, and the operands of a `matmul`.
+//! - Its operations are pointwise primitives, `full`, `iota`, `reduce` over exactly R, `arg_reduce` along the only dim of R, and
+//!   `broadcast` of a row over D. Or they are pointwise ones and one `scan`, whose elements, possibly converted, are the only result. Or
+//!   they are pointwise ones and one `matmul`.
+//! - The graph function launches kernels (with their own types, as the op's verifier checks). Besides launches it contains extern calls,
+//!   views, and the primitives that copy buffers (`concatenate`, `pad`, `as_strided_scatter`).
 
 use super::{Kind, is_table, kind, reduced_dims, row_of, tables};
 use dynamlir_dialect::{
@@ -22,7 +22,7 @@ use dynamlir_shapes::Dim;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-verify-kernels",
-    description: "Check the contract of kernel functions and their launches",
+    description: "Check that kernel functions and their launches are well-formed",
     takes: Takes::Symbols,
     options: &[],
     statistics: &[],
@@ -78,7 +78,7 @@ fn kernel(function: Op) -> PassResult {
     Ok(())
 }
 
-/// True if these are one value, which is the result of the scan or what that is converted to.
+/// Returns true if there is a single result, and it is the result of the scan or a conversion of it.
 fn is_made_of(results: &[Value], scan: Op) -> bool {
     let [result] = results else { return false };
     let mut made = result.def();
@@ -140,7 +140,7 @@ impl Shape {
     }
 }
 
-/// Whether a value is the table of gathers and nothing else.
+/// Returns true if a value is used only as the table of gathers.
 fn serves_as_table(value: Value) -> bool {
     let uses = value.uses();
     !uses.is_empty() && uses.iter().all(|used| is_table(used.op, used.index))

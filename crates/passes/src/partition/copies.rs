@@ -1,4 +1,4 @@
-//! Operations of one function, copied into another that takes other arguments.
+//! Copies operations of one function into another with different arguments.
 
 use std::collections::HashMap;
 
@@ -7,35 +7,35 @@ use dynamlir_dialect::{
     upstream::func,
 };
 
-/// The operations that have been copied, and what stands for the values of before.
+/// The operations copied so far, and the mapping from old to new values.
 pub struct Copies {
     block: Block,
     inside: HashMap<Value, Value>,
 }
 
 impl Copies {
-    /// Into a block whose arguments stand for these values.
+    /// Starts copying into a block whose arguments represent these values.
     pub fn new(block: Block, given: impl Iterator<Item = Value>) -> Self {
         Self { block, inside: given.zip(block.args()).collect() }
     }
 
-    /// What stands for a value.
+    /// The new value that corresponds to an old one.
     pub fn of(&self, value: Value) -> Value {
         self.inside.get(&value).copied().unwrap_or(value)
     }
 
-    /// Takes one value for another from here on.
+    /// Maps an old value to the counterpart of another old value from here on.
     pub fn stand_for(&mut self, value: Value, other: Value) {
         let other = self.of(other);
         self.inside.entry(value).or_insert(other);
     }
 
-    /// Takes another value, of this block, for one that is there.
+    /// Maps an old value to another value of the new block.
     pub fn replace(&mut self, value: Value, other: Value) {
         self.inside.insert(value, other);
     }
 
-    /// Copies an operation whose operands are there.
+    /// Copies an operation whose operands are available.
     pub fn copy(&mut self, op: Op) {
         let made = op.clone_detached();
         made.walk(&mut |inner| {
@@ -45,16 +45,16 @@ impl Copies {
                 }
             }
         });
-        // It has been decided.
+        // These attributes have served their purpose: the cut is decided.
         made.walk(&mut super::forget);
         self.block.append(made);
         for (old, new) in op.results().into_iter().zip(made.results()) {
-            // What was saved is an argument already.
+            // A saved value is already an argument.
             self.inside.entry(old).or_insert(new);
         }
     }
 
-    /// Returns these values, whose attributes those of the function's results become.
+    /// Returns these values from the function, and sets the attributes of its results.
     pub fn finish(self, function: Op, loc: Loc, results: &[(Value, Attr)]) {
         let values: Vec<Value> = results.iter().map(|(value, _)| self.of(*value)).collect();
         Builder::at_end(self.block, loc).func_return(&values);
@@ -66,12 +66,12 @@ impl Copies {
     }
 }
 
-/// What a function says of a result.
+/// The attributes of a result.
 pub fn result_attrs(function: Op, at: usize) -> Attr {
     attrs_of(function, func::RES_ATTRS, at)
 }
 
-/// What a function says of an argument.
+/// The attributes of an argument.
 pub fn argument_attrs(function: Op, at: usize) -> Attr {
     attrs_of(function, func::ARG_ATTRS, at)
 }

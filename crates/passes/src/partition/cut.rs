@@ -1,20 +1,20 @@
-//! What to save: a minimum cut between what the forward has and what backward needs.
+//! Chooses the values to save: a minimum cut between the values available in the forward and those needed by backward.
 //!
-//! Each value that does not depend on a tangent is two nodes, `in` and `out`, and whatever ends up on the sink's side is had by
+//! Each value that does not depend on a tangent is two nodes, `in` and `out`. Everything that ends up on the sink's side is available in
 //! backward:
 //!
 //! ```text
-//! source ── computing ──► in ── saving ──► out ── ∞ ──► in of what is computed from it
-//!                                           └──── ∞ ──► sink, if backward cannot do without it
+//! source ── computing ──► in ── saving ──► out ── ∞ ──► in of each value computed from it
+//!                                           └──── ∞ ──► sink, if backward requires it
 //! ```
-//! An edge from the first to the second node is cut where the value is saved; one from the source where backward computes it
-//! again, and then it needs the operands, to which infinite edges lead. Both costs are times, in picoseconds: so that a value is
-//! saved where that is quicker, and memory has a [`Price`] that tips the scales.
+//! Cutting the edge between the two nodes means that the value is saved. Cutting the edge from the source means that backward recomputes
+//! it, and then it needs the operands, to which infinite edges lead. Both costs are times, in picoseconds, so that a value is saved if that
+//! is quicker. Memory has an additional [`Price`] that tips the balance.
 //!
-//! What belongs to a checkpoint (`dynamo.recompute`) and is used within it alone has an infinite price of saving, and a finite one of
-//! computing, whatever it is: all but what draws numbers, which would be others.
+//! A value that belongs to a checkpoint (`dynamo.recompute`) and is used only within it has an infinite cost of saving, and a finite one of
+//! computing, regardless of the operation. The exception is drawing random numbers, which would be different ones.
 //!
-//! torch's partitioner has 0 or ∞ for computing, and bytes with a factor for the distance from backward for saving
+//! torch's partitioner uses 0 or ∞ for computing, and for saving the bytes with a factor for the distance from backward
 //! (`torch/_functorch/partitioners.py`). Max-flow and min-cut: Ford and Fulkerson 1956; the algorithm is Dinic's 1970.
 
 use std::collections::HashSet;
@@ -27,55 +27,52 @@ use dynamlir_dialect::{
 };
 
 use super::joint::{Joint, Side, is_view};
-use crate::{
-    anchors::is_anchor,
-    decompose::{random::may_draw, total::is_total},
-};
+use crate::{anchors::is_anchor, decompose::random::may_draw, total::is_total};
 
-/// What memory is worth.
+/// The price of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Price {
-    /// Picoseconds per byte, beside the time that it takes to write and to read it.
+    /// Picoseconds per byte, in addition to the time for writing and reading it.
     per_byte: u64,
-    /// Whether the user has said how much may be kept. Only then are products computed again, and inputs kept that eager does not
-    /// save: a write to one of these before backward is an error then, which eager has no reason to raise.
+    /// True if the user has set a memory budget. Only then are products recomputed, and inputs kept that eager does not save: a write to
+    /// such an input before backward then raises an error that eager would not raise.
     is_asked: bool,
 }
 
 impl Price {
-    /// Memory is worth about half of the time that it takes to go through it.
+    /// The price is about half of the time that it takes to write and read the memory.
     pub const DEFAULT: Self = Self { per_byte: 100, is_asked: false };
     /// Memory is free.
     pub const NOTHING: Self = Self { per_byte: 0, is_asked: false };
 
-    /// The prices that a budget is tried with, in rising order: from next to nothing until memory is all that counts.
+    /// The prices tried for a budget, in rising order: from almost nothing until only memory counts.
     fn of_budgets() -> Vec<Self> {
         (4..28).map(|exponent| Self { per_byte: 1 << exponent, is_asked: true }).collect()
     }
 }
 
-/// What was decided.
+/// The result of the cut.
 pub struct Cut {
     /// The values that are saved, in order of their definition.
     pub saved: Vec<usize>,
-    /// The values that backward has, saved or computed.
+    /// The values available in backward, saved or recomputed.
     pub had: HashSet<usize>,
 }
 
-/// Write and read of a byte that is not in a cache: 10 GB/s each.
+/// Cost of writing and reading a byte that is not in a cache: 10 GB/s each.
 const TRAFFIC: u64 = 200;
-/// What a kernel of its own costs.
+/// Cost of launching an additional kernel.
 const KERNEL: u64 = 2_000_000;
-/// What a multiplication of a product costs, and the addition that goes with it.
+/// Cost of one multiplication in a product, including its addition.
 const MULTIPLICATION: u64 = 20;
 const INFINITE: u64 = 1 << 60;
-/// So much that nothing else is left: an input that eager does not save.
+/// A cost that is avoided whenever possible: that of saving an input that eager does not save.
 const FORBIDDEN: u64 = 1 << 56;
-/// What it costs to compute a part of a checkpoint again: more than saving anything else.
+/// The maximum cost of recomputing a part of a checkpoint: more than saving anything else.
 const ANYTHING: u64 = 1 << 40;
 
-/// Returns for each of so many nodes whether the source still reaches it when the greatest flow is subtracted, which is the same for each
-/// such flow. The library follows a way by calling itself for each step, and a way may go through all of a graph.
+/// Returns for each node true if it is reachable from the source in the residual network of the maximum flow, which is the same for every
+/// maximum flow. The library follows an augmenting path by recursion, with one call per step, and a path may be as long as the graph.
 fn cut(network: &mut MfGraph<u64>, count: usize, source: usize, sink: usize) -> Vec<bool> {
     const BYTES_OF_A_STEP: usize = 512;
     let stack = count * BYTES_OF_A_STEP;
@@ -83,7 +80,7 @@ fn cut(network: &mut MfGraph<u64>, count: usize, source: usize, sink: usize) -> 
     network.min_cut(source)
 }
 
-/// The cut that costs least at this price of memory.
+/// The cheapest cut at this price of memory.
 pub fn minimum(joint: &Joint, price: Price) -> Cut {
     let wanted = joint.wanted_by_backward();
     let read = joint.read_by_formulas();
@@ -114,7 +111,7 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
             if !joint.is_backward[operand] {
                 let (from, to) = (ends(operand), ends(value));
                 network.add_edge(from.1, to.0, INFINITE);
-                // A part of a derivative that the forward runs for the sake of what is saved should not run again.
+                // A part of a derivative that the forward computes for a saved value should not be computed a second time.
                 network.add_edge(to.0, from.0, running_twice(joint, operand));
             }
         }
@@ -127,7 +124,7 @@ pub fn minimum(joint: &Joint, price: Price) -> Cut {
     Cut { saved, had }.needed(joint, &wanted)
 }
 
-/// The cut that is quickest among those that save no more than this many percent of what could be given up, beside what they must.
+/// The quickest cut that saves, in addition to the minimum, at most this percentage of the memory that could be avoided.
 pub fn within(joint: &Joint, percent: usize) -> Cut {
     let prices = Price::of_budgets();
     let most = minimum(joint, Price::NOTHING);
@@ -137,7 +134,7 @@ pub fn within(joint: &Joint, percent: usize) -> Cut {
     if high <= allowed {
         return most;
     }
-    // The more memory is worth, the less is saved: so the first price that does is found by halves.
+    // A higher price of memory means that less is saved, so the first price that fits is found by bisection.
     let (mut from, mut to) = (0, prices.len() - 1);
     while from < to {
         let middle = usize::midpoint(from, to);
@@ -151,7 +148,7 @@ pub fn within(joint: &Joint, percent: usize) -> Cut {
     best
 }
 
-/// What it costs to have a value for backward by keeping it.
+/// Cost of making a value available to backward by saving it.
 fn saving(joint: &Joint, value: usize, is_read: bool, price: Price) -> u64 {
     let of_caller = joint.is_lent(value) || joint.returned(value).is_some();
     if of_caller && !is_read && !(price.is_asked && joint.is_lent(value)) {
@@ -159,13 +156,14 @@ fn saving(joint: &Joint, value: usize, is_read: bool, price: Price) -> u64 {
     }
     match joint.def[value] {
         Some(at) if is_view(joint.ops[at]) || is_constant(joint.ops[at]) => INFINITE,
-        // It is there anyway, and eager keeps it, so that a later write or `detach_` is refused as there; a little, so that fewer are better.
+        // It is in memory anyway, and eager saves it, so a later write or `detach_` must be refused as in eager. The small cost favours
+        // fewer values.
         _ if of_caller => 10,
         _ => 1000 + joint.bytes(value) * (TRAFFIC + price.per_byte),
     }
 }
 
-/// What it costs that the forward and the backward both run a part of a derivative.
+/// Cost of computing a part of a derivative in both forward and backward.
 fn running_twice(joint: &Joint, value: usize) -> u64 {
     match joint.def[value] {
         Some(at) if joint.sides[at] == Side::Either && (joint.ops[at].is(AtenOp::NAME) || is_anchor(joint.ops[at])) => {
@@ -175,23 +173,23 @@ fn running_twice(joint: &Joint, value: usize) -> u64 {
     }
 }
 
-/// What it costs backward to compute a value, when it has the operands.
+/// Cost of computing a value in backward, given its operands.
 fn computing(joint: &Joint, value: usize, counts: &[bool], price: Price) -> u64 {
     let Some(at) = joint.def[value] else { return INFINITE };
     let op = joint.ops[at];
     if is_view(op) || counts[at] || joint.sides[at] == Side::Either {
-        // Nothing is computed, or nothing that would not be computed anyway.
+        // Nothing is computed, or only what would be computed anyway.
         return 0;
     }
     let largest = op.operands().iter().chain(&op.results()).map(|value| joint.elements(*value)).max().unwrap_or(0);
     match DynamoOp::of(op) {
         _ if price.is_asked && (is_total(op) || is_anchor(op)) => KERNEL + multiplications(joint, op) * MULTIPLICATION,
         _ if op.is(AtenOp::NAME) || is_anchor(op) || !op.is_pure() => INFINITE,
-        // A gather is as safe as the check of its indices, which is not repeated.
+        // A gather relies on the check of its indices, which is not repeated.
         Some(DynamoOp::Scatter(_) | DynamoOp::Scan(_) | DynamoOp::ArgReduce(_) | DynamoOp::Gather(_)) => INFINITE,
         Some(DynamoOp::Reduce(_)) => KERNEL + largest * 100,
         Some(_) if op.is_elementwise() => {
-            // Where a product or the library reads it, it has to be stored.
+            // If a product or the library reads it, it must be stored.
             let is_stored = op.result(0).uses().iter().any(|using| using.op.is(AtenOp::NAME) || is_anchor(using.op));
             largest * if is_cheap(op) { 30 } else { 400 } + if is_stored { joint.bytes(value) * TRAFFIC } else { 0 }
         }
@@ -199,8 +197,8 @@ fn computing(joint: &Joint, value: usize, counts: &[bool], price: Price) -> u64 
     }
 }
 
-/// About how many multiplications an operator takes that is a product in some way. Of `[m, k]` and `[k, n]` the square root of what
-/// the three matrices have together is exact: `√(mk · kn · mn)`.
+/// The approximate number of multiplications of an operator that is some kind of product. For `[m, k]` and `[k, n]` the square root of the
+/// product of the three matrices' element counts is exact: `√(mk · kn · mn)`.
 fn multiplications(joint: &Joint, op: Op) -> u64 {
     let numel = |value: &Value| u128::from(joint.elements(*value));
     let mut sizes: Vec<u128> = op.operands().iter().map(numel).collect();
@@ -210,7 +208,7 @@ fn multiplications(joint: &Joint, op: Op) -> u64 {
     u64::try_from(all.isqrt()).unwrap_or(u64::MAX).min(INFINITE / MULTIPLICATION / 2)
 }
 
-/// The values that checkpoints keep to themselves, and parts of derivatives that are made of such.
+/// The values used only inside a checkpoint, and parts of derivatives computed from them.
 fn inside_checkpoints(joint: &Joint) -> Vec<bool> {
     let mut inside = vec![false; joint.values.len()];
     for (at, &op) in joint.ops.iter().enumerate() {
@@ -228,7 +226,7 @@ fn inside_checkpoints(joint: &Joint) -> Vec<bool> {
     inside
 }
 
-/// Whether a checkpoint has an operation that gives the same when it is run again.
+/// Returns true if an operation belongs to a checkpoint and gives the same result when run again.
 fn is_repeatable(op: Op) -> bool {
     ops::RECOMPUTE.is_on(op) && AtenOp::cast(op).is_none_or(|call| !may_draw(call))
 }
@@ -237,7 +235,7 @@ fn is_constant(op: Op) -> bool {
     matches!(DynamoOp::of(op), Some(DynamoOp::Full(_) | DynamoOp::Iota(_)))
 }
 
-/// Of each operation, whether it says only where an element is: constants, and what is computed of them.
+/// True for each operation that only computes indices: constants, and operations on them.
 fn counting(joint: &Joint) -> Vec<bool> {
     let mut counts = vec![false; joint.ops.len()];
     for (at, &op) in joint.ops.iter().enumerate() {
@@ -247,7 +245,7 @@ fn counting(joint: &Joint) -> Vec<bool> {
     counts
 }
 
-/// Whether an element takes about one instruction. Random numbers take some dozens, which is still less than to keep a mask, or the
+/// Returns true if an element takes about one instruction. Random numbers take some dozens, which is still less than saving a mask or the
 /// numbers themselves.
 fn is_cheap(op: Op) -> bool {
     use DynamoOp as D;
@@ -277,7 +275,7 @@ fn is_cheap(op: Op) -> bool {
 }
 
 impl Cut {
-    /// The same without what was saved for nothing: a value that is had, but only for others that are saved themselves.
+    /// Removes values saved needlessly: those available only for computing values that are saved themselves.
     fn needed(self, joint: &Joint, wanted: &[bool]) -> Self {
         let saved: HashSet<usize> = self.saved.iter().copied().collect();
         let mut had: HashSet<usize> = HashSet::new();
@@ -290,13 +288,13 @@ impl Cut {
         Self { saved: self.saved.into_iter().filter(|value| had.contains(value)).collect(), had }
     }
 
-    /// Bytes that live from forward to backward and would not otherwise: inputs and results are there anyway.
+    /// Bytes that live from forward to backward only because they are saved: inputs and results exist anyway.
     pub fn saved_bytes(&self, joint: &Joint) -> u64 {
         let is_extra = |value: &&usize| !joint.is_lent(**value) && joint.returned(**value).is_none();
         self.saved.iter().filter(is_extra).map(|&value| joint.bytes(value)).sum()
     }
 
-    /// The operations of the forward that backward runs once more, views and constants aside.
+    /// The operations of the forward that backward recomputes, except views and constants.
     pub fn recomputed(&self, joint: &Joint) -> Vec<usize> {
         let is_again = |&at: &usize| {
             let results = joint.ops[at].results();

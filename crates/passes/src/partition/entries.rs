@@ -1,4 +1,4 @@
-//! The entries that a cut joint function becomes: a forward, and a backward for each of its nodes.
+//! The entries built from a cut joint function: a forward, and a backward for each of its nodes.
 
 use std::collections::HashSet;
 
@@ -17,14 +17,14 @@ use super::{
     symbols,
 };
 use crate::{
-    autodiff::aten::{is_dense, strides_of},
     emit::Scalar,
+    layouts::{is_dense, strides_of},
 };
 
-/// What the name of the backward ends in.
+/// The suffix of the backward's name.
 const SUFFIX: &str = "_vjp";
 
-/// Puts them in the place of the joint function.
+/// Replaces the joint function by these entries.
 pub fn write(joint: &Joint, cut: &Cut) -> PassResult {
     let function = joint.function;
     let name = function.symbol().ok_or_else(|| PassError::at(function, "a joint function has a name"))?;
@@ -62,11 +62,11 @@ pub fn write(joint: &Joint, cut: &Cut) -> PassResult {
     Ok(())
 }
 
-/// A value that is kept.
+/// A value that is saved.
 struct Saved {
     value: usize,
     strides: Vec<Dim>,
-    /// Where it begins in its storage, if it is an argument.
+    /// Its offset in its storage, if it is an argument.
     offset: Dim,
 }
 
@@ -84,7 +84,7 @@ impl Saved {
     }
 }
 
-/// The strides in which an operator of the library gives a value, or takes it: so it need not be copied.
+/// The strides with which a library operator returns or receives the value; with these, it need not be copied.
 fn of_library(joint: &Joint, value: usize) -> Option<Vec<Dim>> {
     let value = joint.values[value];
     let layout = |op: Op, strides: Option<Vec<Attr>>, at: usize| <Vec<Dim>>::read(*AtenOp::cast(op).and(strides)?.get(at)?);
@@ -94,7 +94,7 @@ fn of_library(joint: &Joint, value: usize) -> Option<Vec<Dim>> {
     made.or_else(taken).filter(|strides| is_dense(&value.ty().dims(), strides, &joint.scope))
 }
 
-/// The forward; with `no_elements`, it saves one more value, of this type, which is given back.
+/// Builds the forward. If `no_elements` is given, it saves one more value of this type, which is returned.
 fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, name: &str) -> Result<(Op, Option<Value>), PassError> {
     let (old, ctx) = (joint.function, joint.function.ctx());
     let inputs: Vec<usize> =
@@ -106,7 +106,7 @@ fn forward(joint: &Joint, saved: &[Saved], no_elements: Option<Type>, name: &str
         return Err(PassError::at(old, "results that are written to arguments come after those that are returned"));
     }
 
-    // The results: those of before, and before the ones that are written to arguments, what is saved.
+    // The results: the original ones, with the saved values inserted before those that are written to arguments.
     let mut outputs = outputs(old, position)?;
     let mut extra: Vec<&Saved> = Vec::new();
     let entries: Vec<Output> = saved
@@ -184,9 +184,9 @@ struct Part<'a> {
     node: &'a Node,
     at: usize,
     name: String,
-    /// What it takes of the values that are kept.
+    /// The saved values that it receives, as indices.
     kept: Vec<usize>,
-    /// Returns true if it takes the tensor without elements as well, after these.
+    /// True if it also receives the tensor without elements, after the saved values.
     takes_sizes: bool,
 }
 
@@ -201,15 +201,15 @@ impl<'a> Part<'a> {
         Self { node, at, name: String::new(), kept, takes_sizes: false }
     }
 
-    /// Those of its arguments that are there in every call, in which the values of symbols are found. Of several tangents one may be
-    /// missing.
+    /// The arguments that are present in every call, from which the values of symbols are read. If there are several tangents, any of them
+    /// may be missing.
     fn shown(&self, joint: &Joint, saved: &[Saved]) -> impl Iterator<Item = (usize, Type)> {
         let tangent = if let [tangent] = self.node.tangents[..] { Some(tangent) } else { None };
         let values = self.kept.iter().map(|&at| saved[at].value).chain(tangent);
         values.map(|value| joint.values[value].ty()).collect::<Vec<Type>>().into_iter().enumerate()
     }
 
-    /// Writes it; the forward has so many results.
+    /// Builds the backward; `results_of_forward` is the number of results of the forward.
     fn write(&self, joint: &Joint, cut: &Cut, saved: &[Saved], (kept_sizes, results_of_forward): (Option<Value>, usize)) {
         let (old, ctx) = (joint.function, joint.function.ctx());
         let kept_sizes = kept_sizes.filter(|_| self.takes_sizes);
@@ -227,7 +227,7 @@ impl<'a> Part<'a> {
         for at in in_order(joint, &needed) {
             let op = joint.ops[at];
             match CheckRangeOp::cast(op) {
-                // The forward has checked it.
+                // The forward has already checked it.
                 Some(_) if joint.sides[at] == Side::Forward => copies.stand_for(op.result(0), op.operand(0)),
                 _ => copies.copy(op),
             }
@@ -253,7 +253,8 @@ impl<'a> Part<'a> {
             |strides: &[Dim], offset: &Dim| Attr::dict(ctx, &[ops::STRIDES.dims().with(ctx, strides), ops::OFFSET.dim().with(ctx, offset)]);
         let of_sizes = kept_sizes.map(|value| laid_out(&strides_of(value.ty(), &joint.scope), &Dim::from(0)));
         let of_saved = kept.iter().map(|saved| laid_out(&saved.strides, &saved.offset));
-        // What is kept is given up once, and torch says so; but keys are kept in any case.
+        // torch frees saved values after one backward and raises for a second one, so the mark is not needed. It is kept if only keys are
+        // saved, since keys are never freed.
         let keys = joint.keys();
         let is_lasting = kept.iter().all(|saved| keys == Some(saved.value));
         let used_up = |attrs: Attr| if is_lasting { attrs } else { without(attrs, ops::ONCE.name()) };
@@ -263,8 +264,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What is said of a tangent or a gradient, where what nodes alone see counts on after the results of the forward, of which it is none.
-/// Which node it is of is said by the function that it is in.
+/// Renumbers the attributes of a tangent or gradient: values passed only between nodes are numbered after the results of the forward, of
+/// which they are not part. The node is dropped, since the function itself identifies it.
 fn renumbered(joint: &Joint, attrs: Attr, results: usize) -> Attr {
     let attrs = without(attrs, ops::NODE.name());
     let (Some(&first), ctx) = (joint.hidden.first(), joint.function.ctx()) else { return attrs };
@@ -289,7 +290,7 @@ fn renumbered(joint: &Joint, attrs: Attr, results: usize) -> Attr {
     Attr::dict(ctx, &said)
 }
 
-/// What is said, without the attribute of this name.
+/// The attributes without the one of this name.
 fn without(attrs: Attr, name: &str) -> Attr {
     let said = attrs.entries();
     if said.iter().all(|(other, _)| other != name) {
@@ -299,8 +300,8 @@ fn without(attrs: Attr, name: &str) -> Attr {
     Attr::dict(attrs.ctx(), &said)
 }
 
-/// The operations in the order in which backward runs them. What belongs to a checkpoint comes right before what needs it first, so that
-/// the memory of one checkpoint is free before the next one is computed.
+/// The operations in the order in which backward runs them. Operations of a checkpoint come right before their first user, so that the
+/// memory of one checkpoint is free before the next one is recomputed.
 fn in_order(joint: &Joint, needed: &HashSet<usize>) -> Vec<usize> {
     let mut place: Vec<usize> = (0..joint.ops.len()).collect();
     let mut first: Vec<usize> = vec![usize::MAX; joint.values.len()];
@@ -315,16 +316,17 @@ fn in_order(joint: &Joint, needed: &HashSet<usize>) -> Vec<usize> {
     order
 }
 
-/// `dynamo.outputs`, or what its absence says.
+/// `dynamo.outputs`, or its default if absent.
 fn outputs(function: Op, results: usize) -> Result<Vec<Output>, PassError> {
     let Some(entries) = ops::OUTPUTS.of(function) else { return Ok((0..results).map(Output::Result).collect()) };
     let read: Option<Vec<Output>> = entries.into_iter().map(Output::read).collect();
     read.ok_or_else(|| PassError::at(function, "dynamo.outputs lists something else"))
 }
 
-/// The arguments but tangents that gradients are made of, in whatever way. Before decomposition there are more: formulas name some
-/// that they do not use. What stands for a value that nodes alone see is among them: the value is computed of others, its history is this.
-/// So is what random numbers are made of that torch's operators draw once more: how many they take may depend on it.
+/// The arguments, except tangents, that gradients depend on in any way. Before decomposition there are more, since formulas list some that
+/// they do not use. Arguments that represent a value passed only between nodes are included: the value is computed from others, and the
+/// argument is its history. So are the inputs of random numbers that torch's operators draw a second time, since the number of draws may
+/// depend on them.
 fn primals(joint: &Joint) -> Vec<i64> {
     let gradients: Vec<usize> = joint.gradients.iter().map(|&at| joint.number(joint.exit.operand(at))).collect();
     let draws_again = ops::RANDOM.is_on(joint.function) && joint.keys().is_none();
@@ -335,7 +337,7 @@ fn primals(joint: &Joint) -> Vec<i64> {
     let arguments = joint.function.body().map(Block::args).unwrap_or_default().len();
     let stand_ins = (0..arguments).filter(|&at| ops::HIDDEN.of_arg(joint.function, at).is_some());
     let used = used.filter_map(|value| joint.argument(value)).filter(|at| !joint.tangents.contains(at));
-    // Who has to compute what is given here needs what that is made of.
+    // A caller that has to compute the values given here needs the arguments that these depend on.
     let is_given = ops::GIVEN.is_on(joint.function);
     let beside = (0..arguments).filter(|at| is_given && ops::PRIMAL.of_arg(joint.function, *at).is_some() && !joint.tangents.contains(at));
     let mut found: Vec<usize> = used.chain(stand_ins).chain(beside).collect();
@@ -344,7 +346,7 @@ fn primals(joint: &Joint) -> Vec<i64> {
     found.into_iter().filter_map(|at| i64::try_from(at).ok()).collect()
 }
 
-/// The operations that these values need, and those that are always there.
+/// The operations that these values need, and those that are always kept.
 fn needed(joint: &Joint, values: impl Iterator<Item = usize>, always: impl Fn(usize) -> bool) -> HashSet<usize> {
     let always: HashSet<usize> = (0..joint.ops.len()).filter(|&at| always(at)).collect();
     let used = always.iter().flat_map(|&at| joint.uses[at].iter().copied());
@@ -352,7 +354,7 @@ fn needed(joint: &Joint, values: impl Iterator<Item = usize>, always: impl Fn(us
     needed.into_iter().chain(always).collect()
 }
 
-/// The operations that these values need, where some values are given.
+/// The operations that these values need, if some values are given.
 pub fn needed_beside(joint: &Joint, values: impl Iterator<Item = usize>, is_given: impl Fn(usize) -> bool) -> HashSet<usize> {
     let mut open: Vec<usize> = values.collect();
     let mut needed: HashSet<usize> = HashSet::new();

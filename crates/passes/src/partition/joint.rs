@@ -1,4 +1,4 @@
-//! What there is to cut: the joint function's values, who uses them, and which side each operation belongs to.
+//! The joint function as input of the cut: its values, their users, and the side of each operation.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,12 +11,13 @@ use dynamlir_dialect::{
 use dynamlir_shapes::Scope;
 
 use crate::{
-    autodiff::{aten::refuse_huge, walk::shown},
-    decompose::{random::draws_by_state, total::is_total},
+    decompose::random::draws_by_state,
     extent::expected,
+    layouts::{refuse_huge, shown},
+    total::is_total,
 };
 
-/// Which side an operation is on before anything is decided.
+/// The side of an operation before the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// A result of the forward depends on it, or it may raise or write.
@@ -27,7 +28,7 @@ pub enum Side {
     Backward,
 }
 
-/// A joint function, taken apart.
+/// An analyzed joint function.
 pub struct Joint {
     /// The function.
     pub function: Op,
@@ -35,25 +36,25 @@ pub struct Joint {
     pub ops: Vec<Op>,
     /// Its return.
     pub exit: Op,
-    /// What is known of the symbols in sizes.
+    /// The known facts about the symbols in sizes.
     pub scope: Scope,
     /// The side of each operation.
     pub sides: Vec<Side>,
     /// All arguments and results of operations.
     pub values: Vec<Value>,
-    /// What each operation uses, by numbers of values: its operands, and what its body uses from outside.
+    /// For each operation the numbers of the values that it uses: its operands, and outside values used by its body.
     pub uses: Vec<Vec<usize>>,
-    /// The operation that defines each value; None for arguments.
+    /// The operation that defines each value; `None` for arguments.
     pub def: Vec<Option<usize>>,
-    /// Whether each value is made in the backward, whatever is decided.
+    /// True for each value that is computed in the backward regardless of the cut.
     pub is_backward: Vec<bool>,
     /// The positions of tangents among the arguments.
     pub tangents: Vec<usize>,
     /// The positions of gradients among the results.
     pub gradients: Vec<usize>,
-    /// The positions of results that nodes alone see.
+    /// The positions of results that are passed only between nodes.
     pub hidden: Vec<usize>,
-    /// The nodes of autograd's graph that it is, in order; at least one.
+    /// The nodes of autograd's graph that it represents, in order; at least one.
     pub nodes: Vec<Node>,
     number: HashMap<Value, usize>,
     /// The operations that use each value.
@@ -64,7 +65,7 @@ pub struct Joint {
     lent: Vec<bool>,
 }
 
-/// A node: the tangents that it takes and the gradients that it gives.
+/// A node: the tangents that it receives and the gradients that it computes.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Positions among the arguments.
@@ -74,10 +75,10 @@ pub struct Node {
 }
 
 impl Joint {
-    /// Takes a function with tangents apart.
+    /// Analyzes a function with tangents.
     ///
     /// # Errors
-    /// It is not one block that ends in a return, or a result of the forward depends on a tangent.
+    /// If it is not one block that ends in a return, or a result of the forward depends on a tangent.
     pub fn of(function: Op) -> Result<Self, PassError> {
         let malformed = || PassError::at(function, "a joint function is one block that ends in func.return");
         let body = function.body().ok_or_else(malformed)?;
@@ -154,14 +155,14 @@ impl Joint {
         }
         for at in (0..self.ops.len()).rev() {
             let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
-            // An unused operation that is still here may raise, and is run for that. Random numbers are drawn when eager draws them.
+            // An unused operation that still exists may raise, and is kept for that. Random numbers are drawn at the same time as in eager.
             let is_kept = !self.ops[at].is_pure() && self.ops[at].is_unused() || draws_by_state(self.ops[at]);
             if self.sides[at] == Side::Either && (is_kept || results.iter().any(|result| wanted.contains(result))) {
                 self.sides[at] = Side::Forward;
                 wanted.extend(&self.uses[at]);
             }
         }
-        // What may raise raises in the backward, as eager's formula does, and so does what is made of it.
+        // An operation that may raise does so in the backward, as eager's formula does; so do operations that depend on it.
         for at in 0..self.ops.len() {
             let may_raise = !self.ops[at].is_pure() && !is_total(self.ops[at]);
             if self.sides[at] == Side::Either && (may_raise || self.uses[at].iter().any(|&value| self.is_backward[value])) {
@@ -175,13 +176,13 @@ impl Joint {
         Ok(())
     }
 
-    /// The positions of the results that the forward has.
+    /// The positions of the results that the forward returns.
     pub fn returned_positions(&self) -> Vec<usize> {
         (0..self.exit.num_operands()).filter(|at| !self.gradients.contains(at) && !self.hidden.contains(at)).collect()
     }
 
-    /// The values that a node takes from other nodes: first results, including those that only nodes see, then views that are outputs, each
-    /// in the order of their numbers.
+    /// The values that a node receives from other nodes: first results, including those passed only between nodes, then views that are
+    /// outputs, each in the order of their numbers.
     pub fn taken(&self, node: &Node) -> Vec<Taken> {
         let place = |number: i64| usize::try_from(number).ok();
         let (mut results, mut outputs) = (BTreeSet::new(), BTreeSet::new());
@@ -204,13 +205,13 @@ impl Joint {
         results.chain(outputs.into_iter().filter_map(view).map(Taken::Shown)).collect()
     }
 
-    /// The keys of all its random numbers, where it draws them.
+    /// The keys of all its random numbers, if it draws them.
     pub fn keys(&self) -> Option<usize> {
         let op = self.ops.iter().find(|&&op| ops::KEYS.is_on(op))?;
         Some(self.number(op.result(0)))
     }
 
-    /// The operations of the forward that draw random numbers by torch's operators, in order.
+    /// The operations of the forward that draw random numbers with torch's operators, in order.
     pub fn drawing_by_state(&self) -> Vec<usize> {
         let is_forward = |at: usize| !self.uses[at].iter().any(|&value| self.is_backward[value]);
         (0..self.ops.len()).filter(|&at| draws_by_state(self.ops[at]) && is_forward(at)).collect()
@@ -221,12 +222,12 @@ impl Joint {
         self.number[&value]
     }
 
-    /// The position of an argument by the number of its value.
+    /// The position of an argument, given the number of its value.
     pub fn argument(&self, value: usize) -> Option<usize> {
         self.def[value].is_none().then_some(value)
     }
 
-    /// Whether a value is an argument that nobody writes to, so that a reference to it is as good as a copy.
+    /// Returns true if a value is an argument that is never written to, so that a reference to it is as good as a copy.
     pub fn is_lent(&self, value: usize) -> bool {
         self.lent.get(value).is_some_and(|&lent| lent)
     }
@@ -236,7 +237,7 @@ impl Joint {
         self.returned.get(&value).copied()
     }
 
-    /// Whether an operation belongs to a checkpoint, and so do all of the forward that use what it gives.
+    /// Returns true if an operation belongs to a checkpoint, and so do all its users in the forward.
     pub fn is_inside(&self, at: usize) -> bool {
         let checkpoint = ops::RECOMPUTE.of(self.ops[at]);
         let results: Vec<usize> = self.ops[at].results().into_iter().map(|result| self.number(result)).collect();
@@ -250,9 +251,9 @@ impl Joint {
             && !(0..self.exit.num_operands()).any(is_result)
     }
 
-    /// Whether backward cannot do without a value: something that depends on a tangent uses it, or it is a gradient itself.
+    /// True for each value that backward requires: it is a gradient, or used by an operation that depends on a tangent.
     ///
-    /// The keys of random numbers are kept in any case, for those who differentiate the gradients in turn.
+    /// The keys of random numbers are always kept, for differentiating the gradients (double backward).
     pub fn wanted_by_backward(&self) -> Vec<bool> {
         let mut wanted = vec![false; self.values.len()];
         if let Some(keys) = self.keys() {
@@ -267,7 +268,7 @@ impl Joint {
         wanted
     }
 
-    /// The values that some formula of backward reads itself, through views: eager saves these, and no others.
+    /// The values that a formula of backward reads, directly or through views: eager saves these, and no others.
     pub fn read_by_formulas(&self) -> Vec<bool> {
         let mut read = self.wanted_by_backward();
         for at in (0..self.ops.len()).rev() {
@@ -280,19 +281,19 @@ impl Joint {
         read
     }
 
-    /// Returns true if no formula reads the value itself, but views that the forward makes of it, say.
+    /// Returns true if formulas never read the value itself, only, for example, views of it computed in the forward.
     pub fn is_read_by_views(&self, value: usize) -> bool {
         self.users[value].iter().all(|&at| self.sides[at] == Side::Forward)
     }
 
-    /// Bytes of a value; where its sizes vary, as many as are expected.
+    /// Size of a value in bytes, using the expected values (hints) of dynamic sizes.
     pub fn bytes(&self, value: usize) -> u64 {
         let element = self.values[value].ty().element();
         let width = if element.is_complex() { 128 } else { element.width() };
         self.elements(self.values[value]).saturating_mul(u64::from(width.div_ceil(8)))
     }
 
-    /// How many elements a value has; where its sizes vary, as many as are expected.
+    /// Number of elements of a value, using the expected values (hints) of dynamic sizes.
     pub fn elements(&self, value: Value) -> u64 {
         let ty = value.ty();
         let elements = if ty.is_open() { ty.count().map_or(0, |count| expected(&count, &self.scope)) } else { ty.numel() };
@@ -300,7 +301,7 @@ impl Joint {
     }
 }
 
-/// For each argument, true if no result of the function is written to it, or to another with its storage.
+/// For each argument, true if no result of the function is written to it, or to another argument of the same storage.
 fn lent(function: Op, arguments: usize, results: usize) -> Vec<bool> {
     let storage = |argument: usize| ops::STORAGE.of_arg(function, argument);
     let written: HashSet<usize> =
@@ -310,7 +311,7 @@ fn lent(function: Op, arguments: usize, results: usize) -> Vec<bool> {
     (0..arguments).map(|at| !is_written(at)).collect()
 }
 
-/// What a node takes from another.
+/// A value that a node receives from another.
 #[derive(Clone, Copy)]
 pub enum Taken {
     /// A result, by its position.
@@ -324,13 +325,13 @@ pub fn is_gradient(function: Op, result: usize) -> bool {
     [ops::GRADIENT, ops::GRADIENT_OF, ops::GRADIENT_OF_OUTPUT].iter().any(|gradient| gradient.of_result(function, result).is_some())
 }
 
-/// The nodes of a function; one where it says nothing of them.
+/// The nodes of a function; a single one if it does not specify any.
 fn nodes(function: Op, tangents: &[usize], gradients: &[usize]) -> Vec<Node> {
     let place = |node: Option<i64>| node.and_then(|node| usize::try_from(node).ok()).unwrap_or_default();
     let of_tangent = |at: usize| place(ops::NODE.of_arg(function, at));
     let of_gradient = |at: usize| place(ops::NODE.of_result(function, at));
     let last = tangents.iter().map(|&at| of_tangent(at)).chain(gradients.iter().map(|&at| of_gradient(at))).max().unwrap_or_default();
-    // More than there can be are a mistake in the text.
+    // A number beyond the possible maximum is a mistake in the text.
     let mut nodes = vec![Node::default(); last.min(tangents.len() + gradients.len()) + 1];
     for &at in tangents {
         if let Some(node) = nodes.get_mut(of_tangent(at)) {
@@ -345,7 +346,7 @@ fn nodes(function: Op, tangents: &[usize], gradients: &[usize]) -> Vec<Node> {
     nodes
 }
 
-/// Whether an operation shows memory of its operand in another way, or checks it and hands it on: nothing is computed.
+/// Returns true if an operation computes nothing: it is a view of its operand, or checks it and returns it.
 pub fn is_view(op: Op) -> bool {
     use DynamoOp as D;
     matches!(
@@ -354,7 +355,7 @@ pub fn is_view(op: Op) -> bool {
     )
 }
 
-/// What an operation uses that is defined outside of it.
+/// The values used by an operation that are defined outside of it.
 fn used(op: Op) -> Vec<Value> {
     let mut inside: HashSet<Value> = HashSet::new();
     let mut found = op.operands();

@@ -1,4 +1,4 @@
-//! `dynamo-partition`: the joint function becomes a forward and a backward entry (stage 02).
+//! `dynamo-partition`: splits the joint function into a forward and a backward entry (stage 02).
 //!
 //! Before:
 //! ```mlir
@@ -18,20 +18,20 @@
 //!     -> (tensor<4xf32> {dynamo.gradient = 0 : i64}) attributes {dynamo.entry, …} { … }
 //! ```
 //!
-//! What depends on a tangent is backward's. Of everything else that backward uses, some values are saved and the rest is computed
-//! again from those: a minimum cut ([`cut`]) weighs what saving costs in memory and time against what computing costs. What is
-//! saved is said at the end of the forward's `dynamo.outputs`; the arguments of the vjp are these, and then the tangents.
+//! Operations that depend on a tangent belong to backward. Of everything else that backward uses, some values are saved and the rest is
+//! recomputed from those: a minimum cut ([`cut`]) weighs the cost of saving, in memory and time, against that of computing. The saved
+//! values are listed at the end of the forward's `dynamo.outputs`; they are the first arguments of the vjp, followed by the tangents.
 //!
-//! Of a checkpoint (`dynamo.recompute`) nothing is saved but what it is given and what it gives, and keys of random numbers.
+//! Of a checkpoint (`dynamo.recompute`) only its inputs, its results, and keys of random numbers are saved.
 //!
-//! Where the joint function is several nodes of autograd's graph (`dynamo.node`), each has a vjp of its own, `@main_vjp_0` and so on, which
-//! `@main` lists in `dynamo.vjps`. There is one cut for all of them: of what is saved, each takes what it needs (`dynamo.kept`). What nodes
-//! hand to one another and nobody else sees is not computed for them: of it only the types are told, in `dynamo.crossing`, whose members
-//! are counted on after the results of `@main`.
+//! If the joint function consists of several nodes of autograd's graph (`dynamo.node`), each has its own vjp, `@main_vjp_0` and so on,
+//! listed in `dynamo.vjps` of `@main`. There is one cut for all of them: each node receives the saved values that it needs (`dynamo.kept`).
+//! Values that are only passed from node to node are not computed: only their types are recorded, in `dynamo.crossing`, whose members are
+//! numbered after the results of `@main`.
 //!
-//! Where sizes are expressions, the cut weighs those that are expected, and each symbol is a size of what the vjp takes ([`symbols`]).
+//! If sizes are expressions, the cut uses their expected values (hints), and each symbol is a size of an argument of the vjp ([`symbols`]).
 //!
-//! A function without tangents is left alone.
+//! A function without tangents is left unchanged.
 
 pub mod copies;
 mod cut;
@@ -60,17 +60,17 @@ pub const PASS: Pass = Pass {
     run,
 };
 
-const SAVED: Statistic = Statistic { name: "saved-bytes", description: "bytes of results that are kept for backward" };
-const RECOMPUTED: Statistic = Statistic { name: "recomputed", description: "operations that backward computes again" };
+const SAVED: Statistic = Statistic { name: "saved-bytes", description: "bytes of results saved for backward" };
+const RECOMPUTED: Statistic = Statistic { name: "recomputed", description: "operations recomputed in backward" };
 
 pass_options! {
     /// Options of `dynamo-partition`.
     pub struct PartitionOptions {
-        /// percent of the memory that could be given up and may be kept: 0 is the least memory, 100 the least time (the module's `dynamo.memory_budget`, else the cost model's choice)
+        /// percent of recomputable memory to save: 0 least memory, 100 least time (dynamo.memory_budget, else the cost model)
         memory_budget: Option<usize> = None,
-        /// print what is saved, and why (false)
+        /// print the saved values and the reasons (false)
         print_partition: bool = false,
-        /// print the cut as a graph in Graphviz's language (false)
+        /// print the cut as a Graphviz graph (false)
         print_graph: bool = false,
     }
 }
@@ -102,7 +102,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// Removes what an operation says for those who make gradients and cut.
+/// Removes the attributes of an operation that serve only autodiff and the cut.
 fn forget(op: Op) {
     _ = ops::RECOMPUTE.remove(op)
         | ops::SHOWN.remove(op)
@@ -111,7 +111,7 @@ fn forget(op: Op) {
         | ops::NOT_LINEAR.remove(op);
 }
 
-/// Returns true if an entry is a backward of another already: such text has been cut.
+/// Returns true if an entry is already the backward of another one: such a module has been cut.
 fn is_vjp(module: Op, function: Op) -> bool {
     let name = function.symbol();
     let of_nodes = |other: Op| ops::VJPS.of(other).unwrap_or_default().into_iter().filter_map(Symbol::read);

@@ -1,4 +1,4 @@
-//! The cut for people: as a table, and as a graph in Graphviz's language.
+//! Prints the cut for humans: as a table, and as a graph in Graphviz's language.
 
 use dynamlir_dialect::{ir::Op, ops};
 
@@ -7,7 +7,7 @@ use super::{
     joint::{Joint, Side},
 };
 
-/// What is saved, the largest first, with the reason; then the sums.
+/// Prints the saved values, the largest first, with the reason; then the totals.
 pub fn table(joint: &Joint, cut: &Cut) {
     let name = joint.function.symbol().unwrap_or_default();
     println!("partition of @{name}:");
@@ -27,7 +27,7 @@ pub fn table(joint: &Joint, cut: &Cut) {
     }
 }
 
-/// The operations with their sides; what is saved has a frame.
+/// Prints the operations with their sides; saved values have a frame.
 pub fn graphviz(joint: &Joint, cut: &Cut) {
     println!("digraph partition {{\n  node [shape=plaintext]");
     for value in 0..joint.values.len() {

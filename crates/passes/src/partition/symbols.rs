@@ -1,31 +1,31 @@
-//! Where functions that are made of others find the values of symbols.
+//! The places where derived functions find the values of symbols.
 //!
-//! A backward entry takes what was saved and tangents. A symbol is a size of one of these, if one has it:
+//! A backward entry receives saved values and tangents. A symbol is a size of one of these, if possible:
 //!
 //! ```mlir
 //! func.func @main_vjp(%x: tensor<?x4xf32, #dynamo.sizes<s0, 4>>, %dy: tensor<f32> {dynamo.tangent = 0}) -> …
 //!     attributes {dynamo.symbols = [#dynamo.symbol<s0, argument = 0, dim = 0, …>], …}
 //! ```
-//! Where none has it, the forward saves a tensor without elements of these sizes, `tensor<?x0xi8, #dynamo.sizes<s0, 0>>`: what is
-//! kept for a call is tensors, and this one has no memory. (An input of that size could be saved, but then writing to it before
-//! backward would be an error, which eager does not have.)
+//! Otherwise the forward saves a tensor without elements of these sizes, `tensor<?x0xi8, #dynamo.sizes<s0, 0>>`: only tensors can be saved
+//! for a call, and this one takes no memory. (An input of that size could be saved, but then writing to it before backward would raise an
+//! error that eager does not raise.)
 
 use dynamlir_dialect::{
     ir::{
         Ctx, Op, Type,
-        sizes::{Place, SizeSymbol, assumed, set_assumed},
+        sizes::{SizeSymbol, SymbolSite, assumed, set_assumed},
     },
     ops,
 };
 use dynamlir_shapes::Dim;
 
-/// The symbols as sizes of arguments with these places and types, in order; and those that are none.
+/// Finds the symbols among the sizes of arguments with these positions and types. Returns those found, in order, and those missing.
 pub fn found(symbols: &[SizeSymbol], arguments: impl Iterator<Item = (usize, Type)>) -> (Vec<SizeSymbol>, Vec<SizeSymbol>) {
     let open: Vec<(usize, Vec<Dim>)> = arguments.filter(|(_, ty)| ty.is_open()).filter_map(|(at, ty)| Some((at, ty.sizes()?))).collect();
     let place = |symbol: &SizeSymbol| {
         open.iter().find_map(|(argument, sizes)| {
             let dim = sizes.iter().position(|size| size.as_symbol() == Some(symbol.symbol))?;
-            Some(Place::Size { argument: *argument, dim })
+            Some(SymbolSite::Size { argument: *argument, dim })
         })
     };
     let (mut placed, mut missing) = (Vec::new(), Vec::new());
@@ -38,17 +38,17 @@ pub fn found(symbols: &[SizeSymbol], arguments: impl Iterator<Item = (usize, Typ
     (placed, missing)
 }
 
-/// The type of a tensor without elements that has these symbols for sizes.
+/// The type of a tensor without elements that has these symbols as sizes.
 pub fn without_elements(ctx: Ctx, symbols: &[SizeSymbol]) -> Type {
     let sizes: Vec<Dim> = symbols.iter().map(|symbol| Dim::from(symbol.symbol)).chain([Dim::from(0)]).collect();
     Type::tensor_of(&sizes, Type::int(ctx, 8))
 }
 
-/// Says of a function with the symbols of another what holds of them.
+/// Copies the assumed facts about symbols from one function to another with the same symbols.
 pub fn hand_on_assumed(from: Op, to: Op) {
     match assumed(from) {
         Ok(predicates) => set_assumed(to, &predicates),
-        // Whoever reads it finds the fault.
+        // The error is reported by the next reader.
         Err(_) => _ = ops::ASSUMED.of(from).map(|text| ops::ASSUMED.set(to, &text)),
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels with attention: its operands stay as they are, and the kernel gets its schedule.
+//! Kernels with attention: its operands keep their windows, and the kernel gets its schedule.
 //!
 //! ```mlir
 //! func.func @product_attention(%q: memref<1x4x128x64xf32, strided<[…]>>, %k: …, %v: …, %out: memref<4x128x64xf32, strided<[…]>>)
@@ -21,7 +21,7 @@ use super::{
 use crate::anchors::attention::{Heads, choose};
 
 impl Kernels {
-    /// The kernel of `template`, whose attention is `op`, for operands in these windows (arguments, then results).
+    /// The kernel of `template`, whose attention is `op`, for operands with these windows (arguments, then results).
     pub(super) fn attention(
         &mut self,
         template: &Template,

@@ -1,4 +1,4 @@
-//! Memory: what owns it, the windows on it, and where values that are about to be made find theirs.
+//! Memory: its owners, the windows on it, and the choice of memory for new values.
 
 use dynamlir_dialect::{
     ir::{Type, Value},
@@ -16,51 +16,51 @@ use super::{
     views::{any_open, at, bytes, is_open, memref, workspace_type},
 };
 
-/// What owns the memory.
+/// The owner of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Argument of the graph.
+    /// An argument of the graph.
     Arg(usize),
     /// The workspace.
     Workspace,
-    /// A fresh tensor to be returned.
+    /// A new tensor that will be returned.
     Output,
-    /// A tensor that an extern op made.
+    /// A tensor created by an extern op.
     Extern,
 }
 
-/// Memory that windows look at.
+/// Memory that windows refer to.
 pub struct Buffer {
     memref: Value,
-    /// All of it.
+    /// The window that covers all of it.
     pub own: Window,
-    /// Whose it is.
+    /// The owner of the memory.
     pub owner: Owner,
     bytes: Dim,
     first: usize,
     last: usize,
-    /// Set once the memory is a result of the graph, which nothing else may be.
+    /// True once the memory is a result of the graph; it cannot be another result as well.
     pub returned: bool,
 }
 
 /// A value: a window on a buffer.
 #[derive(Clone)]
-pub struct Place {
+pub struct BufferWindow {
     /// The buffer's number.
     pub buffer: usize,
-    /// What of it.
+    /// The part of the buffer.
     pub window: Window,
 }
 
 impl Planner<'_> {
-    /// A buffer that is used from this step on; its number.
+    /// Adds a buffer that is used from this step on, and returns its number.
     pub(super) fn add(&mut self, memref: Value, own: Window, owner: Owner, bytes: Dim) -> usize {
         self.buffers.push(Buffer { memref, own, owner, bytes, first: self.step, last: self.step, returned: false });
         self.buffers.len() - 1
     }
 
-    /// The memref that shows a place.
-    pub(super) fn show(&mut self, place: &Place, element: Type) -> Value {
+    /// The memref for a window.
+    pub(super) fn show(&mut self, place: &BufferWindow, element: Type) -> Value {
         let buffer = &mut self.buffers[place.buffer];
         buffer.last = self.step;
         if buffer.own == place.window && buffer.memref.ty().element() == element {
@@ -78,7 +78,7 @@ impl Planner<'_> {
     }
 
     /// Fresh memory in the workspace, dense with these strides.
-    pub(super) fn slot(&mut self, sizes: &[Dim], strides: &[Dim], element: Type) -> Place {
+    pub(super) fn slot(&mut self, sizes: &[Dim], strides: &[Dim], element: Type) -> BufferWindow {
         let window = strided(sizes, strides);
         let buffer = BufferOp::build(&self.b, self.workspace.result(), 0, memref(element, &window));
         if any_open(sizes) {
@@ -89,17 +89,17 @@ impl Planner<'_> {
         }
         let need = count(sizes).mul(&Dim::from(bytes(element))).unwrap_or_else(|_| Dim::from(i64::MAX));
         let buffer = self.add(buffer.result(), window.clone(), Owner::Workspace, need);
-        Place { buffer, window }
+        BufferWindow { buffer, window }
     }
 
-    /// Fresh memory for the kernel that is launched next, and for it alone.
+    /// Fresh memory that only the next kernel launch uses.
     pub(super) fn slot_of(&mut self, elements: i64) -> Value {
         let element = Type::f32(self.ctx);
         let place = self.slot(&[elements.into()], &[1.into()], element);
         self.show(&place, element)
     }
 
-    /// Memory of result `i` of the graph.
+    /// Allocates the memory of result `i` of the graph.
     pub(super) fn output(&mut self, i: usize) -> usize {
         let ty = self.result_types[i];
         let window = strided(&ty.dims(), &self.result_strides[i]);
@@ -116,20 +116,20 @@ impl Planner<'_> {
     }
 
     /// Fresh memory for a value, in row-major order.
-    pub(super) fn row_major_slot(&mut self, value: Value) -> Place {
+    pub(super) fn row_major_slot(&mut self, value: Value) -> BufferWindow {
         let sizes = value.ty().dims();
         self.slot(&sizes, &row_major(&sizes, &self.scope), value.ty().element())
     }
 
-    /// The layout that is wished of a value.
+    /// The preferred layout of a value.
     pub(super) fn wished(&self, value: Value) -> Window {
         let sizes = value.ty().dims();
         let strides = self.wishes.get(&value).map_or_else(|| row_major(&sizes, &self.scope), |wish| wish.strides.clone());
         strided(&sizes, &strides)
     }
 
-    /// Memory for a value that is about to be made, where it is wished for.
-    pub(super) fn destination(&mut self, value: Value) -> Place {
+    /// Memory for a new value, at its preferred place if it has one.
+    pub(super) fn destination(&mut self, value: Value) -> BufferWindow {
         let Some(wish) = self.wishes.get(&value).cloned() else {
             return self.row_major_slot(value);
         };
@@ -137,13 +137,13 @@ impl Planner<'_> {
         match wish.result {
             Some(i) if !self.result_buffers.contains_key(&i) => {
                 let buffer = self.output(i);
-                Place { buffer, window: strided(&sizes, &wish.strides) }
+                BufferWindow { buffer, window: strided(&sizes, &wish.strides) }
             }
             _ => self.slot(&sizes, &wish.strides, value.ty().element()),
         }
     }
 
-    /// Gives every workspace buffer its place, and the workspace its size.
+    /// Assigns an offset to every workspace buffer, and a size to the workspace.
     pub(super) fn place_buffers(&mut self) -> Result<(), PassError> {
         let slots: Vec<&Buffer> = self.buffers.iter().filter(|b| b.owner == Owner::Workspace).collect();
         let needs: Vec<Need<Dim>> = slots.iter().map(|b| Need { bytes: b.bytes.clone(), first: b.first, last: b.last }).collect();

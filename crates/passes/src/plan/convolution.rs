@@ -1,10 +1,10 @@
-//! Kernels with a convolution, or a pooling: positions of the result become one dimension, and the kernel gets its schedule.
+//! Kernels with a convolution or a pooling: positions of the result become one dimension, and the kernel gets its schedule.
 //!
 //! ```mlir
 //! func.func @product_convolution_max(%x: memref<1x64x56x56xf32>, %w: memref<64x64x3x3xf32>, %out: memref<64x3136xf32>,
 //!     %scratch: memref<215296xf32> {dynamo.scratch}) attributes {dynamo.matmul = {chunk = 2, …}, …}
 //! ```
-//! The scratch memory is for the images with zeros round them.
+//! The scratch memory holds the images padded with zeros.
 
 use dynamlir_dialect::{
     ir::{Block, Loc, Op},
@@ -26,7 +26,7 @@ use crate::anchors::{
 };
 
 impl Kernels {
-    /// The kernel of `template`, whose convolution is `op`, for operands in these windows (arguments, then results).
+    /// The kernel of `template`, whose convolution is `op`, for operands with these windows (arguments, then results).
     pub(super) fn convolution(
         &mut self,
         template: &Template,
@@ -59,14 +59,14 @@ impl Kernels {
     }
 }
 
-/// Whether a product's kernel can read an operand in this window. All read forward through memory; a convolution's weights
-/// lie in order, and what its epilogue reads goes on evenly along positions.
+/// Returns true if a product's kernel can read an operand with this window. All operands must run forward through memory; a convolution's
+/// weights must be row-major, and the operands of its epilogue must have a uniform stride along positions.
 pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
     let Some(window) = &window.known() else { return false };
     let is = |operand: usize| operand < product.num_operands() && product.operand(operand).arg_index() == Some(number);
     let forward = window.strides.iter().all(|&stride| stride >= 0);
     match anchors::has_windows(product) {
-        // Elements of a mask are read by their distances.
+        // Elements of a mask are gathered by their offsets.
         false if product.is(AttentionOp::NAME) && is(3) => forward && anchors::reaches_by_i32(&window.sizes, &window.strides),
         false => forward,
         true if is(1) => window.is_row_major(),
@@ -75,7 +75,7 @@ pub fn takes_operand(product: Op, number: usize, window: &Window) -> bool {
     }
 }
 
-/// Whether it can write a result in this window.
+/// Returns true if a product's kernel can write a result with this window.
 pub fn takes_result(product: Op, window: &Window) -> bool {
     window.known().is_some_and(|window| writes(product, &window))
 }
@@ -83,7 +83,7 @@ pub fn takes_result(product: Op, window: &Window) -> bool {
 fn writes(product: Op, window: &NumberWindow) -> bool {
     let shape = product.result(0).ty().shape();
     let rank = window.sizes.len();
-    // Where height or width is 1, the other one is all positions.
+    // If height or width is 1, the other dimension contains all positions.
     let both = anchors::has_windows(product) && Windows::of(product, &[0; 4]).is_some_and(|windows| !windows.result.contains(&1));
     !both || window.sizes != shape || rank < 2 || window.strides[rank - 2] == window.strides[rank - 1] * window.sizes[rank - 1]
 }

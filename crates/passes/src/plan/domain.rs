@@ -1,7 +1,7 @@
-//! The order of a kernel's loops, and which neighbouring ones are really one.
+//! The order of a kernel's loops, and the merging of adjacent ones.
 //!
-//! A kernel's operands are windows, so its iteration domain may be permuted at will. Loops run in the order of memory;
-//! two neighbouring dimensions become one where every operand steps through them as through one.
+//! A kernel's operands are windows, so its iteration domain may be permuted freely. Loops run in the order of memory. Two adjacent
+//! dimensions are merged if every operand steps through them as through one.
 
 use std::cmp::Reverse;
 
@@ -12,47 +12,48 @@ use super::{
     careful::{all_expected, count},
 };
 
-/// So many elements fill vectors.
+/// The number of elements that fills vectors.
 const VECTOR: i64 = 16;
 
-/// A kernel's iteration domain in terms of the original dimensions.
+/// A kernel's loops in terms of the original dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loops {
-    /// Each loop stands for these original dimensions, outermost first.
+    /// The original dimensions that each loop comprises, outermost first.
     pub groups: Vec<Vec<usize>>,
     /// Size of each loop.
     pub sizes: Vec<Dim>,
-    /// Which loops are reductions.
+    /// The loops that are reductions.
     pub reduced: Vec<usize>,
 }
 
-/// An operand: its window, and the original dimension that each of the window's dimensions is.
+/// An operand: its window, and the original dimension of each of the window's dimensions.
 pub struct Operand<'a> {
-    /// Where its elements are.
+    /// The location of its elements.
     pub window: &'a Window,
     /// Original dimension of each window dimension.
     pub dims: Vec<usize>,
-    /// Whether the kernel writes it.
+    /// True if the kernel writes it.
     pub written: bool,
 }
 
 impl Operand<'_> {
-    /// Stride along an original dimension; None where the operand has no such dimension.
+    /// Stride along an original dimension; `None` if the operand does not have that dimension.
     fn stride(&self, dim: usize) -> Option<&Dim> {
         self.dims.iter().position(|&d| d == dim).map(|at| &self.window.strides[at])
     }
 }
 
 impl Loops {
-    /// Chooses order and grouping. `fixed` dimensions are not merged with others (their index is asked for). A scan's dimension is
-    /// reduced, too.
+    /// Chooses order and grouping. `fixed` dimensions are not merged with others, because the kernel uses their index. A scan's dimension
+    /// is also one of the reduced ones.
     pub fn choose(domain: &[Dim], (reduced, scans): (&[usize], bool), operands: &[Operand<'_>], fixed: &[usize], scope: &Scope) -> Self {
         Self::merged(&order(domain, (reduced, scans), operands, scope), domain, reduced, operands, fixed)
     }
 
-    /// Merges neighbours of a given order where every operand allows it, for all values of the symbols. What fills vectors by itself is
-    /// not merged with a size that varies: a vector's loop should know how far it goes. Where all is reduced to one number it is: one long
-    /// loop has several vectors of results at a time, which loops over rows would have to add up for each row.
+    /// Merges neighbours in a given order where every operand allows it, for all values of the symbols. A static size that alone fills
+    /// vectors is not merged with a dynamic size: a vectorized loop should have a static trip count. The exception is a reduction of
+    /// everything to one number: one long loop keeps several vectors of partial results, which loops over rows would have to add up for
+    /// each row.
     pub fn merged(order: &[usize], domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>], fixed: &[usize]) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let fills = |dims: &[usize]| {
@@ -83,7 +84,7 @@ impl Loops {
         Self { groups, sizes, reduced }
     }
 
-    /// The loop that an original dimension is part of.
+    /// The loop that contains an original dimension.
     pub fn loop_of(&self, dim: usize) -> Option<usize> {
         self.groups.iter().position(|group| group.contains(&dim))
     }
@@ -95,7 +96,7 @@ impl Loops {
     pub fn row(&self) -> Vec<Dim> {
         self.kept().into_iter().map(|g| self.sizes[g].clone()).collect()
     }
-    /// An operand's window in terms of the loops. Each group is seen through its innermost dimension.
+    /// An operand's window in terms of the loops. Each group has the stride of its innermost dimension.
     pub fn window(&self, operand: &Operand<'_>) -> Window {
         let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset.clone() };
         for (group, size) in self.groups.iter().zip(&self.sizes) {
@@ -108,15 +109,15 @@ impl Loops {
     }
 }
 
-/// Original dimensions, outermost loop first.
+/// Orders the original dimensions, outermost loop first.
 ///
-/// Without reductions: as the first result lies in memory, and so for a scan, which makes as much as it reads. With them: kept dimensions first, so that a row's
-/// reductions and what follows share one loop – unless memory runs along a kept dimension; then that one is
-/// innermost (a column sum adds whole rows).
+/// Without reductions, the order is the memory order of the first result; likewise for a scan, which writes as much as it reads. With
+/// reductions, kept dimensions come first, so that a row's reductions and the operations after them share one loop. But if memory runs
+/// along a kept dimension, that one is innermost (a column sum adds whole rows).
 fn order(domain: &[Dim], (reduced, scans): (&[usize], bool), operands: &[Operand<'_>], scope: &Scope) -> Vec<usize> {
     let mut dims: Vec<usize> = (0..domain.len()).collect();
     let written = operands.iter().find(|operand| operand.written);
-    // The one that most is read of: what is repeated says little about memory.
+    // The operand with the most elements read: repeated elements say little about memory.
     let amount = |operand: &Operand<'_>| {
         let sizes = all_expected(&operand.window.sizes, scope).into_iter().zip(&operand.window.strides);
         let read = sizes.filter(|(_, stride)| !stride.is(0)).map(|(size, _)| size).fold(1, i64::saturating_mul);
@@ -131,7 +132,7 @@ fn order(domain: &[Dim], (reduced, scans): (&[usize], bool), operands: &[Operand
         dims.sort_by_key(|&dim| if dim == repeated { 2 } else { i32::from(reduced.contains(&dim)) });
         return dims;
     }
-    // Rows are taken as they are read.
+    // Rows are processed in the order in which they are read.
     let far = Distances::of(guide, scope);
     dims.sort_by_key(|&dim| Reverse(far.of_dim(dim)));
     if reduced.is_empty() {
@@ -153,7 +154,7 @@ fn order(domain: &[Dim], (reduced, scans): (&[usize], bool), operands: &[Operand
     dims
 }
 
-/// How far apart neighbours along each dimension are in an operand's memory.
+/// The distance in an operand's memory between neighbours along each dimension.
 struct Distances<'a> {
     dims: &'a [usize],
     strides: Vec<i64>,
@@ -163,14 +164,13 @@ impl<'a> Distances<'a> {
     fn of(operand: &'a Operand<'_>, scope: &Scope) -> Self {
         Self { dims: &operand.dims, strides: all_expected(&operand.window.strides, scope) }
     }
-    /// Along a dimension; 0 where the operand is repeated.
+    /// The distance along a dimension; 0 if the operand is repeated.
     fn of_dim(&self, dim: usize) -> i64 {
         self.dims.iter().position(|&own| own == dim).map_or(0, |at| self.strides[at].saturating_abs())
     }
 }
 
-/// A dimension that is kept, that everything which is read repeats, and along which the results lie: each vector is a number that is read
-/// once.
+/// A kept dimension along which all inputs are repeated and the results are contiguous: each vector is one number that is read only once.
 fn repeated(domain: &[Dim], reduced: &[usize], operands: &[Operand<'_>]) -> Option<usize> {
     if reduced.is_empty() {
         return None;

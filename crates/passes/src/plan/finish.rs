@@ -1,4 +1,4 @@
-//! The end of a graph: results in memory of their own, and what is written to arguments.
+//! The end of a graph: results in their own memory, and mutations of arguments.
 
 use dynamlir_dialect::{
     ir::{Op, Type, Value},
@@ -8,7 +8,7 @@ use dynamlir_dialect::{
 use dynamlir_shapes::Dimension;
 
 use super::{
-    buffers::{Owner, Place},
+    buffers::{BufferWindow, Owner},
     careful::{count, may_repeat, repeated_dims, same_strides, strided},
     externs::may_write,
     graph::Planner,
@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Planner<'_> {
-    /// Results into memory of their own, then the mutations, those by `later` launches first. Returns the memrefs to return.
+    /// Moves results to their own memory, then emits the mutations, starting with those by `later` launches. Returns the memrefs to return.
     pub(super) fn finish(&mut self, ret: Op, mutates: &[Option<usize>], later: &[Op]) -> Result<Vec<Value>, PassError> {
         let mut returned = Vec::new();
         let users: Vec<Value> = (0..ret.num_operands()).filter(|&i| mutates[i].is_none()).map(|i| ret.operand(i)).collect();
@@ -33,7 +33,7 @@ impl Planner<'_> {
             let value = ret.operand(i);
             may_write(ret, value)?;
             let mut place = self.place_of(value, ret)?;
-            // What is read from an argument that is written below must be read before.
+            // A value read from an argument that is written below must be copied first.
             if let Owner::Arg(source) = self.buffers[place.buffer].owner
                 && (source != arg || self.buffers[place.buffer].own != place.window)
                 && self.mutated.contains(&source)
@@ -51,20 +51,22 @@ impl Planner<'_> {
         }
         self.b.loc = ret.loc();
         for (place, arg, element) in writes {
-            let target = Place { buffer: arg, window: self.buffers[arg].own.clone() };
+            let target = BufferWindow { buffer: arg, window: self.buffers[arg].own.clone() };
             if place.buffer == arg && place.window == target.window {
                 continue;
             }
-            // Where the argument repeats an element, the value does too (functionalization made it so): one write is enough.
+            // If the argument repeats an element, so does the value (functionalization ensures it): one write is enough.
             let once = repeated_dims(&target.window, &self.scope);
-            let first = |place: &Place| Ok::<_, PassError>(Place { buffer: place.buffer, window: at(ret, place.window.first_of(&once))? });
+            let first = |place: &BufferWindow| {
+                Ok::<_, PassError>(BufferWindow { buffer: place.buffer, window: at(ret, place.window.first_of(&once))? })
+            };
             self.copy(&first(&place)?, &first(&target)?, element)?;
         }
         Ok(returned)
     }
 
-    /// Result `i` from where its value is: the memory itself where it was made for the result, else a copy.
-    pub(super) fn result(&mut self, ret: Op, i: usize, place: &Place, element: Type) -> Result<Value, PassError> {
+    /// Provides result `i`: its own memory if the value was computed there, else a copy.
+    pub(super) fn result(&mut self, ret: Op, i: usize, place: &BufferWindow, element: Type) -> Result<Value, PassError> {
         let window = strided(&self.result_types[i].dims(), &self.result_strides[i]);
         let fits = place.window.offset.is(0) && same_strides(&window.sizes, &place.window.strides, &window.strides, &self.scope);
         let buffer = &self.buffers[place.buffer];
@@ -76,14 +78,14 @@ impl Planner<'_> {
         };
         if fits && whole && mine && !buffer.returned {
             self.buffers[place.buffer].returned = true;
-            return Ok(self.show(&Place { buffer: place.buffer, window }, element));
+            return Ok(self.show(&BufferWindow { buffer: place.buffer, window }, element));
         }
         if may_repeat(&window, &self.scope) {
             return Err(PassError::at(ret, format!("result {i} shows an element of its own memory twice")));
         }
         let target = self.output(i);
-        self.copy(place, &Place { buffer: target, window: window.clone() }, element)?;
+        self.copy(place, &BufferWindow { buffer: target, window: window.clone() }, element)?;
         self.buffers[target].returned = true;
-        Ok(self.show(&Place { buffer: target, window }, element))
+        Ok(self.show(&BufferWindow { buffer: target, window }, element))
     }
 }

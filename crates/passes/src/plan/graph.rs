@@ -12,7 +12,7 @@ use dynamlir_shapes::{Dim, Scope};
 
 use super::{
     Shared, Window,
-    buffers::{Buffer, Owner, Place},
+    buffers::{Buffer, BufferWindow, Owner},
     careful::{row_major, same_strides, strided},
     externs::extern_operands,
     in_place::{self, InPlace},
@@ -21,24 +21,24 @@ use super::{
     views::{any_open, memref, view, workspace_type},
 };
 
-/// What has been planned of a function so far.
+/// The state of planning a function.
 pub struct Planner<'a> {
     pub(super) ctx: Ctx,
     pub(super) b: Builder,
     pub(super) buffers: Vec<Buffer>,
-    pub(super) places: HashMap<Value, Place>,
+    pub(super) places: HashMap<Value, BufferWindow>,
     pub(super) shared: &'a mut Shared,
     pub(super) wishes: HashMap<Value, Wish>,
     pub(super) result_types: Vec<Type>,
     pub(super) result_strides: Vec<Vec<Dim>>,
-    /// Memory of the results that were made in place.
+    /// Memory of the results that were computed in place.
     pub(super) result_buffers: HashMap<usize, usize>,
     pub(super) workspace: WorkspaceOp,
     pub(super) step: usize,
     pub(super) mutated: Vec<usize>,
     /// Launches that run after the commit.
     pub(super) in_place: HashMap<Op, InPlace>,
-    /// What is known of the symbols.
+    /// The known facts about the symbols.
     pub(super) scope: Scope,
 }
 
@@ -108,7 +108,7 @@ impl Planner<'_> {
     ) -> Result<Op, PassError> {
         for (i, (window, (old, new))) in args.into_iter().zip(old.args().into_iter().zip(body.args())).enumerate() {
             let buffer = self.add(new, window.clone(), Owner::Arg(i), Dim::from(0));
-            self.places.insert(old, Place { buffer, window });
+            self.places.insert(old, BufferWindow { buffer, window });
         }
         let ret = old.terminator().ok_or_else(|| PassError::at(main, "the graph function does not return"))?;
         let (later, now): (Vec<Op>, Vec<Op>) =
@@ -142,7 +142,7 @@ impl Planner<'_> {
         Ok(new_main)
     }
 
-    pub(super) fn place_of(&self, value: Value, user: Op) -> Result<Place, PassError> {
+    pub(super) fn place_of(&self, value: Value, user: Op) -> Result<BufferWindow, PassError> {
         self.places.get(&value).cloned().ok_or_else(|| PassError::at(user, "a value is used before it is made"))
     }
 
@@ -159,27 +159,28 @@ impl Planner<'_> {
         }
     }
 
-    /// A change of view: arithmetic on the window, or a copy where strides cannot say it.
+    /// Plans a change of view: arithmetic on the window, or a copy if strides cannot express it.
     fn view(&mut self, op: Op) -> Result<(), PassError> {
         if op.num_operands() != 1 || op.num_results() != 1 {
             return Err(PassError::at(op, format!("{} cannot stand in the graph function at this stage", op.name())));
         }
         let place = self.place_of(op.operand(0), op)?;
-        // What cannot be said for all sizes is said of a dense copy.
+        // If the view cannot be expressed for all sizes, it is taken of a dense copy.
         let place = if let Ok(Some(window)) = view(op, &place.window, &self.scope) {
-            Place { window, ..place }
+            BufferWindow { window, ..place }
         } else {
             let dense = self.row_major_for(op.operand(0));
             self.copy(&place, &dense, op.operand(0).ty().element())?;
             let window = view(op, &dense.window, &self.scope)?.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
-            Place { window, ..dense }
+            BufferWindow { window, ..dense }
         };
         self.places.insert(op.result(0), place);
         Ok(())
     }
 
-    /// Fresh memory in row-major order for a value that is seen in another way: the result's, where that is all that becomes of it.
-    fn row_major_for(&mut self, value: Value) -> Place {
+    /// Fresh memory in row-major order for a value that is viewed differently: the memory of the graph's result, if that is the value's
+    /// only use.
+    fn row_major_for(&mut self, value: Value) -> BufferWindow {
         let sizes = value.ty().dims();
         let is_row_major = |wish: &Wish| same_strides(&sizes, &wish.strides, &row_major(&sizes, &self.scope), &self.scope);
         if value.uses().len() == 1 && self.wishes.get(&value).is_some_and(is_row_major) {

@@ -1,21 +1,21 @@
-//! Which launches write an argument's new value where the old one lies.
+//! The launches that write an argument's new value in place of the old one.
 //!
-//! As a rule results are made in the workspace and copied to arguments after the commit, since until then a call may still be left
-//! to eager. A step of an optimizer would move all its memory twice. A launch that computes point by point, and makes nothing but new values
-//! of arguments, can as well run after the commit and write them at once:
+//! Usually results are computed in the workspace and copied to arguments after the commit, since until then a call may still fall back to
+//! eager. A step of an optimizer would thus move all its memory twice. A launch that computes point by point, and only computes new values
+//! of arguments, can just as well run after the commit and write them directly:
 //!
 //! ```mlir
 //! dynamo.commit
 //! dynamo.launch @kernels::@add(%grad, %param) : (memref<8xf32>, memref<8xf32>) -> ()   // reads and writes %param
 //! ```
 //!
-//! What is read and written is one argument of the kernel, among those that it writes. Such a launch
-//! - reads what it writes in the same places only, and no other argument that is written by another such launch: these have no
-//!   order (copies come after all of them, so it may read what those write);
-//! - writes arguments whose memory no other argument shares, and whose elements lie apart;
-//! - is for the CPU: kernels of GPUs take what they read for constant.
+//! Memory that is both read and written is a single argument of the kernel, among those that it writes. Such a launch
+//! - reads the arguments it writes only at the indices it writes, and no argument that is written by another such launch: these are not
+//!   ordered (copies come after all of them, so it may read arguments that copies write);
+//! - writes arguments whose memory is not shared with another argument, and whose elements do not overlap;
+//! - is for the CPU: GPU kernels assume that the memory they read is constant.
 //!
-//! Where two launches cannot both be of this kind, the one that writes more is.
+//! If two launches cannot both be of this kind, the one that writes more is preferred.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,20 +37,20 @@ use crate::anchors;
 /// A launch that runs after the commit.
 #[derive(Debug)]
 pub struct InPlace {
-    /// For each result the argument of the entry that it is the new value of, and its window.
+    /// For each result, the argument of the entry that it is the new value of, and that argument's window.
     pub targets: Vec<(usize, Window)>,
-    /// Operands of the launch that are the old value of a result: operand, result.
+    /// Operands of the launch that are the old value of a result, as pairs of operand and result.
     pub old: Vec<(usize, usize)>,
-    /// Other arguments that are written, which it reads.
+    /// The other mutated arguments that it reads.
     reads: HashSet<usize>,
 }
 
-/// Whether an op runs after the commit, or shows the result of one that does.
+/// Returns true if an op runs after the commit, or is a view of the result of one that does.
 pub fn is_later(op: Op, chosen: &HashMap<Op, InPlace>) -> bool {
     chosen.contains_key(&op) || (op.is(ReshapeOp::NAME) && op.operand(0).def().is_some_and(|maker| is_later(maker, chosen)))
 }
 
-/// The launches of an entry that run after the commit. `template` finds kernels; `windows` are the arguments'.
+/// Chooses the launches of an entry that run after the commit. `template` finds kernels; `windows` are those of the arguments.
 pub fn choose<'t>(
     main: Op,
     block: Block,
@@ -90,14 +90,14 @@ pub fn choose<'t>(
     chosen
 }
 
-/// Whether each element of the results is made of the same element of the operands.
+/// Returns true if each element of the results is computed only from the same element of the operands.
 fn is_pointwise(template: &Template) -> bool {
     let Some(body) = template.func.body() else { return false };
     let fits = |op: Op| op.is_elementwise() || op.is(FullOp::NAME) || op.is(IotaOp::NAME) || op.is(func::RETURN);
     template.reduced.is_empty() && !is_empty(&template.domain) && anchors::find(body).is_none() && body.ops().into_iter().all(fits)
 }
 
-/// What is known of an entry's arguments.
+/// An entry's arguments and their properties.
 struct Entry<'a> {
     arguments: &'a [Value],
     windows: &'a [Window],
@@ -127,7 +127,7 @@ impl Entry<'_> {
         Some(InPlace { targets, old, reads })
     }
 
-    /// The argument that a result is the new value of, and of nothing else, with the argument's window in the result's shape.
+    /// The argument that a result is the new value of, if it has no other use, with the argument's window in the result's shape.
     fn target(&self, result: Value) -> Option<(usize, Window)> {
         let mut value = result;
         loop {
@@ -145,7 +145,7 @@ impl Entry<'_> {
         }
     }
 
-    /// The argument whose memory a value shows, and whether it shows all of it in its order.
+    /// The argument that a value is a view of, and true if it shows all of it in its order.
     fn root(&self, mut value: Value) -> (Option<usize>, bool) {
         let mut same_order = true;
         loop {
@@ -163,7 +163,7 @@ impl Entry<'_> {
     }
 }
 
-/// Whether an op of the graph makes no memory of its own. What makes some may be counted among these: that is the safe side.
+/// Returns true if an op of the graph allocates no memory. It may also return true for some that do: that errs on the safe side.
 fn is_view(op: Op) -> bool {
     op.num_operands() > 0 && !op.is(LaunchOp::NAME) && !op.is(AtenOp::NAME)
 }

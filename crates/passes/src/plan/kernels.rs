@@ -1,4 +1,4 @@
-//! Kernels for the layouts at hand: memref signatures, reordered and merged loops, equal ones once.
+//! Specializes kernels for given layouts: memref signatures, reordered and merged loops, and deduplication.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ use super::{
 };
 use crate::anchors;
 
-/// A kernel before it has a layout.
+/// A kernel that does not have a layout yet.
 pub struct Template {
-    /// Name to start from.
+    /// Base of the specialized kernels' names.
     pub name: String,
     /// Sizes of the iteration domain, without unit dimensions.
     pub domain: Vec<Dim>,
@@ -32,7 +32,7 @@ pub struct Template {
     pub func: Op,
 }
 
-/// A template's function, its operands' windows, and which operands are a result's memory.
+/// The key of a specialization: the template's function, its operands' windows, and the operands that share a result's memory.
 type Question = (Op, Vec<Window>, Vec<(usize, usize)>);
 
 /// The planned kernels of a module.
@@ -40,31 +40,30 @@ pub struct Kernels {
     pub(super) ctx: Ctx,
     /// Body of `module @kernels`.
     pub(super) body: Block,
-    /// What became of a template for these windows: equal layers ask again.
+    /// The specialization of a template for these windows: equal layers reuse it.
     specialised: HashMap<Question, Specialised>,
-    /// From what a kernel computes to its name.
+    /// The name of the kernel with a given computation.
     by_form: HashMap<KernelForm, String>,
-    /// Bits of the vectors that code may use.
+    /// Bits of the vectors that generated code may use.
     pub(super) vector_bits: i64,
-    /// How often a name was asked for.
+    /// The number of times each name was requested.
     names: HashMap<String, usize>,
 }
 
-/// A kernel and how its operands are to be seen.
+/// A specialized kernel and the windows of its operands.
 #[derive(Clone)]
 pub struct Specialised {
-    /// Elements of memory that it needs for the time of a call, as its last argument.
+    /// Elements of scratch memory that it needs during a call, passed as its last argument.
     pub scratch: i64,
     /// Symbol in `@kernels`.
     pub name: String,
     /// One window per operand, in the kernel's loops.
     pub windows: Vec<Window>,
-    /// Values of its symbols, which it takes after its memory.
+    /// Values of its symbols, passed after its memory.
     pub sizes: Vec<Dim>,
 }
 
-/// A kernel that is to be built: its loops, its operands' windows, which of them are a result's memory, and elements of scratch
-/// memory.
+/// A kernel to be built: its loops, its operands' windows, the operands that share a result's memory, and the elements of scratch memory.
 pub(super) struct Plan<'a> {
     pub loops: &'a Loops,
     pub windows: &'a [Window],
@@ -78,15 +77,15 @@ impl Kernels {
         Self { ctx, body, specialised: HashMap::new(), by_form: HashMap::new(), names: HashMap::new(), vector_bits }
     }
 
-    /// Begins another entry, whose symbols may be other ones by the same names.
+    /// Starts another entry, whose symbols may differ despite equal names.
     pub fn begin(&mut self, scope: &Scope) {
         if scope.symbols().next().is_some() {
             self.specialised.clear();
         }
     }
 
-    /// The kernel of `template` for operands in these windows (arguments, then results). Arguments listed in `old`, each with a
-    /// result, are that result's memory: the kernel has no argument of its own for them.
+    /// The kernel of `template` for operands with these windows (arguments, then results). `old` lists arguments, each with a result, that
+    /// share that result's memory: the kernel does not have a separate argument for them.
     pub fn specialise(
         &mut self,
         template: &Template,
@@ -133,7 +132,7 @@ impl Kernels {
         };
         let operands: Vec<Operand<'_>> = windows.iter().enumerate().filter(|&(i, _)| !is_table(i)).map(operand).collect();
         let mut fixed = Vec::new();
-        // A scan runs along its dimension in order, like a reduction that keeps what it sees.
+        // A scan runs along its dimension in order, like a reduction that keeps its partial results.
         let (mut serial, mut scans) = (template.reduced.clone(), false);
         for op in block.ops() {
             let Some(dim) = named_dim(op, &template.domain, &kept) else { continue };
@@ -151,7 +150,7 @@ impl Kernels {
         Ok(Specialised { name: self.intern(func, &template.name), windows: new_windows, scratch: 0, sizes })
     }
 
-    /// Keeps `func` under a fresh name, or erases it where an equal kernel exists.
+    /// Keeps `func` under a fresh name, or erases it if an equal kernel exists; returns the name.
     pub(super) fn intern(&mut self, func: Op, name: &str) -> String {
         let form = KernelForm::of(func);
         if let Some(existing) = self.by_form.get(&form) {
@@ -166,7 +165,7 @@ impl Kernels {
         unique
     }
 
-    /// The function of a plan, and the sizes that its launches hand over.
+    /// Builds the function of a plan; returns it with the sizes that its launches pass.
     pub(super) fn build(&self, template: &Template, plan: &Plan<'_>, scope: &Scope, loc: Loc) -> Result<(Op, Vec<Dim>), PassError> {
         let &Plan { loops, windows, old, scratch } = plan;
         let source = template.func.body().ok_or_else(|| PassError::at(template.func, "a kernel without a body"))?;
@@ -217,8 +216,9 @@ impl Kernels {
         Ok((func, renaming.sizes()))
     }
 
-    /// What a kernel's function says: its loops, and of its arguments in memory that each is `noalias`: inputs are only read, and the plan
-    /// gives each result memory of its own. Strides that vary are said as well. The last one may be scratch memory; sizes follow.
+    /// The attributes of a kernel's function: its loops, and `noalias` for each argument in memory, since inputs are only read and the plan
+    /// gives each result its own memory. Dynamic strides are recorded as well. The last memory argument may be scratch memory; sizes follow
+    /// it.
     pub(super) fn kernel_attrs(
         &self,
         domain: &[Dim],
@@ -244,7 +244,7 @@ impl Kernels {
     }
 }
 
-/// The dimension of the domain that an op names. Where it makes a row it counts the row's dimensions.
+/// The dimension of the domain that an op's `dim` refers to. If its result is a row, `dim` counts the row's dimensions.
 fn named_dim(op: Op, domain: &[Dim], kept: &[usize]) -> Option<usize> {
     let dim = match DynamoOp::of(op)? {
         DynamoOp::Iota(iota) => iota.dim(),
@@ -260,29 +260,29 @@ fn counts_rows(op: Op, domain: &[Dim]) -> bool {
     op.is(IotaOp::NAME) && op.result(0).ty().rank() != domain.len()
 }
 
-/// Whether an argument is read at computed places, or by a product: its window has not the shape of the kernel's loops.
+/// Returns true if an argument is read at computed indices, or by a product: its window does not have the shape of the kernel's loops.
 pub(super) fn is_table(arg: Value) -> bool {
     let uses = arg.uses();
     let reads = |op: Op, index: usize| (index == 0 && op.is(GatherOp::NAME)) || anchors::is_anchor(op);
     !uses.is_empty() && uses.iter().all(|used| reads(used.op, used.index))
 }
 
-/// The type that a torch element type has in a kernel's memory: bool is a byte, unsigned is signless.
+/// The type of a torch element type in a kernel's memory: bool is a byte, unsigned is signless.
 pub(super) fn memory_type(element: Type) -> Type {
     if element.is_bool() || element.is_unsigned() { Type::int(element.ctx(), element.width().max(8)) } else { element }
 }
 
-/// Rebuilds a kernel's body in its chosen loops.
+/// Rebuilds a kernel's body for its chosen loops.
 struct Rewrite<'a> {
     template: &'a Template,
-    /// In the kernel's symbols.
+    /// The loops, in the kernel's symbols.
     loops: &'a Loops,
     renaming: &'a Renaming,
     b: Builder,
 }
 
 impl Rewrite<'_> {
-    /// A value of the old body has the domain's shape or the row shape; so does the new one.
+    /// The type of a value in the new body: as in the old one, it has the domain's shape or the row shape.
     fn ty(&self, old: Type) -> Type {
         let full = old.rank() == self.template.domain.len();
         Type::tensor_of(&if full { self.loops.sizes.clone() } else { self.loops.row() }, old.element())
@@ -297,7 +297,7 @@ impl Rewrite<'_> {
         self.b.bufferization_materialize(value, memory);
     }
 
-    /// Between an element type and its form in memory.
+    /// Converts between an element type and its form in memory.
     fn cast(&self, value: Value, element: Type) -> Value {
         let from = value.ty().element();
         if from == element {
@@ -311,7 +311,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// The loop, or for a row the one among the row's loops, of a dimension that an op names. It is a loop of its own.
+    /// The loop of the dimension that an op's `dim` refers to; for a row, its index among the row's loops. That loop comprises only this
+    /// dimension.
     fn lone_loop(&self, op: Op) -> Result<i64, PassError> {
         let Template { domain, reduced, .. } = self.template;
         let kept: Vec<usize> = (0..domain.len()).filter(|d| !reduced.contains(d)).collect();
@@ -338,33 +339,33 @@ impl Rewrite<'_> {
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(name, attr)| (name.as_str(), *attr)).collect();
         let results: Vec<Type> = op.results().iter().map(|r| self.ty(r.ty())).collect();
         if op.is(GatherOp::NAME) {
-            // The table stays as it is in memory: only what is read of it is converted.
+            // The table keeps its type in memory: only the gathered elements are converted.
             let stored = results[0].with_element(operands[0].ty().element());
             let gathered = self.cast(GatherOp::build(&b, operands[0], &operands[1..], stored).result(), results[0].element());
             map.insert(op.result(0), gathered);
             return Ok(());
         }
         if let Some(product) = MatmulOp::cast(op) {
-            // Batch dimensions that were merged are fewer.
+            // Merged batch dimensions count as one.
             let batch = product.batch() as usize;
             let merged = self.loops.groups.iter().filter(|group| group[0] < batch).count();
             map.insert(product.result(), MatmulOp::build(&b, operands[0], operands[1], merged as i64, results[0]).result());
             return Ok(());
         }
-        // The same holds for a convolution's result; its images and windows stay as they are.
+        // The same applies to a convolution's result; its images and windows keep their shapes.
         let new = b.op(&op.name(), &operands, &results, &attrs);
         map.extend(op.results().into_iter().zip(new.results()));
         Ok(())
     }
 }
 
-/// A window in the kernel's symbols. Its offset is the launch's: a kernel is given the address of element 0.
+/// A window in the kernel's symbols. Its offset is applied by the launch: a kernel receives the address of element 0.
 fn seen_by_kernel(window: &Window, renaming: &Renaming) -> Result<Window, ShapeError> {
     Ok(Window { sizes: renaming.all(&window.sizes)?, strides: renaming.all(&window.strides)?, offset: 0.into() })
 }
 
-/// A kernel that copies a tensor of this shape, or fills it with a constant. It stands in `scratch`, a module that is
-/// dropped after planning.
+/// A kernel that copies a tensor of this shape, or fills it with a constant. It is placed in `scratch`, a module that is dropped after
+/// planning.
 pub fn copy_template(scratch: Block, sizes: &[Dim], element: Type, fill: Option<Attr>, loc: Loc) -> Template {
     let ty = Type::tensor_of(sizes, element);
     let name = if fill.is_some() { "fill" } else { "copy" };

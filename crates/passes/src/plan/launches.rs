@@ -1,4 +1,4 @@
-//! Launches of kernels, and the copies that are some.
+//! Launches of kernels, and copies, which are launches as well.
 
 use dynamlir_dialect::{
     ir::{Attr, Op, Symbol, Type},
@@ -9,7 +9,7 @@ use dynamlir_dialect::{
 
 use super::{
     Window,
-    buffers::Place,
+    buffers::BufferWindow,
     careful::{is_empty, row_major, squeeze},
     convolution::{takes_operand, takes_result},
     externs::copy_by_torch,
@@ -20,7 +20,7 @@ use super::{
 use crate::anchors;
 
 impl Planner<'_> {
-    pub(super) fn row_major_copy(&mut self, from: &Place, element: Type) -> Result<Place, PassError> {
+    pub(super) fn row_major_copy(&mut self, from: &BufferWindow, element: Type) -> Result<BufferWindow, PassError> {
         let sizes = from.window.sizes.clone();
         let to = self.slot(&sizes, &row_major(&sizes, &self.scope), element);
         self.copy(from, &to, element)?;
@@ -28,27 +28,32 @@ impl Planner<'_> {
     }
 
     /// Copies between windows of equal shape.
-    pub(super) fn copy(&mut self, from: &Place, to: &Place, element: Type) -> Result<(), PassError> {
+    pub(super) fn copy(&mut self, from: &BufferWindow, to: &BufferWindow, element: Type) -> Result<(), PassError> {
         if element.is_complex() {
             let (from, to) = (self.show(from, element), self.show(to, element));
             copy_by_torch(&self.b, from, to);
             return Ok(());
         }
-        let source = Place { window: squeeze(&from.window), ..from.clone() };
-        let target = Place { window: squeeze(&to.window), ..to.clone() };
+        let source = BufferWindow { window: squeeze(&from.window), ..from.clone() };
+        let target = BufferWindow { window: squeeze(&to.window), ..to.clone() };
         let template = copy_template(self.shared.scratch, &source.window.sizes, element, None, self.b.loc);
         self.launch_on(&template, &[(source, element), (target, element)], &[])
     }
 
-    pub(super) fn fill(&mut self, to: &Place, element: Type, value: Attr) -> Result<(), PassError> {
-        let target = Place { window: squeeze(&to.window), ..to.clone() };
+    pub(super) fn fill(&mut self, to: &BufferWindow, element: Type, value: Attr) -> Result<(), PassError> {
+        let target = BufferWindow { window: squeeze(&to.window), ..to.clone() };
         let template = copy_template(self.shared.scratch, &target.window.sizes, element, Some(value), self.b.loc);
         self.launch_on(&template, &[(target, element)], &[])
     }
 
-    /// Emits a launch of the kernel that fits these operands, of which `old` are the same memory as a result: operand, result. A
-    /// kernel over nothing is not launched.
-    pub(super) fn launch_on(&mut self, template: &Template, operands: &[(Place, Type)], old: &[(usize, usize)]) -> Result<(), PassError> {
+    /// Emits a launch of the kernel for these operands. `old` lists the operands that share the memory of a result: operand, result. A
+    /// kernel over an empty domain is not launched.
+    pub(super) fn launch_on(
+        &mut self,
+        template: &Template,
+        operands: &[(BufferWindow, Type)],
+        old: &[(usize, usize)],
+    ) -> Result<(), PassError> {
         if is_empty(&template.domain) {
             return Ok(());
         }
@@ -59,7 +64,7 @@ impl Planner<'_> {
             if old.iter().any(|(operand, _)| *operand == i) {
                 continue;
             }
-            values.push(self.show(&Place { buffer: place.buffer, window }, *element));
+            values.push(self.show(&BufferWindow { buffer: place.buffer, window }, *element));
         }
         if kernel.scratch > 0 {
             values.push(self.slot_of(kernel.scratch));
@@ -94,7 +99,7 @@ impl Planner<'_> {
         self.launch_on(&template, &operands, &[])
     }
 
-    /// A launch that writes arguments of the graph, some of which it reads.
+    /// Plans a launch that writes arguments of the graph and may read them.
     pub(super) fn launch_in_place(&mut self, op: Op) -> Result<(), PassError> {
         let missing = || PassError::at(op, "expected a launch of a kernel, in place");
         let launch = LaunchOp::cast(op).ok_or_else(missing)?;
@@ -105,13 +110,13 @@ impl Planner<'_> {
             operands.push((self.place_of(value, op)?, value.ty().element()));
         }
         for (value, (buffer, window)) in op.results().into_iter().zip(targets) {
-            operands.push((Place { buffer, window }, value.ty().element()));
+            operands.push((BufferWindow { buffer, window }, value.ty().element()));
         }
         self.launch_on(&template, &operands, &old)
     }
 
-    /// Copies what a product cannot read where it is.
-    pub(super) fn suit_product(&mut self, product: Op, operands: &mut [(Place, Type)]) -> Result<(), PassError> {
+    /// Copies the operands that a product's kernel cannot read in place.
+    pub(super) fn suit_product(&mut self, product: Op, operands: &mut [(BufferWindow, Type)]) -> Result<(), PassError> {
         for (i, (place, element)) in operands.iter_mut().enumerate() {
             if !takes_operand(product, i, &place.window) {
                 *place = self.row_major_copy(place, *element)?;

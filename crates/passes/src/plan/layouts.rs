@@ -1,7 +1,7 @@
-//! Which layout a value should be made in, so that nobody has to copy it.
+//! The preferred layout of each value, which avoids copies by its users.
 //!
-//! Wishes come from the end: the graph's results must have eager's strides, and extern ops must receive operands as
-//! eager passed them. A wish travels backwards through changes of view to the launch that makes the value.
+//! Preferences (wishes) start at the end: the graph's results must have eager's strides, and extern ops must receive operands with the
+//! strides they have in eager. A wish propagates backwards through changes of view to the launch that computes the value.
 
 use std::collections::HashMap;
 
@@ -13,16 +13,16 @@ use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
 
 use super::careful::{is_dense, is_row_major, row_major};
 
-/// What is wished of a value.
+/// The preference for a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// Strides that the value's own shape should have.
+    /// The preferred strides of the value, in its own shape.
     pub strides: Vec<Dim>,
     /// The graph's result whose memory the value should be written to.
     pub result: Option<usize>,
 }
 
-/// The wishes for the values that launches and extern ops with an out form make.
+/// The wishes for the values computed by launches and by extern ops with an out form.
 pub fn wishes(results: &[(Value, Vec<Dim>)], externs: &[(Value, Vec<Dim>)], scope: &Scope) -> HashMap<Value, Wish> {
     let mut wishes: HashMap<Value, Wish> = HashMap::new();
     let from_results = results.iter().enumerate().map(|(i, (value, strides))| (*value, strides, Some(i)));
@@ -38,7 +38,7 @@ pub fn wishes(results: &[(Value, Vec<Dim>)], externs: &[(Value, Vec<Dim>)], scop
     wishes
 }
 
-/// Follows a value through changes of view that keep all its elements to where it is made.
+/// Follows a value back to its definition, through changes of view that keep all its elements.
 fn trace_back(mut value: Value, mut strides: Vec<Dim>, scope: &Scope) -> Option<(Value, Vec<Dim>)> {
     loop {
         let op = value.def()?;
@@ -58,7 +58,7 @@ fn trace_back(mut value: Value, mut strides: Vec<Dim>, scope: &Scope) -> Option<
     }
 }
 
-/// Whether a `dynamo.scatter` may write into its base's own memory: what a kernel made for nothing else.
+/// Returns true if a `dynamo.scatter` may write into its base's own memory: a kernel computed the base, and it has no other use.
 pub fn is_written_over(op: Op) -> bool {
     let mut base = op;
     op.is(ScatterOp::NAME)
@@ -72,7 +72,7 @@ pub fn is_written_over(op: Op) -> bool {
         }
 }
 
-/// Strides of a reshape's operand, given those of its result: row-major stays row-major, and unit dimensions may come and go.
+/// Strides of a reshape's operand, given those of its result: row-major stays row-major, and unit dimensions may be added or removed.
 fn through_reshape(op: Op, strides: &[Dim], scope: &Scope) -> Option<Vec<Dim>> {
     let (from, to) = (op.operand(0).ty().dims(), op.result(0).ty().dims());
     if is_row_major(&to, strides, scope) {

@@ -1,25 +1,24 @@
-//! Places buffers in the workspace so that those alive at the same time do not overlap.
+//! Places buffers in the workspace so that buffers with overlapping lifetimes do not overlap.
 //!
-//! The workspace cannot be smaller than what lives at some step; whether that can be reached is a hard question in general. Buffers
-//! are taken in several orders, each to the lowest offset or to the tightest gap that has room, and the smallest outcome is
-//! kept. The first that reaches the bound ends the search, which is nearly always the first of all: large buffers before
-//! small ones.
+//! The workspace cannot be smaller than the total size of the buffers live at any step; whether that bound can be reached is a hard
+//! question in general. Buffers are taken in several orders, each placed at the lowest offset or in the tightest gap that has room, and the
+//! smallest outcome is kept. The search ends once the bound is reached, nearly always by the first order: large buffers before small ones.
 
 use std::cmp::Reverse;
 
-/// A buffer's need: bytes, and the first and last step that touches it.
+/// The need of a buffer: its bytes, and the first and last step that touches it.
 #[derive(Debug, Clone, Copy)]
 pub struct Need<B = i64> {
     /// Size in bytes.
     pub bytes: B,
     /// First step.
     pub first: usize,
-    /// Last step, included.
+    /// Last step, inclusive.
     pub last: usize,
 }
 
 impl<B> Need<B> {
-    /// Whether both live at some step.
+    /// Returns true if both are live at some step.
     pub fn meets(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
@@ -31,10 +30,10 @@ impl Need {
     }
 }
 
-/// Every offset is a multiple of this: a cache line, and the widest vector.
+/// Every offset is a multiple of this: the size of a cache line and of the widest vector.
 pub const ALIGNMENT: i64 = 64;
 
-/// By what buffers are sorted, those to be placed first first.
+/// A sort key for buffers; the smallest is placed first.
 type Order = fn(&Need) -> (Reverse<i64>, usize);
 
 /// Byte offsets for the needs, and the size of the workspace.
@@ -59,11 +58,11 @@ pub fn place(needs: &[Need]) -> (Vec<i64>, i64) {
     best.unwrap_or_default()
 }
 
-/// The most bytes that live at one step: no workspace can be smaller.
+/// The maximum number of bytes live at one step: a lower bound for the workspace.
 fn live(needs: &[Need]) -> i64 {
     let begin = needs.iter().map(|need| (need.first, padded(need.bytes)));
     let end = needs.iter().map(|need| (need.last + 1, -padded(need.bytes)));
-    // Of what happens at one step, what ends comes first.
+    // At each step, ends come before beginnings.
     let mut changes: Vec<(usize, i64)> = begin.chain(end).collect();
     changes.sort_unstable();
     let (mut now, mut most) = (0, 0);
@@ -74,15 +73,15 @@ fn live(needs: &[Need]) -> i64 {
     most
 }
 
-/// Which of the gaps that have room a buffer takes.
+/// The choice among the gaps that have room for a buffer.
 #[derive(Debug, Clone, Copy)]
 enum Fit {
     Lowest,
-    /// The smallest; past the last buffer only where no gap has room.
+    /// The smallest gap; the end of the workspace if no gap has room.
     Tightest,
 }
 
-/// Places the buffers one after the other.
+/// Places the buffers in sequence.
 fn place_in(sequence: &[usize], needs: &[Need], fit: Fit) -> (Vec<i64>, i64) {
     let mut offsets = vec![0; needs.len()];
     let mut total = 0;
@@ -139,8 +138,8 @@ mod tests {
 
     #[test]
     fn the_bound_is_reached_where_large_before_small_misses_it() {
-        // Four lines live at most. By size the last takes lines 0 to 2, the second 2 and 3; the third, which lives with both,
-        // is left with a fifth.
+        // At most four lines are live. Ordered by size, the last buffer takes lines 0 to 2, the second one 2 and 3; the third, which
+        // overlaps both lifetimes, is left with a fifth line.
         let lines = [(2, 2, 3), (2, 1, 3), (1, 0, 1), (3, 0, 0)];
         let all = needs(&lines.map(|(lines, first, last)| (lines * ALIGNMENT, first, last)));
         assert_eq!(place_in(&[3, 0, 1, 2], &all, Fit::Lowest).1, 5 * ALIGNMENT);
@@ -153,7 +152,7 @@ mod tests {
         assert_eq!(place(&needs(&[(0, 3, 3)])).1, ALIGNMENT);
     }
 
-    /// Numbers below `limit`, the same in each run.
+    /// Pseudorandom numbers below `limit`, the same in each run.
     fn numbers(mut seed: u64) -> impl FnMut(u64) -> u64 {
         move |limit| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -161,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Paints each line of memory at each step; nothing may be painted twice.
+    /// Marks each line of memory at each step; no line may be marked twice.
     fn check(needs: &[Need], offsets: &[i64], total: i64) {
         let mut owner = std::collections::HashMap::new();
         for (i, need) in needs.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! `dynamo-plan`: each entry becomes buffers; they share kernels.
+//! `dynamo-plan`: converts each entry to buffers; entries share kernels.
 //!
-//! Values become windows on buffers: changes of view cost nothing, a kernel writes its results where they are wanted,
-//! what lives at different times shares memory of one workspace. What must be contiguous, or must not be shared, is
-//! copied by kernels like any other. See stage 04 in ARCHITECTURE.md.
+//! Values become windows on buffers: changes of view cost nothing, a kernel writes its results to their preferred place, and values with
+//! disjoint lifetimes share memory of one workspace. Values that must be contiguous, or must not be shared, are copied by ordinary kernels.
+//! See docs/architecture/code-generation.md.
 
 mod attention;
 mod buffers;
@@ -41,13 +41,13 @@ use kernels::{Kernels, Template};
 /// A window on a buffer.
 type Window = dynamlir_shapes::Window<Dim>;
 
-/// The same where everything is known.
+/// A window whose sizes and strides are all static.
 type NumberWindow = dynamlir_shapes::Window<i64>;
 
 /// The pass.
 pub static PLAN: Pass = Pass {
     name: "dynamo-plan",
-    description: "Turn entries into buffers, views and launches, and give kernels their layouts",
+    description: "Turn entries into buffers, views and launches, and assign layouts to kernels",
     takes: Takes::Symbols,
     options: &[],
     statistics: &[LAUNCHES, EXTERNS, WORKSPACE],
@@ -70,7 +70,7 @@ fn run(module: Op, pass: &Run) -> PassResult {
     let ctx = outer.ctx();
     let (new_kernels, kernels_body) = outer.op_with_body(MODULE, &[], &[], &[("sym_name", Attr::str(ctx, KERNELS))], &[]);
     let (scratch, scratch_body) = outer.op_with_body(MODULE, &[], &[], &[], &[]);
-    // Entries that launch a kernel on the same layouts share what becomes of it.
+    // Entries that launch a kernel with the same layouts share the specialized kernel.
     let mut shared = Shared { kernels: Kernels::new(ctx, kernels_body, vector_bits), templates, scratch: scratch_body };
     let outcome: Result<Vec<Op>, PassError> = entries.iter().map(|&entry| graph::plan(entry, &mut shared)).collect();
     scratch.erase();
@@ -85,13 +85,13 @@ fn run(module: Op, pass: &Run) -> PassResult {
     Ok(())
 }
 
-/// What the plans of a module's entries have in common.
+/// State shared by the plans of a module's entries.
 struct Shared {
-    /// The kernels for layouts.
+    /// The kernels specialized for layouts.
     kernels: Kernels,
-    /// The kernels before they had layouts, by name.
+    /// The kernels before specialization, by name.
     templates: HashMap<String, Rc<Template>>,
-    /// Where templates are made that the module had not.
+    /// The block for templates that the module did not contain.
     scratch: Block,
 }
 

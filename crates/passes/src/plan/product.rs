@@ -1,11 +1,12 @@
-//! Kernels with a product of matrices: lines that lie evenly become one dimension, and the product gets its schedule.
+//! Kernels with a matrix product: evenly spaced lines become one dimension, and the product gets its schedule.
 //!
 //! ```mlir
 //! func.func @product_add(%bias: memref<128x768xf32, strided<[0, 1]>>, %x: memref<128x256xf32>,
 //!     %w: memref<256x768xf32, strided<[1, 256]>>, %out: memref<128x768xf32>, %scratch: memref<32768xf32> {dynamo.scratch})
 //!     attributes {dynamo.matmul = {form = "panels", …}, …}
 //! ```
-//! Other types than `f32` get no schedule: they are plain loops. The order of dimensions stays: batch, lines of the left operand, columns of the right one.
+//! Types other than `f32` get no schedule: they are plain loops. The order of dimensions is kept: batch, lines of the left operand, columns
+//! of the right one.
 
 use dynamlir_dialect::{
     ir::{Block, Loc, Op, Type},
@@ -26,7 +27,7 @@ use crate::anchors::{
 };
 
 impl Kernels {
-    /// The kernel of `template`, whose product is `op`, for operands in these windows (arguments, then results).
+    /// The kernel of `template`, whose product is `op`, for operands with these windows (arguments, then results).
     pub(super) fn product(
         &mut self,
         template: &Template,
@@ -43,7 +44,7 @@ impl Kernels {
         let args = template.func.body().map(Block::args).unwrap_or_default();
         let is_table = |i: usize| args.get(i).is_some_and(|&arg| is_table(arg));
 
-        // k is a dimension past the domain's.
+        // k gets a dimension number after those of the domain.
         let lines = op.operand(0).ty().rank() - 1;
         let columns = op.operand(1).ty().rank() - batch - 1;
         let left_dims: Vec<usize> = (0..lines).chain([rank]).collect();
@@ -54,7 +55,7 @@ impl Kernels {
         }
         operands.push(Operand { window: &windows[left], dims: left_dims.clone(), written: false });
         operands.push(Operand { window: &windows[right], dims: right_dims.clone(), written: false });
-        // Where both operands are the same memory, it has one form.
+        // If both operands are the same memory, it can have only one shape, so nothing is merged.
         let fixed: Vec<usize> = if left == right { (0..rank).collect() } else { Vec::new() };
         let loops = Loops::merged(&(0..rank).collect::<Vec<_>>(), &template.domain, &[], &operands, &fixed);
 
@@ -88,11 +89,11 @@ impl Kernels {
     }
 }
 
-/// An operand of the product in the merged dimensions, k where it was.
+/// The window of the product's operand in the merged dimensions, with k in its original position.
 fn merged(loops: &Loops, operand: &Operand<'_>, k: usize) -> Window {
     let mut window = Window { sizes: Vec::new(), strides: Vec::new(), offset: operand.window.offset.clone() };
     for (at, &dim) in operand.dims.iter().enumerate() {
-        // Of dimensions that are one now the innermost counts.
+        // Merged dimensions have the stride of the innermost one.
         let group = loops.groups.iter().zip(&loops.sizes).find(|(group, _)| group.contains(&dim));
         match group {
             None if dim == k => window.sizes.push(operand.window.sizes[at].clone()),

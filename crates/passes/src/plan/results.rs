@@ -1,4 +1,4 @@
-//! What is said of a graph's results once they are in memory: layouts are in their types from here on.
+//! Attributes of a graph's results once they are in memory; from here on, layouts are part of their types.
 
 use dynamlir_dialect::{
     ir::{Attr, Op},
@@ -7,7 +7,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_shapes::Dim;
 
-/// Says the sizes of an argument in memory, whose type does not.
+/// Records the sizes of arguments in memory whose types do not contain them.
 pub(super) fn say_sizes(new: Op, arguments: usize, sizes: &[(usize, Vec<Dim>)]) {
     if sizes.is_empty() {
         return;
@@ -23,7 +23,7 @@ pub(super) fn say_sizes(new: Op, arguments: usize, sizes: &[(usize, Vec<Dim>)]) 
     new.set_attr(func::ARG_ATTRS, Attr::array(ctx, &(0..arguments).map(said).collect::<Vec<_>>()));
 }
 
-/// Says of the results of `new`, which are these of `old`, whose gradients they are and what gives them a history.
+/// Records on the results of `new`, which are the `kept` results of `old`, whose gradients they are and what gives them a history.
 pub(super) fn describe(old: Op, new: Op, kept: &[usize]) {
     let ctx = old.ctx();
     let said = |&i: &usize| {

@@ -1,4 +1,4 @@
-//! The kernel of a `dynamo.scatter`: it writes into memory that holds the base already.
+//! The kernel of a `dynamo.scatter`: it writes into memory that already contains the base.
 //!
 //! ```mlir
 //! func.func @scatter_sum(%i: memref<3xi64>, %s: memref<3xf32>, %out: memref<9xf32>)
@@ -8,7 +8,7 @@
 //!   bufferization.materialize_in_destination %3 in restrict writable %out : (tensor<9xf32>, memref<9xf32>) -> ()
 //! }
 //! ```
-//! The domain is the source. Reduced are the dimensions along which one place may be written more than once.
+//! The domain is the source. The reduced dimensions are those along which one index may be written more than once.
 
 use dynamlir_dialect::{
     ir::{Builder, Type, Value},
@@ -22,7 +22,7 @@ use super::{
 };
 
 impl Kernels {
-    /// The kernel for these windows: of the indices, the source, and the result.
+    /// The kernel for these windows: those of the indices, the source, and the result.
     pub fn scatter(&mut self, scatter: ScatterOp, windows: &[NumberWindow]) -> String {
         let values = scatter.indices().into_iter().chain([scatter.source(), scatter.result()]);
         let memory =
@@ -37,7 +37,7 @@ impl Kernels {
         let b = Builder::at_end(body, loc);
         let args = body.args();
         let loaded: Vec<Value> = args.iter().map(|arg| b.bufferization_to_tensor(*arg)).collect();
-        // The base stands first among an op's operands, and last among a kernel's.
+        // The base comes first among an op's operands, and last among a kernel's.
         let (indices, source, base) = (&loaded[..loaded.len() - 2], loaded[loaded.len() - 2], loaded[loaded.len() - 1]);
         let result = ScatterOp::build(&b, base, indices, source, &dims, scatter.kind(), base.ty()).result();
         b.bufferization_materialize(result, args[args.len() - 1]);

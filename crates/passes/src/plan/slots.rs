@@ -1,8 +1,8 @@
-//! Places buffers in the workspace where sizes may be expressions.
+//! Places buffers in the workspace when sizes may be expressions.
 //!
-//! What is a number is placed as ever ([`super::memory`]). Behind that lie *slots*, one after the other: buffers that live at
-//! different times share one, where it is known which of them is larger. Offsets are sums of the slots before, so that no call has to
-//! place anything.
+//! Buffers of static size are placed as usual ([`super::memory`]). They are followed by consecutive *slots*: buffers with disjoint
+//! lifetimes share one if it is known which of them is larger. Offsets are sums of the preceding slots, so that nothing has to be placed at
+//! call time.
 //!
 //! ```mlir
 //! %a = dynamo.buffer %ws[0] : memref<?xi8> -> memref<16xf32>
@@ -14,7 +14,7 @@ use dynamlir_shapes::{Dim, Dimension, Relation, Result, Scope};
 
 use super::memory::{self, ALIGNMENT, Need};
 
-/// Memory for buffers that live one after the other.
+/// Memory for buffers with disjoint lifetimes.
 struct Slot {
     bytes: Dim,
     members: Vec<usize>,
@@ -46,8 +46,8 @@ pub fn place(needs: &[Need<Dim>], scope: &Scope) -> Result<(Vec<Dim>, Dim)> {
     Ok((offsets, end))
 }
 
-/// Puts a buffer into a slot that is free while it lives: one of its size, else one that is known to be larger, else one that is
-/// known to be smaller, and grows, else a new one.
+/// Puts a buffer into a slot that is free during its lifetime. In order of preference: one of its size, one that is known to be larger, one
+/// that is known to be smaller and grows, a new one.
 fn add(slots: &mut Vec<Slot>, i: usize, needs: &[Need<Dim>], scope: &Scope) {
     let need = &needs[i];
     let holds = |a: &Dim, b: &Dim| a.compare(Relation::Ge, b, scope).unwrap_or(false);
@@ -66,7 +66,7 @@ fn add(slots: &mut Vec<Slot>, i: usize, needs: &[Need<Dim>], scope: &Scope) {
     slots.push(Slot { bytes: need.bytes.clone(), members: vec![i] });
 }
 
-/// Up to a multiple of the alignment.
+/// Rounds up to a multiple of the alignment.
 fn padded(bytes: &Dim, scope: &Scope) -> Result<Dim> {
     let alignment = Dim::from(ALIGNMENT);
     if bytes.modulo(&alignment)?.compare(Relation::Eq, &Dim::from(0), scope).unwrap_or(false) {
@@ -109,7 +109,7 @@ mod tests {
     fn what_never_meets_shares_a_slot() {
         let (offsets, total) = placed(&[("s0*64", 0, 1), ("s0*64", 1, 2), ("s0*64", 2, 3)]);
         assert_eq!((&offsets[0], &offsets[1], total.as_str()), (&offsets[2], &"s0*64".to_owned(), "s0*128"));
-        // A larger one makes its slot larger; of s0 and s1 nobody knows which that is.
+        // A larger buffer enlarges its slot; it is not known which of s0 and s1 is larger.
         assert_eq!(placed(&[("s0*64", 0, 1), ("s0*128", 2, 3)]).1, "s0*128");
         assert_eq!(placed(&[("s0*64", 0, 1), ("s1*64", 2, 3)]).0, ["0", "s0*64"]);
     }

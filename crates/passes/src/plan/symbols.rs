@@ -1,5 +1,5 @@
-//! The symbols of a kernel are its own: `s0`, `s1`, … in the order in which its loops and windows name them, so that what differs in
-//! nothing but the names of symbols is one kernel. What is declared of them counts, the sizes to be expected among that: loops are cut by these.
+//! Each kernel has its own symbols: `s0`, `s1`, … in the order in which they occur in its loops and windows, so that kernels differing only
+//! in the names of symbols are equal. Their declarations must match, including the expected sizes (hints): loops are cut by these.
 //!
 //! ```mlir
 //! dynamo.launch @kernels::@exp_0(%x, %out) sizes [s7] : (memref<?x128xf32, …>, memref<?x128xf32, …>) -> ()
@@ -12,7 +12,7 @@ use std::collections::{HashMap, hash_map::Entry};
 use dynamlir_dialect::{
     ir::{
         Attr, AttrValue, Block,
-        sizes::{Place, SizeSymbol},
+        sizes::{SizeSymbol, SymbolSite},
     },
     ops::FullOp,
 };
@@ -20,16 +20,16 @@ use dynamlir_shapes::{Algebra, Dim, Dimension, Result, Scope, ShapeError, Symbol
 
 use super::{Window, domain::Loops};
 
-/// From a graph's symbols to those of one kernel.
+/// A mapping from a graph's symbols to those of one kernel.
 #[derive(Default)]
 pub struct Renaming {
-    /// The graph's, in the order of the kernel's.
+    /// The graph's symbols, in the order of the kernel's symbols.
     graph: Vec<Symbol>,
     own: HashMap<Symbol, Symbol>,
 }
 
 impl Renaming {
-    /// For a kernel with these loops and windows, whose body is this.
+    /// The renaming for a kernel with these loops and windows, and this body.
     pub fn of(loops: &Loops, windows: &[Window], body: Block) -> Self {
         let mut renaming = Self::default();
         loops.sizes.iter().for_each(|size| renaming.meet(size));
@@ -54,27 +54,27 @@ impl Renaming {
         }
     }
 
-    /// What a launch hands over.
+    /// The sizes that a launch passes.
     pub fn sizes(&self) -> Vec<Dim> {
         self.graph.iter().copied().map(Dim::from).collect()
     }
 
-    /// The declarations of a kernel with so many other arguments.
+    /// The symbol declarations of a kernel with this number of other arguments.
     pub fn declarations(&self, arguments: usize, scope: &Scope) -> Vec<SizeSymbol> {
         let declared = |(at, symbol): (usize, &Symbol)| SizeSymbol {
             symbol: self.own[symbol],
-            place: Some(Place::Index { argument: arguments + at }),
+            place: Some(SymbolSite::Index { argument: arguments + at }),
             info: scope.info(*symbol).copied().unwrap_or_default(),
         };
         self.graph.iter().enumerate().map(declared).collect()
     }
 
-    /// The sizes in the kernel's symbols.
+    /// Rewrites the sizes to the kernel's symbols.
     pub fn all(&self, sizes: &[Dim]) -> Result<Vec<Dim>> {
         sizes.iter().map(|size| self.one(size)).collect()
     }
 
-    /// A constant of the kernel, which may be a size.
+    /// Rewrites a constant of the kernel, which may be a size.
     pub fn constant(&self, value: Attr) -> Result<Attr> {
         match Dim::read(value).filter(|size| size.known().is_none()) {
             Some(size) => Ok(Dim::write(value.ctx(), &self.one(&size)?)),
@@ -87,7 +87,7 @@ impl Renaming {
     }
 }
 
-/// Expressions as expressions over other symbols.
+/// Rewrites expressions to the kernel's symbols.
 struct Renamed<'a>(&'a Renaming);
 
 impl Algebra for Renamed<'_> {

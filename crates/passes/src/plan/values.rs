@@ -1,5 +1,4 @@
-//! What becomes of operations that are neither launches nor views: parts that are put together, writes by index, checks, calls of the
-//! library.
+//! Plans operations that are neither launches nor views: concatenations and other assembled values, indexed writes, checks, library calls.
 
 use dynamlir_dialect::{
     ir::{AttrValue, Symbol, Type, Value},
@@ -11,7 +10,7 @@ use dynamlir_shapes::{Dim, Dimension, Relation, Scope};
 
 use super::{
     Window,
-    buffers::{Owner, Place},
+    buffers::{BufferWindow, Owner},
     careful::{is_dense, is_empty, row_major, same_strides, strided},
     externs::{has_out_form, strides},
     graph::Planner,
@@ -29,7 +28,7 @@ impl Planner<'_> {
         for value in concatenate.inputs() {
             let (from, sizes) = (self.place_of(value, op)?, value.ty().dims());
             let window = block(op, &place.window, &starts, &sizes)?;
-            self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
+            self.copy(&from, &BufferWindow { window, buffer: place.buffer }, element)?;
             starts[dim] = at(op, starts[dim].add(&sizes[dim]))?;
         }
         self.places.insert(result, place);
@@ -43,7 +42,7 @@ impl Planner<'_> {
         let place = self.destination(result);
         self.fill(&place, element, pad.value())?;
         let window = block(op, &place.window, &pad.low_dims(), &pad.operand().ty().dims())?;
-        self.copy(&from, &Place { window, buffer: place.buffer }, element)?;
+        self.copy(&from, &BufferWindow { window, buffer: place.buffer }, element)?;
         self.places.insert(result, place);
         Ok(())
     }
@@ -57,12 +56,12 @@ impl Planner<'_> {
         let (strides, offset) = (scatter.strides_dims(), scatter.offset_dims());
         let window = at(op, place.window.as_strided_in(&source.window.sizes, &strides, &offset, &self.scope))?;
         let window = window.ok_or_else(|| PassError::at(op, "a dense window has no such view"))?;
-        self.copy(&source, &Place { window, buffer: place.buffer }, element)?;
+        self.copy(&source, &BufferWindow { window, buffer: place.buffer }, element)?;
         self.places.insert(op.result(0), place);
         Ok(())
     }
 
-    /// A kernel writes by index into the base, where nobody else needs that, or else into a copy of it.
+    /// Plans a kernel that writes by index into the base, if the base has no other use, or else into a copy of it.
     pub(super) fn scatter(&mut self, scatter: ScatterOp) -> Result<(), PassError> {
         let (op, base, given) = (scatter.op(), scatter.base(), scatter.indices().into_iter().chain([scatter.source()]));
         let from = self.place_of(base, op)?;
@@ -86,7 +85,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Checks the operand where it lies; the result is the same place.
+    /// Checks the operand in place; the result shares its place.
     pub(super) fn check_range(&mut self, check: CheckRangeOp) -> Result<(), PassError> {
         let value = check.operand();
         let place = self.place_of(value, check.op())?;
@@ -124,7 +123,7 @@ impl Planner<'_> {
             }
         }
         let types: Vec<Type> = made.iter().map(|(value, window)| memref(value.ty().element(), window)).collect();
-        // Of memory the types do not say what is an expression.
+        // The types of memory do not contain expressions.
         let open = made.iter().any(|(_, window)| is_open(window));
         let lists = |list: fn(&Window) -> &[Dim]| {
             open.then(|| made.iter().map(|(_, window)| <Vec<Dim>>::write(self.ctx, list(window))).collect::<Vec<_>>())
@@ -134,13 +133,13 @@ impl Planner<'_> {
         let planned = ExternOp::build(&self.b, Route::CShim, &schema, &operands, &outs, &call.args(), said.0, said.1, &types);
         for ((value, window), memref) in made.into_iter().zip(planned.outputs()) {
             let buffer = self.add(memref, window.clone(), Owner::Extern, Dim::from(0));
-            self.places.insert(value, Place { buffer, window });
+            self.places.insert(value, BufferWindow { buffer, window });
         }
         Ok(())
     }
 
-    /// The operand as eager passed it, copied if it lies otherwise.
-    pub(super) fn as_wanted(&mut self, place: Place, wanted: Option<&Vec<Dim>>, element: Type) -> Result<Place, PassError> {
+    /// The operand with the strides it has in eager, copied if its strides differ.
+    pub(super) fn as_wanted(&mut self, place: BufferWindow, wanted: Option<&Vec<Dim>>, element: Type) -> Result<BufferWindow, PassError> {
         let sizes = place.window.sizes.clone();
         let Some(wanted) = wanted.filter(|strides| strides.len() == sizes.len()) else {
             return if place.window.strides.iter().any(|stride| may_be_negative(stride, &self.scope)) {
@@ -150,9 +149,9 @@ impl Planner<'_> {
             };
         };
         if same_strides(&sizes, &place.window.strides, wanted, &self.scope) {
-            // Strides of unit dimensions move nothing, but operators tell layouts by them.
+            // Strides of unit dimensions address nothing, but operators infer memory formats from them.
             let window = if is_empty(&sizes) { place.window } else { Window { strides: wanted.clone(), ..place.window } };
-            return Ok(Place { window, ..place });
+            return Ok(BufferWindow { window, ..place });
         }
         if !is_dense(&sizes, wanted, &self.scope) {
             return self.row_major_copy(&place, element);

@@ -1,4 +1,4 @@
-//! What the view primitives make of a window, and the types of memory.
+//! The effect of the view primitives on windows, and the types of memory.
 
 use dynamlir_dialect::{
     ir::{Ctx, DYNAMIC, Op, Type, Value},
@@ -9,7 +9,7 @@ use dynamlir_shapes::{Dim, Result, Scope, ShapeError};
 
 use super::{NumberWindow, Window};
 
-/// The window of a view primitive's result, given that of its operand; None where strides cannot say it.
+/// The window of a view primitive's result, given that of its operand; `None` if strides cannot express it.
 pub fn view(op: Op, window: &Window, scope: &Scope) -> std::result::Result<Option<Window>, PassError> {
     let dims = |list: Vec<i64>| list.into_iter().map(|dim| dim as usize).collect::<Vec<_>>();
     let sizes = |result: Value| result.ty().dims();
@@ -30,7 +30,7 @@ pub fn block(op: Op, window: &Window, starts: &[Dim], sizes: &[Dim]) -> std::res
     at(op, window.part(starts, &vec![Dim::from(1); sizes.len()], sizes))
 }
 
-/// Makes a fault of sizes one of the op that asks.
+/// Attributes an error in size arithmetic to an op.
 pub fn at<T>(op: Op, result: Result<T>) -> std::result::Result<T, PassError> {
     result.map_err(|error: ShapeError| PassError::at(op, error.to_string()))
 }
@@ -40,7 +40,7 @@ pub fn numbers(list: &[i64]) -> Vec<Dim> {
     list.iter().copied().map(Dim::from).collect()
 }
 
-/// Windows whose sizes are numbers; an error of the op that asks, whose kernel takes no others.
+/// Windows as numbers; an error of `op` if some size is not static, since its kernel does not support that.
 pub fn numbers_of(op: Op, windows: &[Window]) -> std::result::Result<Vec<NumberWindow>, PassError> {
     let known = |window: &Window| {
         window.known().ok_or_else(|| {
@@ -56,17 +56,17 @@ pub fn workspace_type(ctx: Ctx, bytes: &Dim) -> Type {
     Type::memref(&[number(bytes)], Type::int(ctx, 8), &[1], 0)
 }
 
-/// Whether one of them is not a number.
+/// Returns true if one of them is not static.
 pub fn any_open(dims: &[Dim]) -> bool {
     dims.iter().any(|dim| dim.known().is_none())
 }
 
-/// Whether a window's memref has a `?`.
+/// Returns true if a window's memref has a `?`.
 pub fn is_open(window: &Window) -> bool {
     any_open(&window.sizes) || any_open(&window.strides) || window.offset.known().is_none()
 }
 
-/// The type of memory that is seen through a window. What is an expression is `?`.
+/// The memref type of a window. Expressions become `?`.
 pub fn memref(element: Type, window: &Window) -> Type {
     let all = |dims: &[Dim]| dims.iter().map(number).collect::<Vec<_>>();
     Type::memref(&all(&window.sizes), element, &all(&window.strides), number(&window.offset))
@@ -76,7 +76,7 @@ fn number(dim: &Dim) -> i64 {
     dim.known().unwrap_or(DYNAMIC)
 }
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 pub fn bytes(element: Type) -> i64 {
     i64::from(element.width().div_ceil(8))
 }

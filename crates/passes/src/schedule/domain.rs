@@ -1,4 +1,4 @@
-//! What the scheduler knows about a kernel: its phases, their iteration domains and how much they compute.
+//! The scheduler's view of a kernel: its phases, their iteration domains and their amount of work.
 
 use dynamlir_dialect::{
     ir::{AffineExpr, Block, Builder, Op, Value, sizes},
@@ -16,27 +16,27 @@ pub(super) struct Phase {
     pub(super) number: i64,
     /// Sizes of the iteration domain.
     pub(super) dims: Vec<Dim>,
-    /// The same as numbers; of those that are known at run time only, what to expect.
+    /// The same as numbers, using the expected values (hints) of dynamic sizes.
     pub(super) ranges: Vec<i64>,
-    /// Which of them these are.
+    /// True for each dimension whose size is dynamic.
     pub(super) open: Vec<bool>,
-    /// Which dimensions are reduced.
+    /// True for each dimension that is reduced.
     pub(super) reduced: Vec<bool>,
     /// Elementary operations per point.
     cost: i64,
-    /// If it can be computed in vectors, the bits of the widest number in it.
+    /// The bits of its widest element type, if it can be computed in vectors.
     pub(super) widest: Option<u32>,
-    /// Whether it is a scan, whose loop must stay whole.
+    /// True for a scan, whose loop must not be split.
     pub(super) scans: bool,
-    /// How often it asks for a position.
+    /// The number of operations that query an index.
     pub(super) positions: usize,
-    /// Whether a result has an element for each point.
+    /// True if a result has an element for each point.
     pub(super) keeps: bool,
-    /// The loop along which neighbours of some operand lie, if it is not the innermost one.
+    /// The loop along which some operand is contiguous, if it is not the innermost loop.
     pub(super) crossed: Option<usize>,
-    /// If it only copies what lies so: how many rows it should copy at a time.
+    /// If it only copies such an operand, the number of rows it should copy at a time.
     pub(super) stages: Option<i64>,
-    /// Whether there is but one result, and no element of it for each point: only then can pieces be reduced apart.
+    /// True if there is only one result, and it does not have an element for each point: only then can pieces be reduced separately.
     pub(super) is_single: bool,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Phase {
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) phases: Vec<Phase>,
-    /// For which phases there is a `linalg.fill` that starts its accumulator.
+    /// The phases whose accumulator is initialized by a `linalg.fill`.
     pub(super) fills: Vec<i64>,
 }
 
 impl Kernel {
-    /// Reads a kernel function and ties each `linalg.fill` to the phase it serves (`dynamo.init`). None if there is
-    /// nothing to schedule; an error if there is, but not in a form that schedules can handle.
+    /// Reads a kernel function and ties each `linalg.fill` to the phase it serves (`dynamo.init`). Returns `None` if there is nothing to
+    /// schedule, and an error if the kernel's form is not supported by schedules.
     pub(super) fn read(function: Op) -> Result<Option<Self>, String> {
         let body = function.body().map(Block::ops).unwrap_or_default();
         let generics = body.into_iter().filter(|op| op.is(linalg::GENERIC));
@@ -87,17 +87,18 @@ impl Kernel {
         Ok(Some(Self { phases, fills }))
     }
 
-    /// Whether a size is known at run time only.
+    /// Returns true if a size is dynamic.
     pub(super) fn is_open(&self) -> bool {
         self.phases.iter().any(Phase::is_open)
     }
 
-    /// Elementary operations in all phases.
+    /// The number of elementary operations in all phases.
     pub(super) fn work(&self) -> i64 {
         self.phases.iter().map(Phase::work).sum()
     }
 
-    /// The loop along which neighbours lie in what is copied for the other phases, and how many rows are copied at a time.
+    /// For kernels that copy crossing operands for the other phases: the loop along which these are contiguous, and the number of rows
+    /// copied at a time.
     pub(super) fn staged(&self) -> Option<(usize, i64)> {
         let before_root = &self.phases[..self.phases.len() - 1];
         before_root.iter().find_map(|phase| Some((phase.crossed?, phase.stages?)))
@@ -108,8 +109,8 @@ impl Kernel {
     }
 }
 
-/// Marks the fills that `generic` accumulates onto. A fill that another phase uses too is copied first: each must move
-/// with its own phase.
+/// Marks the fills that `generic` accumulates onto. A fill that is also used by another phase is duplicated first: each must move with its
+/// own phase.
 fn tie_fills(number: i64, generic: Op) -> bool {
     let mut found = false;
     for index in 0..generic.num_operands() {
@@ -150,11 +151,11 @@ impl Phase {
         Some(Self { number, dims, ranges, open, reduced, cost: cost.max(1), widest, scans, positions, keeps, crossed, stages, is_single })
     }
 
-    /// Whether a size is known at run time only.
+    /// Returns true if a size is dynamic.
     pub(super) fn is_open(&self) -> bool {
         self.open.contains(&true)
     }
-    /// Points of the iteration domain.
+    /// The number of points in the iteration domain.
     pub(super) fn elements(&self) -> i64 {
         self.ranges.iter().product()
     }
@@ -167,23 +168,23 @@ impl Phase {
         let dims = self.dims.iter().enumerate().filter(|&(d, _)| wanted(d));
         dims.map(|(_, dim)| dim).try_fold(Dim::from(1), |product, dim| product.mul(dim))
     }
-    /// Elementary operations in all.
+    /// The total number of elementary operations.
     pub(super) fn work(&self) -> i64 {
         self.elements().saturating_mul(self.cost)
     }
-    /// Whether its domain is the kernel's, or the kept dimensions alone.
+    /// Returns true if its domain is the kernel's domain, or consists only of the kept dimensions.
     pub(super) fn fits(&self, kept: &[bool]) -> bool {
         let rows = kept.iter().filter(|&&kept| kept).count();
         let same = self.ranges.len() == kept.len() && self.reduced.iter().zip(kept).all(|(&reduced, &kept)| !reduced || !kept);
         same || (self.ranges.len() == rows && !self.reduced.contains(&true))
     }
-    /// Which of its dimensions are kept ones.
+    /// True for each of its dimensions that is a kept one.
     pub(super) fn kept(&self, kept: &[bool]) -> Vec<bool> {
         if self.ranges.len() == kept.len() { kept.to_vec() } else { vec![true; self.ranges.len()] }
     }
 }
 
-/// Sizes of a domain as its operands have them; None where one is not a number.
+/// The sizes of a domain, taken from its operands; `None` if one is not static.
 fn static_ranges(op: Op, rank: usize) -> Option<Vec<i64>> {
     let mut ranges = vec![None; rank];
     for (access, operand) in accesses(op)?.into_iter().zip(op.operands()) {
@@ -196,7 +197,7 @@ fn static_ranges(op: Op, rank: usize) -> Option<Vec<i64>> {
     ranges.into_iter().collect()
 }
 
-/// What one operation costs, in additions.
+/// The cost of one operation, in additions.
 fn cost_of(op: Op) -> i64 {
     let name = op.name();
     match name.as_str() {
@@ -208,7 +209,7 @@ fn cost_of(op: Op) -> i64 {
     }
 }
 
-/// For each operand the loops that its dimensions follow; None where one is not a plain loop.
+/// For each operand the loops that its dimensions follow; `None` if one does not follow a loop directly.
 pub(super) fn accesses(generic: Op) -> Option<Vec<Vec<Option<usize>>>> {
     let dims = |results: Vec<AffineExpr>| results.into_iter().map(AffineExpr::as_dim).collect();
     Some(linalg::indexing_maps(generic)?.into_iter().map(|map| dims(map.results())).collect())

@@ -1,9 +1,9 @@
-//! Positions in a reduction that is cut into pieces.
+//! Indices in a reduction that is cut into pieces.
 //!
-//! `tile_reduction_using_forall` of LLVM 22 makes a `linalg.generic` of each piece whose `linalg.index` counts from the piece's
-//! own beginning. What a body computes from its position (the index of a maximum, a triangle, `arange`) needs that of
-//! the whole: the piece's beginning, which is the loop's own variable, is added. The operations are marked before the
-//! schedule is applied, and every one of them has to be met again afterwards.
+//! `tile_reduction_using_forall` of LLVM 22 makes a `linalg.generic` of each piece whose `linalg.index` counts from the start of the piece.
+//! Values that a body computes from its index (the position of a maximum, a triangle, `arange`) need the index in the whole reduction, so
+//! the start of the piece, which is the loop's own variable, is added. The operations are marked before the schedule is applied, and every
+//! one of them must be found again afterwards.
 //!
 //! ```mlir
 //! %p = linalg.index 0 {dynamo.piece = 1 : i64}                       // before: the second loop of the pieces is over dimension 0
@@ -18,7 +18,7 @@ use dynamlir_dialect::{
 
 use ops::PIECE;
 
-/// Marks what asks for its position along a dimension that is cut; returns how many do.
+/// Marks the operations that query their index along a dimension that is cut; returns their number.
 pub(super) fn mark(function: Op, tiles: &[i64]) -> usize {
     let mut found = 0;
     function.walk(&mut |op| {
@@ -34,14 +34,14 @@ pub(super) fn mark(function: Op, tiles: &[i64]) -> usize {
     found
 }
 
-/// Takes the marks away.
+/// Removes the marks.
 pub(super) fn unmark(function: Op) {
     function.walk(&mut |op| {
         PIECE.remove(op);
     });
 }
 
-/// Adds the beginnings. False if there are others than `positions` marks, or if one is not in a loop over pieces.
+/// Adds the starts of the pieces. Returns false if the number of marks is not `positions`, or if one is not in a loop over pieces.
 pub(super) fn shift(function: Op, positions: usize) -> bool {
     let mut marked = Vec::new();
     function.walk(&mut |op| marked.extend(PIECE.is_on(op).then_some(op)));
@@ -54,7 +54,7 @@ fn shift_one(op: Op) -> Option<()> {
     while !pieces.is(scf::FORALL) {
         pieces = pieces.parent()?;
     }
-    // After the variables come the tensors that are written, which are not numbers.
+    // The block arguments after the loop variables are the output tensors, which are not numbers.
     let beginning = pieces.body()?.args().get(number).copied().filter(|value| value.ty() == op.result(0).ty())?;
     PIECE.remove(op);
     let (builder, uses) = (Builder::before(op.next()?).with_loc(op.loc()), op.result(0).uses());

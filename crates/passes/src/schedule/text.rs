@@ -11,7 +11,7 @@ use super::{
 const ANY: &str = "!transform.any_op";
 const FOR: &str = "!transform.op<\"scf.for\">";
 
-/// The schedule for a kernel, or None where there is nothing to do.
+/// The schedule for a kernel, or `None` if nothing needs to be done.
 pub(super) fn schedule(kernel: &Kernel, plan: &Plan) -> Option<String> {
     let mut writer = Writer { body: String::new(), next: 0 };
     match plan {
@@ -96,7 +96,7 @@ impl Writer {
             innermost = self.fuse(&format!("attributes{{dynamo.phase = {} : i64}}", phase.number), &innermost);
         }
         for &number in &kernel.fills {
-            // The root's own accumulator is what a sequential loop carries: it stays outside.
+            // A sequential loop carries the root's own accumulator, which therefore stays outside.
             if !(sequential && number == root) {
                 let what = format!("ops{{[\"linalg.fill\"]}} attributes{{dynamo.init = {number} : i64}}");
                 innermost = self.fuse(&what, &innermost);
@@ -116,7 +116,7 @@ impl Writer {
         nest
     }
 
-    /// Tiles a phase into loops; gives the tiled operation and the innermost loop.
+    /// Tiles a phase into loops; returns the tiled operation and the innermost loop.
     fn loops(&mut self, number: i64, tiles: &[i64]) -> (String, String) {
         let target = self.find(&format!("attributes{{dynamo.phase = {number} : i64}}"));
         let (tiled, nest) = (self.fresh(), self.fresh());
@@ -134,7 +134,7 @@ impl Writer {
         self.line(&format!("transform.annotate {loop_} \"dynamo.prefetch\" : {ANY}"));
     }
 
-    /// Cuts the root's innermost loop into vectors; what is left after the last whole one stays a loop.
+    /// Cuts the root's innermost loop into vectors; the remainder stays a loop.
     fn vectors(&mut self, kernel: &Kernel, lanes: i64, peel: bool) {
         let root = kernel.root();
         let mut tiles = vec![1; root.ranges.len()];
@@ -153,15 +153,15 @@ impl Writer {
         self.mark(&main);
         self.line(&format!("transform.structured.vectorize {tiled} : {ANY}"));
         if tiles.len() > 1 {
-            // The loops outside leave vectors of shape 1x…: these are gone after this.
+            // The outer loops leave vectors of shape 1x…; these patterns remove the unit dimensions.
             let patterns = ["vector.cast_away_vector_leading_one_dim", "vector.transfer_permutation_patterns", "canonicalization"];
             let patterns = patterns.map(|name| format!("transform.apply_patterns.{name}")).join(" ");
             self.line(&format!("transform.apply_patterns to %kernel {{ {patterns} }} : {ANY}"));
         }
     }
 
-    /// Cuts the rows of a phase into strips. The first phase over whole rows is cut only if there is no other: it waits
-    /// for memory itself, the others compute meanwhile.
+    /// Cuts the rows of a phase into strips. The first phase over whole rows is cut only if it is the only one: it waits for memory itself,
+    /// while the others have computations in the meantime.
     fn strips(&mut self, kernel: &Kernel, strip: i64) {
         let rank = kernel.phases.iter().map(|phase| phase.ranges.len()).max();
         let goes_over_rows = |phase: &&Phase| Some(phase.ranges.len()) == rank && phase.stages.is_none();
@@ -174,7 +174,7 @@ impl Writer {
         }
     }
 
-    /// Makes a loop over the rows of a block of columns, in the phases that reduce.
+    /// Creates a loop over the rows of a block of columns, in the phases that reduce.
     fn columns(&mut self, kernel: &Kernel) {
         for phase in kernel.phases.iter().filter(|phase| phase.reduced.contains(&true)) {
             let mut tiles = vec![1; phase.ranges.len()];
@@ -184,7 +184,7 @@ impl Writer {
         }
     }
 
-    /// Makes temporaries as large as what is kept of them at a time: whole ones of a size that is not known would not go to the stack.
+    /// Shrinks temporaries to the part that is live at a time: whole temporaries of dynamic size would not be placed on the stack.
     fn shrink_temporaries(&mut self) {
         self.line(&format!("transform.apply_patterns to %kernel {{ transform.apply_patterns.tensor.fold_tensor_empty }} : {ANY}"));
     }

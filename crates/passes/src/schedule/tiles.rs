@@ -1,6 +1,6 @@
-//! How large tiles are: numbers, or what is computed of a kernel's sizes when it is called.
+//! Tile sizes: numbers, or expressions that are evaluated from a kernel's sizes when it is called.
 //!
-//! Where a dimension further inside is open, how much of the others fits a block is not known:
+//! If an inner dimension is dynamic, the part of the outer ones that fits a block is not known:
 //! ```mlir
 //! %rows = … // max(1, 16384 floordiv s1)
 //! %tile = arith.minsi %rows, %s0 {dynamo.tile = 0 : i64} : index     // by this tag a schedule finds it
@@ -15,26 +15,26 @@ use dynamlir_shapes::{Dim, Dimension, ShapeError};
 use super::{Plan, domain::Phase};
 use crate::values::Sizes;
 
-/// Innermost tiles are multiples of this where they can be: whole vectors of every element type.
+/// Innermost tiles are multiples of this if possible: whole vectors of every element type.
 const GRAIN: i64 = 64;
 
-/// How much of a dimension a tile takes.
+/// The size of a tile in one dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tile {
-    /// All of it.
+    /// The whole dimension.
     Whole,
-    /// So many elements.
+    /// This number of elements.
     Number(i64),
     /// An expression.
     Computed(Dim),
 }
 
 impl Tile {
-    /// Whether the dimension is cut.
+    /// Returns true if the dimension is cut.
     pub(super) fn cuts(&self) -> bool {
         *self != Self::Whole
     }
-    /// The elements, if they are a number.
+    /// The number of elements, if it is static.
     pub(super) fn number(&self) -> Option<i64> {
         match self {
             Self::Number(elements) => Some(*elements),
@@ -49,8 +49,8 @@ impl From<i64> for Tile {
     }
 }
 
-/// Cuts the `eligible` dimensions of a phase into tiles of about `budget` elements; see [`tiles`]. One that is open is cut in any case,
-/// since it may be larger than expected.
+/// Cuts the `eligible` dimensions of a phase into tiles of about `budget` elements; see [`tiles`]. A dynamic dimension is always cut, since
+/// it may be larger than expected.
 pub(super) fn cut(phase: &Phase, eligible: &[bool], budget: &Dim) -> Result<Vec<Tile>, ShapeError> {
     if let Some(budget) = budget.known().filter(|_| !phase.is_open()) {
         return Ok(numbers(phase, eligible, budget).into_iter().map(Tile::from).collect());
@@ -71,7 +71,7 @@ pub(super) fn cut(phase: &Phase, eligible: &[bool], budget: &Dim) -> Result<Vec<
     Ok(cut)
 }
 
-/// Tiles of about `budget` elements that are about as long in one loop as in the innermost one: where memory lies across them, for
+/// Tiles of about `budget` elements with similar sizes along `along` and along the innermost loop, for memory that lies across them; see
 /// [`crate::transpose_tiles`].
 pub(super) fn square(phase: &Phase, along: usize, budget: i64) -> Vec<Tile> {
     let innermost = phase.ranges.len() - 1;
@@ -87,12 +87,12 @@ pub(super) fn square(phase: &Phase, along: usize, budget: i64) -> Vec<Tile> {
     tiles
 }
 
-/// Tiles of a phase whose sizes are numbers.
+/// Tiles of a phase whose sizes are static.
 pub(super) fn numbers(phase: &Phase, eligible: &[bool], budget: i64) -> Vec<i64> {
     tiles(&phase.ranges, eligible, budget)
 }
 
-/// Computes, at the beginning of a kernel, what its plan says as expressions.
+/// Computes the expressions of a plan at the beginning of a kernel.
 pub(super) fn compute(function: Op, plan: &Plan) -> Result<(), String> {
     let Plan::Nest { blocks, rows, .. } = plan else { return Ok(()) };
     let computed = |tiles: &&Vec<Tile>| tiles.iter().any(|tile| matches!(tile, Tile::Computed(_)));
@@ -111,8 +111,8 @@ pub(super) fn compute(function: Op, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Tiles of about `budget` elements: inner dimensions whole as long as they fit, one dimension in part, outer ones element by element.
-/// A dimension that is not cut gets 0.
+/// Tiles of about `budget` elements: inner dimensions whole as long as they fit, then one dimension in part, outer ones element by element.
+/// The tile of a dimension that is not cut is 0.
 fn tiles(ranges: &[i64], eligible: &[bool], budget: i64) -> Vec<i64> {
     let mut tiles = vec![0; ranges.len()];
     let mut left = budget.max(1);
@@ -128,13 +128,14 @@ fn tiles(ranges: &[i64], eligible: &[bool], budget: i64) -> Vec<i64> {
     tiles
 }
 
-/// The same for the innermost dimension: rather no odd last vector in each tile than no odd last tile.
+/// The same for the innermost dimension: avoiding a partial vector at the end of each tile takes precedence over avoiding a partial last
+/// tile.
 fn whole_lines(range: i64, limit: i64) -> i64 {
     let tile = even(range, limit);
     if tile % GRAIN == 0 || limit < 2 * GRAIN { tile } else { limit - limit % GRAIN }
 }
 
-/// A tile of at most `limit` that divides `range`, if one is not much smaller: then there is no odd last block.
+/// A tile of at most `limit` that divides `range`, if one exists that is not much smaller: then there is no partial last block.
 pub(super) fn even(range: i64, limit: i64) -> i64 {
     (limit / 2 + 1..=limit).rev().find(|tile| range % tile == 0).unwrap_or(limit)
 }

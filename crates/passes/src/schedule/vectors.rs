@@ -1,10 +1,10 @@
-//! Which phases may be computed in vectors: what they compute, and how they go through memory.
+//! Decides which phases can be computed in vectors, by their operations and memory accesses.
 //!
 //! A phase is left to LLVM's loop vectorizer if it
-//! - calls a function: the vectorizer knows the vector variants of a library, `convert-math-to-libm` takes vectors apart;
-//! - works on 16-bit floats, whose conversions LLVM matches to instructions on loops better than on vectors of two widths;
+//! - calls a function: the vectorizer knows the vector variants of a library, while `convert-math-to-libm` scalarizes vectors;
+//! - works on 16-bit floats, whose conversions LLVM matches to instructions better in loops than in vectors of two widths;
 //! - reads by computed indices or uses the loop's own index;
-//! - goes through some operand other than element by element in the innermost loop, or by standing still in it.
+//! - has an operand that the innermost loop neither accesses contiguously nor keeps fixed.
 
 use dynamlir_dialect::{
     ir::{Op, Type, Value},
@@ -14,15 +14,15 @@ use dynamlir_dialect::{
 use super::domain::accesses;
 use crate::{approximate_math::is_expanded, transpose_tiles};
 
-/// Operations that are as good on vectors as on numbers.
+/// Operations that are as efficient on vectors as on scalars.
 const ARITH: &[&str] = &[
     "addf", "addi", "andi", "bitcast", "cmpf", "cmpi", "constant", "divf", "extf", "extsi", "extui", "fptosi", "maximumf", "maxnumf",
     "maxsi", "maxui", "minimumf", "minnumf", "minsi", "minui", "mulf", "muli", "negf", "ori", "select", "shli", "shrsi", "shrui", "sitofp",
     "subf", "subi", "truncf", "trunci", "uitofp", "xori",
 ];
-/// Functions that are instructions.
+/// Functions that are single instructions.
 const MATH: &[&str] = &["absf", "ceil", "copysign", "floor", "fma", "roundeven", "sqrt", "trunc"];
-/// Bits of the widest number that the phase works with; None if it is not for vectors.
+/// The bits of the widest element type in the phase; `None` if it cannot be computed in vectors.
 pub(super) fn widest(generic: Op) -> Option<u32> {
     let innermost = linalg::reductions(generic).len().checked_sub(1)?;
     let accesses = accesses(generic)?;
@@ -45,7 +45,7 @@ pub(super) fn widest(generic: Op) -> Option<u32> {
     Some(widest).filter(|&bits| bits > 1)
 }
 
-/// The loop along which neighbours of some operand lie, if it is not the innermost one.
+/// The loop along which some operand is contiguous, if it is not the innermost loop.
 pub(super) fn crossed(generic: Op) -> Option<usize> {
     let innermost = linalg::reductions(generic).len().checked_sub(1)?;
     let inputs = generic.num_operands() - linalg::outputs(generic);
@@ -55,7 +55,7 @@ pub(super) fn crossed(generic: Op) -> Option<usize> {
     })
 }
 
-/// Returns true if a scalar operation can be vectorized as it is.
+/// Returns true if a scalar operation can be applied to vectors unchanged.
 pub(crate) fn is_vectorizable(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("arith.") {
@@ -65,7 +65,7 @@ pub(crate) fn is_vectorizable(op: Op) -> bool {
     is_instruction || (is_expanded(&name) && op.result(0).ty() == Type::f32(op.ctx()))
 }
 
-/// Whether the innermost loop goes through the operand's memory element by element.
+/// Returns true if the innermost loop accesses the operand's memory contiguously.
 fn is_straight(access: &[Option<usize>], innermost: usize, operand: Value) -> bool {
     if !operand.ty().is_tensor() || access.contains(&None) {
         return false;
@@ -76,17 +76,17 @@ fn is_straight(access: &[Option<usize>], innermost: usize, operand: Value) -> bo
     }
 }
 
-/// The buffer that a tensor is loaded from or goes to.
+/// The buffer that a tensor is loaded from or stored to.
 fn memory(operand: Value) -> Option<Type> {
     let mut def = operand.def()?;
     if def.is(tensor::EXTRACT_SLICE) {
-        // What says the sizes of memory whose type does not.
+        // Skips the slice that provides the sizes of memory with a dynamic type.
         def = def.operand(0).def()?;
     }
     if def.is(bufferization::TO_TENSOR) {
         return Some(def.operand(0).ty());
     }
-    // A destination: what becomes of the result says where it goes.
+    // A destination: the buffer is found through the uses of the result.
     let uses = operand.uses();
     let [used] = uses.as_slice() else { return None };
     let first = used.op.num_operands().checked_sub(used.op.num_results())?;

@@ -1,4 +1,4 @@
-//! What the cost model expects of a product, a convolution, attention or maxima of windows on a processor.
+//! The cost model for products, convolutions, attention and maxima of windows on a processor.
 
 use dynamlir_dialect::{
     ir::{Op, Target, Value},
@@ -16,7 +16,7 @@ use crate::anchors::{
     windows::{Windows, is_possible_windows, is_worth_generating_windows},
 };
 
-/// The decision about an operator whose code has this anchor.
+/// Decides about an operator whose code has this anchor.
 pub(super) fn decide(call: AtenOp, anchor: Op, target: &Target, choices: &Choices) -> Selection {
     if call.schema() == "aten.convolution_backward.default" {
         return gradient(call, target);
@@ -38,7 +38,7 @@ fn library(why: &'static str) -> Selection {
     Selection { what: What::Library, why }
 }
 
-/// What `dynamo.choices` says, else what the cost model expects.
+/// The decision of `dynamo.choices`, or else of the cost model.
 fn chosen(decision: Decision, expected: bool, reasons: (&'static str, &'static str)) -> Selection {
     match decision {
         Decision::Library if expected => library("dynamo.choices says so"),
@@ -85,7 +85,7 @@ fn product(call: AtenOp, op: MatmulOp, target: &Target, choices: &Choices) -> Se
     )
 }
 
-/// Whether the last two dimensions were exchanged, so that memory runs along the first of them.
+/// Returns true if the last two dimensions were transposed, so that memory runs along the first of them.
 fn is_turned(value: Value, batch: usize) -> bool {
     let dims = PermuteOp::defining(value).map(PermuteOp::dims);
     dims.is_some_and(|dims| dims.len() == batch + 2 && dims[batch + 1] == batch as i64)
@@ -106,10 +106,10 @@ fn convolution(call: AtenOp, op: ConvolutionOp, target: &Target, choices: &Choic
     chosen(decision, expected, ("it is expected to be as fast as the library", "the library is expected to be faster"))
 }
 
-/// A gradient of a convolution, whose code has several convolutions or products.
+/// Decides about a gradient of a convolution, whose code consists of several convolutions or products.
 ///
-/// Measured on one core with vectors of 256 bits against torch 2.15's `oneDNN`, which has no fast code for gradients there. With
-/// wider ones it has.
+/// Measured on one core with vectors of 256 bits against torch 2.15's `oneDNN`, which does not have fast code for gradients there. With
+/// wider vectors it does.
 fn gradient(call: AtenOp, target: &Target) -> Selection {
     let bits = target.vector_bits;
     let suits = |op: Op| match DynamoOp::of(op) {
@@ -149,7 +149,7 @@ fn maxima(op: MaxPoolOp, target: &Target) -> Selection {
     if fits { code("each tap of all positions is a line of memory") } else { Selection { what: What::Taps, why: "a slice for each tap" } }
 }
 
-/// Sizes and strides of all arguments that are tensors, as eager has them.
+/// Sizes and strides of all tensor arguments, as in eager.
 fn layouts(call: AtenOp) -> Vec<(Vec<i64>, Vec<i64>)> {
     let given = call.operand_strides().unwrap_or_default();
     let strides = |i: usize| given.get(i)?.as_i64s();

@@ -1,4 +1,4 @@
-//! `dynamo-select`: for each operator that has a library call and code, one of the two.
+//! `dynamo-select`: chooses between library call and code, for each operator that has both.
 //!
 //! Before:
 //! ```mlir
@@ -9,25 +9,25 @@
 //! ```
 //! After: `%r = dynamo.matmul %x, %w batch 0 : …`, or the call without its code.
 //!
-//! This is the one pass before the plan whose decisions depend on the machine, which is the module's `dynamo.target`:
+//! This is the only pass before the plan whose decisions depend on the machine, which is described by the module's `dynamo.target`:
 //!
-//! - On a processor products, convolutions and attention go where the cost model expects them to be faster, or where
-//!   `dynamo.choices` on the module says ([`crate::anchors::choices`]); `list-problems` lists those for which there is a choice.
-//!   Maxima of windows have code of their own where there are vectors, else a slice for each tap.
-//! - Of a GPU, code goes where each of its operations has a form for threads; so a check of indices by the host, which would
-//!   have to wait for the device, is left to the library, whose kernels assert on the device as eager's do.
+//! - On a processor, products, convolutions and attention are computed by the alternative that the cost model expects to be faster, or that
+//!   `dynamo.choices` on the module selects ([`crate::anchors::choices`]); `list-problems` lists those with a choice. Maxima of windows
+//!   have dedicated code if vectors are available, else a slice for each tap.
+//! - On a GPU, code is chosen if each of its operations can be lowered to threads. So a check of indices by the host, which would have to
+//!   wait for the device, is left to the library, whose kernels assert on the device as eager's do.
 //!
-//! Where a size of a product is an expression, there is no code for it, and the library computes it. Attention of one query, and
-//! such products with one row or column, are sums (`dynamo-decompose`), and so nothing that there is a choice for.
+//! If a size of a product is an expression, it has no code, and the library computes it. Attention of one query, and products with one row
+//! or column of that kind, are sums (`dynamo-decompose`), and so leave no choice.
 //!
-//! Where nothing of this applies there is nothing to decide: the code is taken.
+//! In all other cases the code is taken.
 
 mod cost;
 mod taps;
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Target, Value},
-    ops::{AtenOp, DynamoOp, MaxPoolOp, YieldOp},
+    ops::{AtenOp, MaxPoolOp, YieldOp},
     pass::{Options, Pass, PassResult, Run, Statistic, Takes},
     pass_options,
     upstream::func,
@@ -35,65 +35,48 @@ use dynamlir_dialect::{
 
 use crate::{
     anchors::{choices::Choices, is_anchor, strategy::Strategy},
-    decompose::sweep,
+    library::without_gpu_code,
+    total::sweep,
 };
 
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-select",
-    description: "Choose between the library's call and code for each ATen op that has both",
+    description: "Choose between the library's call and generated code for each ATen op that has both",
     takes: Takes::Symbols,
     options: SelectOptions::DECLARED,
     statistics: &[CODE, LIBRARY],
     run,
 };
 
-const CODE: Statistic = Statistic { name: "code", description: "operators that code computes" };
-const LIBRARY: Statistic = Statistic { name: "library", description: "operators that the library computes, although there is code" };
+const CODE: Statistic = Statistic { name: "code", description: "operators computed by generated code" };
+const LIBRARY: Statistic = Statistic { name: "library", description: "operators computed by the library although they have code" };
 
 pass_options! {
     /// Options of `dynamo-select`.
     pub struct SelectOptions {
-        /// list the problems that there is a choice for, as dynamo.problems on the module (false)
+        /// list the problems that have a choice, as dynamo.problems on the module (false)
         list_problems: bool = false,
         /// print each decision with its reason (false)
         print_selection: bool = false,
     }
 }
 
-/// What is done about an operator, and why.
+/// The decision about an operator, with its reason.
 pub(crate) struct Selection {
     pub(crate) what: What,
     pub(crate) why: &'static str,
 }
 
-/// What computes an operator.
+/// The implementation of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The library.
+    /// The library call.
     Library,
-    /// Code, by this strategy if one is named.
+    /// Code, with this strategy if one is given.
     Code(Option<Strategy>),
     /// Code without the primitive for windows.
     Taps,
-}
-
-/// Whether the library may be left to compute what this operation is for: `dynamo-decompose` keeps its call.
-pub(crate) fn is_optional(op: Op) -> bool {
-    is_anchor(op) || without_gpu_code(op).is_some()
-}
-
-/// Why a GPU has no code for an operation, if it has none.
-fn without_gpu_code(op: Op) -> Option<&'static str> {
-    Some(match DynamoOp::of(op)? {
-        DynamoOp::Matmul(_) | DynamoOp::Convolution(_) | DynamoOp::Attention(_) => "the cost model knows the CPU's products only",
-        DynamoOp::CheckRange(_) => "the host would have to wait for the device to check indices",
-        DynamoOp::Scan(_) => "a scan has no form for threads",
-        DynamoOp::ArgReduce(_) => "a position of an extremum has no form for threads",
-        DynamoOp::Scatter(_) => "a write by index has no form for threads",
-        DynamoOp::Hypot(_) | DynamoOp::Lgamma(_) | DynamoOp::Nextafter(_) => "it is a function of the C library",
-        _ => return None,
-    })
 }
 
 fn run(module: Op, pass: &Run) -> PassResult {
@@ -141,7 +124,7 @@ fn decide(call: AtenOp, code: Block, target: &Target, choices: &Choices) -> Sele
     }
 }
 
-/// Puts what was chosen in the call's place.
+/// Replaces the call by the chosen implementation.
 fn apply(call: AtenOp, code: Block, what: What) {
     let op = call.op();
     let values: Vec<Value> = if what == What::Library {

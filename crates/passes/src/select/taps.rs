@@ -1,11 +1,11 @@
-//! Maxima of windows without vectors of a size that is worth it: a strided slice of the padded images for each tap of the windows,
-//! and a running maximum over them, which is one pointwise kernel.
+//! Maxima of windows on targets without sufficiently wide vectors: a strided slice of the padded images for each tap of the windows, and a
+//! running maximum over the slices, which is one pointwise kernel.
 
 use dynamlir_dialect::{ir::Builder, ops::MaxPoolOp};
 
 use crate::emit::Emit;
 
-/// Puts slices in the primitive's place; NaN stays the largest number.
+/// Replaces the primitive by slices; NaN remains larger than any number.
 pub(super) fn expand(pool: MaxPoolOp) {
     let e = Emit::new(Builder::before(pool.op()));
     let (image, result) = (pool.input(), pool.result().ty());
@@ -14,7 +14,7 @@ pub(super) fn expand(pool: MaxPoolOp) {
     let reach = |i: usize| dilation[i] * (window[i] - 1) + 1;
     let along = |i: usize| (shape[i + 2] + 2 * padding[i] - reach(i)) / strides[i] + 1;
     let sizes = [shape[0], shape[1], along(0), along(1)];
-    // After the images only as much as the last windows reach.
+    // The padding after the images extends only to the end of the last windows.
     let behind = |i: usize| ((along(i) - 1) * strides[i] + reach(i) - shape[i + 2] - padding[i]).max(0);
     let padded = e.pad(image, &[0, 0, padding[0], padding[1]], &[0, 0, behind(0), behind(1)], f64::NEG_INFINITY);
     let tap =

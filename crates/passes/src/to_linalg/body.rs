@@ -18,9 +18,9 @@ use super::{
 };
 use crate::values::Sizes;
 
-/// Which loop each dimension of a value follows; None stays at index 0.
+/// The loop that each dimension of a value follows; `None` means index 0.
 type Access = Vec<Option<usize>>;
-/// A value under an access, ordered as the body defines it.
+/// A value under an access, ordered by its position in the body.
 type Point = (usize, Access);
 
 /// Builds the generics of one kernel.
@@ -29,9 +29,9 @@ pub(super) struct Bodies<'a> {
     pub(super) sizes: &'a Sizes,
     pub(super) builder: Builder,
     pub(super) library: &'a mut Library,
-    /// Whether the kernel is a single phase.
+    /// True if the kernel is a single phase.
     pub(super) alone: bool,
-    /// The tensors that hold values: loaded ones, and results of earlier phases.
+    /// The tensors that hold values: loaded inputs, and results of earlier phases.
     pub(super) tensors: HashMap<Value, Value>,
 }
 
@@ -42,8 +42,8 @@ struct Operand {
 }
 
 impl Bodies<'_> {
-    /// Copies what lies across the rows of a kernel that goes over them several times, as phases of their own, of which the schedule takes
-    /// some rows at a time ([`crate::transpose_tiles`]), and what has gaps; how many.
+    /// Emits copies of inputs that lie across the rows of a kernel which iterates over them several times, or that have gaps, as separate
+    /// phases. The schedule runs these for a few rows at a time ([`crate::transpose_tiles`]). Returns the number of copies.
     pub(super) fn stage(&mut self, goes_over: usize) -> usize {
         let kernel = self.kernel;
         let crossing = kernel.ops.iter().map(|op| (op.operands(), op.results())).filter_map(|(from, to)| {
@@ -60,7 +60,7 @@ impl Bodies<'_> {
             let ty = Type::tensor(&value.ty().shape(), signless(value.ty().element()));
             let empty = self.builder.tensor_empty(ty, &[], &[ops::OUT.with(self.builder.ctx(), number as i64)]);
             let (id, none) = (AffineMap::identity(self.builder.ctx(), rank), AffineMap::of_dims(self.builder.ctx(), rank, []));
-            // As in what copies below: without an operand that is not used it would be folded.
+            // As for copies below: without an unused operand, it would be folded.
             let inputs = [self.tensors[&value], self.builder.int(Type::int(self.builder.ctx(), 1), 0)];
             let (copy, body) = self.builder.linalg_generic(&inputs, &[empty], &[id, none, id], &vec![false; rank], &[]);
             Builder::at_end(body, self.builder.loc).linalg_yield(&body.args()[..1]);
@@ -70,7 +70,7 @@ impl Bodies<'_> {
         crossing.len()
     }
 
-    /// Builds a phase; returns the tensors that escape, with their number.
+    /// Builds a phase; returns the tensors that escape, with the number of the escape.
     pub(super) fn build(&mut self, number: usize, phase: &Phase) -> Result<Vec<(usize, Value)>, PassError> {
         let ranges = if phase.rows { self.kernel.row() } else { self.kernel.domain.clone() };
         let points = self.points(phase);
@@ -105,8 +105,8 @@ impl Bodies<'_> {
         if covered.len() < ranges.len() {
             inputs.push(Operand { tensor: self.shape_only(&ranges), access: (0..ranges.len()).map(Some).collect() });
         }
-        // A generic that only copies would be folded to `memref.copy`, which is a call into MLIR's runtime library. An
-        // operand that is not used, indexed unlike the others, keeps it.
+        // A generic that only copies would be folded to `memref.copy`, which is a call into MLIR's runtime library. An unused operand,
+        // indexed differently from the others, prevents that.
         let moved = |value: &Value| self.tensors.contains_key(value) || value.def().is_some_and(is_nothing);
         let copies = points.values().all(moved) && phase.yields.iter().all(|yielded| yielded.reduction.is_none());
         if copies && inputs.iter().chain(&outs).all(|operand| operand.access == outs[0].access) {
@@ -123,7 +123,7 @@ impl Bodies<'_> {
         {
             ops::LONG_SUM.set(generic, ());
         }
-        // A scan that a schedule could only split along its dimension is not a phase to it.
+        // A scan that a schedule could only split along its dimension is not tagged as a phase.
         let splits = self.alone && self.kernel.row().iter().all(|size| size.known() == Some(1));
         if !splits || scans.is_empty() || self.kernel.reduced.is_empty() {
             ops::PHASE.set(generic, number);
@@ -163,7 +163,7 @@ impl Bodies<'_> {
         Ok(escapes)
     }
 
-    /// The loops that a yielded value, or (`inside`) what the body computes for it, goes along.
+    /// The loops that a yielded value follows, or (`inside`) the value that the body computes for it.
     fn access(&self, phase: &Phase, yielded: &Yield, inside: bool) -> Access {
         let value = if inside { yielded.computed() } else { yielded.value };
         match self.kernel.shape(value) {
@@ -173,7 +173,7 @@ impl Bodies<'_> {
         }
     }
 
-    /// Everything that a phase reads or computes.
+    /// All points that a phase reads or computes.
     fn points(&self, phase: &Phase) -> BTreeMap<Point, Value> {
         let mut points = BTreeMap::new();
         let mut open: Vec<_> = phase.yields.iter().map(|yielded| (yielded.computed(), self.access(phase, yielded, true))).collect();
@@ -188,7 +188,7 @@ impl Bodies<'_> {
         points
     }
 
-    /// The scalar of one computed point.
+    /// Emits the scalar of one computed point.
     fn scalar(
         &mut self,
         body: Builder,
@@ -221,10 +221,10 @@ impl Bodies<'_> {
         })
     }
 
-    /// A fresh tensor for results; for a reduction or scan, filled with what it starts from.
+    /// A fresh tensor for results; for a reduction or scan, filled with its initial value.
     ///
-    /// The tags keep CSE from making one of two empty tensors. A `linalg.fill` into the very tensor that a loop starts
-    /// from is fused wrongly by LLVM 22's `fuse_into_containing_op`: it takes another tensor of the loop instead.
+    /// The tags keep CSE from merging two empty tensors. A `linalg.fill` into the very tensor that a loop starts from is fused wrongly by
+    /// LLVM 22's `fuse_into_containing_op`: it takes another tensor of the loop instead.
     fn empty(&self, ty: Type, combined: Option<Op>, phase: i64) -> Result<Value, PassError> {
         let (b, ctx) = (self.builder, self.builder.ctx());
         let open = self.sizes.open(&ty.dims());
@@ -235,8 +235,8 @@ impl Bodies<'_> {
         Ok(b.linalg_fill(neutral, empty, &[ops::INIT.with(ctx, phase)]).result(0))
     }
 
-    /// An operand that says how far the loops go, where no other one does (the sum of an `iota`). Nothing reads it, so
-    /// it may be any memory: one element of the destination, seen with strides of 0.
+    /// An operand that defines the loop bounds when no other operand does (the sum of an `iota`). It is never read, so it may be any
+    /// memory: one element of the destination, viewed with strides of 0.
     fn shape_only(&self, ranges: &[Dim]) -> Value {
         let destination = self.kernel.escapes[0].operand(1);
         let shape: Vec<_> = ranges.iter().map(|size| size.known().unwrap_or(DYNAMIC)).collect();
@@ -245,13 +245,13 @@ impl Bodies<'_> {
         loaded(self.sizes, self.builder, seen, ranges)
     }
 
-    /// The generic with an empty body, and a builder for it.
+    /// Creates the generic with an empty body, and a builder for that body.
     fn generic(&self, ranges: &[Dim], inputs: &[Operand], outs: &[Operand]) -> (Op, Builder) {
         let maps: Vec<_> = inputs.iter().chain(outs).map(|operand| map(self.builder.ctx(), ranges.len(), &operand.access)).collect();
         let parallel = |dim| outs.iter().all(|operand| operand.access.contains(&Some(dim)));
         let reductions: Vec<_> = (0..ranges.len()).map(|dim| !parallel(dim)).collect();
         let [inputs, outs] = [inputs, outs].map(|operands| operands.iter().map(|operand| operand.tensor).collect::<Vec<_>>());
-        // Sizes that are values say nothing to a schedule.
+        // A schedule cannot learn anything from sizes that are values, so the generic records their expressions.
         let open = ranges.iter().any(|size| size.known().is_none());
         let said = open.then(|| ops::DOMAIN.dims().with(self.builder.ctx(), ranges));
         let (op, body) = self.builder.linalg_generic(&inputs, &outs, &maps, &reductions, said.as_slice());
@@ -259,13 +259,12 @@ impl Bodies<'_> {
     }
 }
 
-/// Each dimension along the loop given.
+/// The access in which each dimension follows the given loop.
 fn loops(dims: &[usize]) -> Access {
     dims.iter().copied().map(Some).collect()
 }
 
-/// The access of each operand, when the result has this one. The table of a gather has none: the body reads it wherever
-/// the indices say.
+/// The access of each operand, given that of the result. The table of a gather has none: the body reads it at the given indices.
 fn operand_accesses(op: Op, access: &Access) -> impl Iterator<Item = (usize, Access)> {
     let spread = BroadcastOp::cast(op);
     (usize::from(op.is(GatherOp::NAME))..op.num_operands()).map(move |i| {
@@ -285,7 +284,7 @@ fn map(ctx: Ctx, rank: usize, access: &Access) -> AffineMap {
     AffineMap::new(ctx, rank, &access.iter().map(result).collect::<Vec<_>>())
 }
 
-/// Whether the op changes a type's sign only, which memory does not know.
+/// Returns true if the op changes only a type's signedness, which memory does not represent.
 fn is_nothing(op: Op) -> bool {
     op.is(BitcastOp::NAME) && signless(op.operand(0).ty().element()) == signless(op.result(0).ty().element())
 }

@@ -1,9 +1,9 @@
-//! `dynamo.convert` on one element: every pair of torch's element types.
+//! `dynamo.convert` on one element, for every pair of torch's element types.
 //!
-//! Conversions follow eager where it has a habit beyond the rules of C:
-//! - An integer or `f64` becomes a 16-bit float by way of `f32`, rounding twice. (LLVM would call a function of the
-//!   compiler's own library for the direct way.)
-//! - A float becomes a narrow integer by way of a wide one, so that what does not fit wraps rather than being undefined.
+//! Conversions follow eager where it goes beyond the rules of C:
+//! - An integer or `f64` is converted to a 16-bit float via `f32`, rounding twice. (A direct conversion would make LLVM call a function of
+//!   the compiler's runtime library.)
+//! - A float is converted to a narrow integer via a wide one, so that a value out of range wraps rather than being undefined.
 
 use dynamlir_dialect::{
     ir::{Builder, Type, Value},
@@ -51,14 +51,14 @@ pub(super) fn lower(b: Builder, value: Value, from: Type, to: Type) -> Value {
     }
 }
 
-/// Whether a number is not zero.
+/// Returns true if a number is not zero, as an emitted value.
 fn is_nonzero(b: Builder, value: Value) -> Value {
     let ty = value.ty();
     if ty.is_float() { b.cmpf(CmpF::Une, value, b.float(ty, 0.0)) } else { b.cmpi(CmpI::Ne, value, b.int(ty, 0)) }
 }
 
-/// Rounds an `f32` that is not NaN to the nearest `bf16`, ties to even, on its bits. `arith.truncf` will not do after a
-/// conversion from an integer: canonicalization fuses the two into one that only the compiler's own library has.
+/// Rounds an `f32` that is not NaN to the nearest `bf16`, ties to even, on its bits. `arith.truncf` cannot be used after a conversion from
+/// an integer: canonicalization fuses the two into a conversion that exists only in the compiler's runtime library.
 fn round_to_bf16(b: Builder, value: Value, to: Type) -> Value {
     let (bits, half) = (Type::int(to.ctx(), 32), Type::int(to.ctx(), 16));
     let value = b.bitcast(value, bits);
@@ -70,7 +70,7 @@ fn round_to_bf16(b: Builder, value: Value, to: Type) -> Value {
     b.bitcast(b.trunci(b.shrui(rounded, sixteen), half), to)
 }
 
-/// Between float types; only steps from or to `f32` are one instruction for the 16-bit ones.
+/// Converts between float types; for the 16-bit ones, only conversions from or to `f32` are a single instruction.
 fn float_to_float(b: Builder, value: Value, from: Type, to: Type) -> Value {
     let single = Type::f32(from.ctx());
     if from == to {

@@ -1,9 +1,7 @@
-//! Makes kernel bodies simpler before they are split into phases: equal primitives become one, and `arg_reduce`
-//! becomes primitives.
+//! Simplifies kernel bodies before they are split into phases: merges equal primitives, and expands `arg_reduce` into primitives.
 //!
-//! The index of the largest element takes two reductions, each of which vectorizes, where one that carries value and
-//! index along would not: the maximum, then the smallest index at which it stands. In `max`, where both are wanted,
-//! the first is shared.
+//! The index of the largest element takes two reductions: the maximum, then the smallest index at which it occurs. Each of them vectorizes,
+//! while a single reduction carrying both value and index would not. In `max`, which returns both, the first reduction is shared.
 //!
 //! Before: `%i = dynamo.arg_reduce max %x dim 1 : tensor<4x8xf32> -> tensor<4xi64>`
 //!
@@ -16,8 +14,8 @@
 //! %k = dynamo.reduce min %j dims [1] : tensor<4x8xi32> -> tensor<4xi32>
 //! %i = dynamo.convert %k : tensor<4xi32> -> tensor<4xi64>
 //! ```
-//! Numbers of 32 bits are twice as many in a vector, where the dimension is not longer. Joined bit by bit, since of a selection between
-//! `%iota` and `%never` LLVM makes a minimum under a condition, which it does not vectorize.
+//! Indices have 32 bits if the dimension is short enough, so that a vector holds twice as many. They are combined by a bitwise `or`,
+//! because LLVM turns a selection between `%iota` and `%never` into a conditional minimum, which it does not vectorize.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -60,7 +58,7 @@ fn arg_reduce(op: ArgReduceOp) {
     op.op().erase();
 }
 
-/// Value numbering over the straight-line body. Primitives have no effects, so the first of equals serves for all.
+/// Value numbering over the straight-line body. Primitives have no effects, so the first of several equal ones replaces the others.
 fn merge_equal(block: Block) {
     let mut first: HashMap<_, _> = HashMap::new();
     for op in block.ops() {

@@ -1,4 +1,4 @@
-//! A kernel as the planner hands it over: a domain, the dimensions reduced, primitives in order, and what escapes.
+//! A kernel as received from the planner: its domain, the reduced dimensions, primitives in order, and the escaping values.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,26 +18,26 @@ use crate::{
     extent::expected,
 };
 
-/// Whether a value has an element for each point of the domain, or for each row.
+/// The shape of a value relative to the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// The whole domain.
+    /// One element for each point of the domain.
     Full,
-    /// The domain without the reduced dimensions.
+    /// One element for each row: the domain without the reduced dimensions.
     Row,
-    /// Something smaller that is broadcast before use.
+    /// A smaller shape that is broadcast before use.
     Other,
 }
 
-/// A kernel whose body keeps to the grammar.
+/// A kernel whose body follows the grammar.
 pub(super) struct Kernel {
     /// Sizes of the iteration domain.
     pub(super) domain: Vec<Dim>,
-    /// The same as numbers: where they are none, what is to be expected.
+    /// The same as numbers, using the expected values (hints) of dynamic sizes.
     pub(super) expected: Vec<i64>,
-    /// The dimensions that reductions (or scans) go along, ascending.
+    /// The dimensions of the reductions (or scans), ascending.
     pub(super) reduced: Vec<usize>,
-    /// The other ones.
+    /// The other dimensions.
     pub(super) kept: Vec<usize>,
     /// The operations that define values, in order.
     pub(super) ops: Vec<Op>,
@@ -56,7 +56,7 @@ impl Kernel {
         let block = function.body().ok_or_else(|| PassError::at(function, "a kernel needs a body"))?;
         let scope = sizes::scope(function);
         let is_some = |size: &Dim| size.compare(Relation::Ge, &Dim::from(1), &scope) == Ok(true);
-        // A kernel that makes nothing is not launched; one that reduces nothing would be.
+        // A kernel with an empty result is not launched; one with an empty reduction would be.
         let may_be_none = |(dim, size): (usize, &Dim)| size.known().is_none() && !listed.contains(&(dim as i64));
         if !domain.iter().enumerate().all(|(dim, size)| is_some(size) || may_be_none((dim, size))) {
             return Err(PassError::at(function, "a kernel's domain needs sizes of at least 1"));
@@ -91,10 +91,10 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// What the kernel reads and what it writes, as a function type: `dynamo.signature`. The written ones come last. They may be read as
-    /// well where the kernel computes point by point: then no element is read after it was written.
+    /// The inputs and outputs of the kernel as a function type: `dynamo.signature`. Outputs come last. They may also be read if the kernel
+    /// computes point by point: then no element is read after it was written.
     pub(super) fn signature(&self, function: Op) -> Result<Type, PassError> {
-        // Sizes come after the memory, and are not in it.
+        // Sizes come after the memory, and are not part of the signature.
         let index = Type::index(function.ctx());
         let args: Vec<_> = function.body().map(Block::args).unwrap_or_default().into_iter().filter(|arg| arg.ty() != index).collect();
         let mut written: HashSet<Value> = self.escapes.iter().map(|op| op.operand(1)).collect();
@@ -108,7 +108,7 @@ impl Kernel {
         Ok(Type::function(function.ctx(), &types(reads), &types(writes)))
     }
 
-    /// Whether each element of the results is made of the same element of what is loaded.
+    /// Returns true if each element of the results is computed only from the same element of the loaded values.
     fn is_pointwise(&self) -> bool {
         let fits = |op: &Op| op.is_elementwise() || op.is(FullOp::NAME) || op.is(IotaOp::NAME) || op.is(TO_TENSOR);
         self.reduced.is_empty() && self.ops.iter().all(fits) && self.escapes.iter().all(|op| self.shape(op.operand(0)) == Shape::Full)
@@ -176,7 +176,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Memory has no unsigned type: `dynamo.bitcast` leads there and back.
+    /// Memory does not have unsigned types: `dynamo.bitcast` converts both ways.
     fn check_memory(op: Op, value: Value) -> Result<(), PassError> {
         if value.ty().element().is_unsigned() {
             return Err(PassError::at(op, format!("expected a signless element type in memory, got {}", value.ty())));
@@ -188,7 +188,7 @@ impl Kernel {
     pub(super) fn row(&self) -> Vec<Dim> {
         self.kept.iter().map(|&dim| self.domain[dim].clone()).collect()
     }
-    /// How the shape of a value relates to the domain.
+    /// The shape of a value relative to the domain.
     pub(super) fn shape(&self, value: Value) -> Shape {
         match value.ty().sizes() {
             Some(sizes) if sizes == self.domain => Shape::Full,
@@ -196,21 +196,21 @@ impl Kernel {
             _ => Shape::Other,
         }
     }
-    /// How many reductions one after another lead to a value.
+    /// The number of reductions on the longest path to a value.
     pub(super) fn depth(&self, value: Value) -> usize {
         self.depth.get(&value).copied().unwrap_or(0)
     }
-    /// Where in the body a value is defined.
+    /// The position in the body at which a value is defined.
     pub(super) fn position(&self, value: Value) -> usize {
         self.position.get(&value).copied().unwrap_or(0)
     }
-    /// Whether the innermost loop is a reduction, so that row values are loop invariants.
+    /// Returns true if the innermost loop is a reduction, so that row values are loop invariants.
     pub(super) fn reduces_innermost(&self) -> bool {
         self.reduced.last().is_some_and(|&dim| dim + 1 == self.domain.len())
     }
 }
 
-/// Whether an operation has to do with a size that is not a number.
+/// Returns true if an operation involves a dynamic size.
 fn is_open(op: Op) -> bool {
     op.operands().into_iter().chain(op.results()).any(|value| value.ty().numbers().is_none())
 }
@@ -219,7 +219,7 @@ fn is_loaded(value: Value) -> bool {
     value.def().is_some_and(|def| def.is(TO_TENSOR))
 }
 
-/// The reduction that a value is the result of.
+/// The reduction that produces a value.
 pub(super) fn reduction(value: Value) -> Option<Op> {
     ReduceOp::defining(value).map(ReduceOp::op)
 }

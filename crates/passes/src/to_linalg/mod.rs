@@ -1,9 +1,8 @@
-//! `dynamo-to-linalg`: kernel bodies from primitives to `linalg.generic` on tensors.
+//! `dynamo-to-linalg`: lowers kernel bodies from primitives to `linalg.generic` on tensors.
 //!
-//! A kernel works on one domain and reduces along one set of its dimensions. It becomes a chain of generics, the
-//! *phases*, tagged `dynamo.phase = k`: one for each reduction on the way to the result, pointwise primitives inlined.
-//! The last one yields everything that leaves the kernel. `phases` says what becomes a phase, `body` builds one,
-//! `scalar` and `convert` hold the scalar code.
+//! A kernel has one domain and reduces along one set of its dimensions. It becomes a chain of generics, the *phases*, tagged `dynamo.phase
+//! = k`: one for each reduction on the way to the result, with pointwise primitives inlined. The last one yields everything that leaves the
+//! kernel. `phases` decides the division into phases, `body` builds one, `scalar` and `convert` contain the scalar code.
 //!
 //! Before:
 //! ```mlir
@@ -24,17 +23,16 @@
 //! } -> tensor<4xf32>
 //! ```
 //!
-//! The kernel also gets its `dynamo.signature = (inputs) -> (outputs)`: what is read and what is written can be told from a
-//! body of primitives, and no longer from loops.
+//! The kernel also gets its `dynamo.signature = (inputs) -> (outputs)`: which arguments are read and which are written can be derived from
+//! a body of primitives, but no longer from loops.
 //!
-//! Sizes that are expressions are arguments of the kernel, or computed of them ([`sizes`]).
+//! Sizes that are expressions are arguments of the kernel, or computed from them ([`sizes`]).
 //!
-//! Restrictions: sizes of at least 1 where they are numbers or reduced, and numbers where a kernel has a product; reductions along all of `dynamo.reduced_dims` or none; no shape primitive
-//! but `broadcast`, since the planner has made views of the others. A scan is a generic tagged `dynamo.scan = dim`
-//! whose scanned dimension must be run through in order: a schedule must neither tile nor split it. A generic that
-//! could only be split along its reduction, and must not be, carries no `dynamo.phase`. A kernel that writes by index
-//! becomes loops at once ([`scatter`]). A product of matrices is a generic without a phase, before all others
-//! ([`product`]).
+//! Restrictions: static and reduced sizes are at least 1, and all sizes of a kernel with a product are static; reductions are along all of
+//! `dynamo.reduced_dims` or none; the only shape primitive is `broadcast`, since the planner has turned the others into views. A scan is a
+//! generic tagged `dynamo.scan = dim` whose scanned dimension must be processed in order: a schedule must neither tile nor split it. A
+//! generic that could only be split along its reduction, and must not be, carries no `dynamo.phase`. A kernel that writes by index becomes
+//! loops at once ([`scatter`]). A matrix product is a generic without a phase, before all others ([`product`]).
 
 mod body;
 mod convert;
@@ -63,7 +61,7 @@ use scalar::Library;
 /// The pass.
 pub const PASS: Pass = Pass {
     name: "dynamo-to-linalg",
-    description: "Turn kernels from primitives into linalg.generic, one for each reduction phase",
+    description: "Lower the primitives of kernels to linalg.generic, one for each reduction phase",
     takes: Takes::Symbols,
     options: &[],
     statistics: &[LOWERED],
@@ -130,8 +128,8 @@ fn lower(function: Op) -> PassResult {
     Ok(())
 }
 
-/// Declares the C functions that a kernel calls, ahead of all kernels. They are free of effects: `lgamma`'s global sign
-/// is nobody's concern here.
+/// Declares the C functions that a kernel calls, ahead of all kernels. They are declared free of effects: the global sign written by
+/// `lgamma` is never used here.
 fn declare(function: Op, library: &Library) {
     let ops = function.block().map(Block::ops).unwrap_or_default();
     let Some(&first) = ops.first() else { return };

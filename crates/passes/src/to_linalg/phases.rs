@@ -1,14 +1,14 @@
-//! Which generics a kernel becomes, and what each of them yields.
+//! The generics that a kernel is divided into, and their results.
 //!
-//! A value's depth is the number of reductions on the longest way to it. All reductions of operands of one depth are
-//! computed by one generic over the domain; computations on rows between two of them are a generic over the rows. What
-//! leaves the kernel is yielded by the last generic, the *root*: the schedule pulls all others into the root's loops.
-//! Columns that are reduced to memory that lies across them are copied there at last: what is combined lies side by side.
+//! A value's depth is the number of reductions on the longest path to it. All reductions whose operands have the same depth are computed by
+//! one generic over the domain; computations on rows between two of them are a generic over the rows. The escaping values are yielded by
+//! the last generic, the *root*: the schedule pulls all others into the root's loops. If columns are reduced into memory that lies across
+//! them, the root only copies the results there, so that the combined elements are contiguous.
 //!
-//! By default a value is computed again wherever it is used. Two things are computed once and kept:
-//! - what takes a transcendental function for each point and is used by two generics (`exp` in softmax), unless a row
-//!   of it is larger than what belongs on the stack;
-//! - what is computed for rows and is not so cheap that it may as well stand in the loop, which LLVM takes it out of.
+//! By default a value is recomputed wherever it is used. Two kinds of values are computed once and kept:
+//! - values that need a transcendental function for each point and are used by two generics (`exp` in softmax), unless a row of them is too
+//!   large for the stack;
+//! - row values that are too expensive to be computed inside the loop. For cheaper ones, LLVM hoists the computation out of it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -24,7 +24,7 @@ use crate::anchors::is_anchor;
 /// One generic.
 #[derive(Debug, Default)]
 pub(super) struct Phase {
-    /// Whether it runs over the rows alone.
+    /// True if it iterates over the rows only.
     pub(super) rows: bool,
     /// Its results.
     pub(super) yields: Vec<Yield>,
@@ -35,24 +35,24 @@ pub(super) struct Phase {
 pub(super) struct Yield {
     /// The value.
     pub(super) value: Value,
-    /// The reduction that makes it in this very generic; else its elements are computed one by one.
+    /// The reduction that produces it in this generic; otherwise its elements are computed one by one.
     pub(super) reduction: Option<Op>,
-    /// Which of the kernel's escapes it is; else it is for later generics.
+    /// The index of the kernel's escape that it is; otherwise it is for later generics.
     pub(super) escape: Option<usize>,
 }
 
 impl Yield {
-    /// What the body computes.
+    /// The value that the body computes.
     pub(super) fn computed(&self) -> Value {
         self.reduction.map_or(self.value, |op| op.operand(0))
     }
 }
 
-/// Bytes of a row that is kept between phases: several rows' worth must fit the stack of a thread.
+/// The maximum number of bytes of a row kept between phases: several rows must fit a thread's stack.
 const ROW_BYTES: i64 = 64 * 1024;
-/// The same where sixteen or more columns are worked on together.
+/// The same if sixteen or more columns are processed together.
 const COLUMN_BYTES: i64 = 16 * 1024;
-/// Operations on rows that may stand in a loop over the domain.
+/// The maximum number of operations on rows that may be left in a loop over the domain.
 const CHEAP_ROW_OPS: usize = 4;
 
 fn is_transcendental(op: Op) -> bool {
@@ -100,7 +100,7 @@ fn is_dividing(op: Op) -> bool {
 /// Splits a kernel into phases, first to last.
 pub(super) fn plan(kernel: &Kernel) -> Vec<Phase> {
     let values: Vec<_> = kernel.escapes.iter().map(|op| op.operand(0)).collect();
-    // A reduction is ready one phase before its results can be computed with.
+    // A reduction is computed one phase before its result can be used.
     let copied = lies_across(kernel);
     let ready = |value: Value| kernel.depth(value) - usize::from(reduction(value).is_some() && !copied);
     let Some(last) = values.iter().map(|&value| ready(value)).max() else { return Vec::new() };
@@ -133,7 +133,7 @@ pub(super) fn plan(kernel: &Kernel) -> Vec<Phase> {
     phases
 }
 
-/// Returns true if columns alone leave the kernel, and neighbours among them do not lie side by side.
+/// Returns true if only columns leave the kernel, and neighbouring ones are not contiguous.
 fn lies_across(kernel: &Kernel) -> bool {
     let is_row = |op: &Op| kernel.shape(op.operand(0)) == Shape::Row;
     let is_across = |op: &Op| {
@@ -150,19 +150,19 @@ struct Split<'a> {
     kept: HashSet<Value>,
     /// Yields of the generics over the domain, by depth.
     levels: Vec<Vec<Yield>>,
-    /// Yields of the generics over the rows that precede them.
+    /// Yields of the generics over the rows, by the depth of the generic over the domain that they precede.
     rows: BTreeMap<usize, Vec<Yield>>,
 }
 
 impl Split<'_> {
-    /// Whether a body reads the value instead of computing it.
+    /// Returns true if a body reads the value instead of computing it.
     fn is_read(&self, value: Value) -> bool {
         self.kept.contains(&value)
             || reduction(value).is_some()
             || value.def().is_none_or(|op| op.is(bufferization::TO_TENSOR) || is_anchor(op))
     }
 
-    /// What must be computed for some values, in order.
+    /// The operations that must be computed for some values, in order.
     fn computed(&self, starts: impl IntoIterator<Item = Value>) -> Vec<Op> {
         let mut found = BTreeMap::new();
         let mut open: Vec<_> = starts.into_iter().collect();
@@ -198,7 +198,7 @@ impl Split<'_> {
         found.into_values().collect()
     }
 
-    /// Keeps what is expensive to compute for each point and is needed by a later generic too.
+    /// Keeps values that are expensive to compute for each point and are also needed by a later generic.
     fn keep_points(&mut self) {
         for level in 0..self.levels.len().saturating_sub(1) {
             let later: BTreeSet<_> = (level + 1..self.levels.len())
@@ -217,8 +217,7 @@ impl Split<'_> {
         }
     }
 
-    /// Of the shared operations, those to keep: either the last ones, or the transcendental ones themselves if these
-    /// are fewer.
+    /// Selects the shared operations to keep: either the last ones, or the transcendental ones themselves if these are fewer.
     fn cut(&self, level: usize, shared: &[Op]) -> Vec<Value> {
         let mut expensive = HashSet::new();
         for &op in shared {
@@ -251,10 +250,10 @@ impl Split<'_> {
         fewer.into_values().collect()
     }
 
-    /// Whether a row of the value may lie on the stack. Row values are [`Split::keep_rows`]' concern.
+    /// Returns true if a row of the value fits on the stack. [`Split::keep_rows`] handles row values.
     fn fits(&self, value: Value) -> bool {
         let limit = if self.kernel.reduces_innermost() { ROW_BYTES } else { COLUMN_BYTES };
-        // Of a row whose size is not known, what is to be expected decides.
+        // For a row of dynamic size, the expected size (hint) decides.
         let row: i64 = self.kernel.reduced.iter().map(|&dim| self.kernel.expected[dim]).fold(1, i64::saturating_mul);
         let bytes = i64::from(value.ty().element().width().div_ceil(8));
         self.kernel.shape(value) == Shape::Full && row.saturating_mul(bytes) <= limit

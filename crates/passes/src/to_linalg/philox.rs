@@ -1,18 +1,18 @@
 //! Philox4x32-10 on scalars: the arithmetic of `dynamo.random`.
 //!
-//! The four words of 32 bits stand in integers of 64, so that a product of two words is one multiplication that vectors have
-//! (`vpmuludq`), and both of its halves are there. That takes the lower halves of its operands, so what is in the upper ones does not
-//! matter until the end.
+//! The four 32-bit words are held in 64-bit integers, so that a product of two words is one multiplication that exists for vectors
+//! (`vpmuludq`) and yields both halves. It uses the lower halves of its operands, so the contents of the upper halves do not matter until
+//! the end.
 
 use dynamlir_dialect::ir::{Builder, Type, Value};
 
-/// What the two words are multiplied with that are multiplied.
+/// The multipliers of the two words that are multiplied in each round.
 const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What is added to the key after each round.
+/// The increments of the key after each round.
 const WEYL: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// The first two words of the block that key and counter make, or the last two, as one number.
+/// The first two words, or the last two, of the block generated from key and counter, as one number.
 pub(super) fn half(b: Builder, key: Value, counter: Value, half: i64) -> Value {
     let long = Type::int(b.ctx(), 64);
     let word = b.int(long, 0xFFFF_FFFF);

@@ -1,4 +1,4 @@
-//! A product of matrices becomes a `linalg.generic` of its own, before all phases.
+//! Lowers a matrix product to a separate `linalg.generic`, before all phases.
 //!
 //! ```mlir
 //! %s = linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d2), (d0, d1, d2) -> (d2, d1), (d0, d1, d2) -> (d0, d1)],
@@ -9,14 +9,14 @@
 //!   linalg.yield %next : f32
 //! } -> tensor<4x3xf32>
 //! ```
-//! The tag lets `dynamo-schedule` find it; to everything else it is a generic like others.
+//! The tag lets `dynamo-schedule` find it; to all other passes it is an ordinary generic.
 
 use dynamlir_dialect::{
     ir::{AffineMap, Builder, Op, Value},
     ops::{self, MatmulOp},
 };
 
-/// Builds it; the sums. A convolution stays what it is: `dynamo-schedule` takes it.
+/// Builds the product and returns the sums. A convolution is kept as it is: `dynamo-schedule` lowers it.
 pub(super) fn build(builder: Builder, op: Op) -> Value {
     let Some(product) = MatmulOp::cast(op) else { return op.result(0) };
     let b = builder.with_loc(op.loc());

@@ -1,10 +1,10 @@
-//! What each pointwise primitive is on one element: a table for what `arith` and `math` have, sequences for the rest.
+//! The lowering of each pointwise primitive on one element: a table for those in `arith` and `math`, sequences for the rest.
 //!
-//! Rules that are not plain to see:
+//! Rules that are not obvious:
 //! - Float operations carry no fast-math flags: eager has none. Only the accumulation of a reduction may be reordered.
-//! - `ui8` is a signless `i8` with unsigned operations. Signedness is read off the primitive's types.
+//! - `ui8` is a signless `i8` with unsigned operations. Signedness is taken from the primitive's types.
 //! - 16-bit floats are computed in `f32` and rounded, as eager does.
-//! - What neither dialect has is a call of the C library, declared once in the module.
+//! - Primitives in neither dialect are calls of the C library, declared once in the module.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use dynamlir_dialect::{
 
 use super::{convert, philox};
 
-/// Float primitives that are one operation.
+/// Float primitives that map to one operation.
 fn float_operation(primitive: D) -> Option<&'static str> {
     Some(match primitive {
         D::Abs(_) => math::ABSF,
@@ -65,7 +65,7 @@ fn float_operation(primitive: D) -> Option<&'static str> {
     })
 }
 
-/// An operation on signed integers, on `ui8`, on bool.
+/// The operations for signed integers, for `ui8`, and for bool.
 type Three = [&'static str; 3];
 
 const ADD: Three = [arith::ADDI, arith::ADDI, arith::ORI];
@@ -76,7 +76,7 @@ const AND: Three = [arith::ANDI; 3];
 const OR: Three = [arith::ORI; 3];
 const XOR: Three = [arith::XORI; 3];
 
-/// Binary integer primitives that are one operation.
+/// Binary integer primitives that map to one operation.
 fn integer_operation(primitive: D) -> Option<Three> {
     Some(match primitive {
         D::Add(_) => ADD,
@@ -93,7 +93,7 @@ fn integer_operation(primitive: D) -> Option<Three> {
     })
 }
 
-/// Primitives that are calls of the C library.
+/// Primitives that map to calls of the C library.
 fn function(primitive: D) -> Option<&'static str> {
     Some(match primitive {
         D::Hypot(_) => "hypot",
@@ -102,7 +102,7 @@ fn function(primitive: D) -> Option<&'static str> {
     })
 }
 
-/// A predicate on floats (with a NaN only `ne` holds), on signed and on unsigned integers.
+/// The predicates for floats (only `ne` is true for a NaN), for signed and for unsigned integers.
 fn predicates(predicate: Predicate) -> (CmpF, CmpI, CmpI) {
     match predicate {
         Predicate::Eq => (CmpF::Oeq, CmpI::Eq, CmpI::Eq),
@@ -117,26 +117,26 @@ fn predicates(predicate: Predicate) -> (CmpF, CmpI, CmpI) {
 /// The C functions that a module needs, with their types.
 pub(super) type Library = BTreeMap<String, Type>;
 
-/// Builds scalar operations at one place.
+/// Builds scalar operations at one insertion point.
 pub(super) struct Scalars<'a> {
-    /// The place.
+    /// The insertion point.
     pub(super) builder: Builder,
-    /// Collects what is called.
+    /// Collects the functions that are called.
     pub(super) library: &'a mut Library,
 }
 
-/// The type of a scalar in `arith`, which knows no signedness.
+/// The type of a scalar in `arith`, which does not represent signedness.
 pub(super) fn signless(ty: Type) -> Type {
     if ty.is_int() { Type::int(ty.ctx(), ty.width()) } else { ty }
 }
 
-/// Whether this is `f16` or `bf16`.
+/// Returns true for `f16` and `bf16`.
 pub(super) fn is_half(ty: Type) -> bool {
     ty.is_float() && ty.width() == 16
 }
 
 impl Scalars<'_> {
-    /// A pointwise primitive on scalars; None if it has no lowering at its element type.
+    /// Lowers a pointwise primitive on scalars; `None` if it has no lowering at its element type.
     pub(super) fn pointwise(&mut self, op: Op, operands: &[Value]) -> Option<Value> {
         let (primitive, result, b) = (D::of(op)?, op.result(0).ty().element(), self.builder);
         match primitive {
@@ -152,7 +152,7 @@ impl Scalars<'_> {
             return self.arithmetic(primitive, operands, ty);
         }
         if matches!(primitive, D::Nextafter(_)) {
-            // The next number in `f32` rounds back to where it started.
+            // The next number in `f32` would round back to the original one.
             return None;
         }
         let single = Type::f32(ty.ctx());
@@ -163,7 +163,7 @@ impl Scalars<'_> {
 
     fn full(&self, ty: Type, value: Attr) -> Value {
         match value.as_i64() {
-            // A signless `i8` is written as a signed number.
+            // A constant of a signless `i8` is written as a signed number.
             Some(number) if ty.is_unsigned() => self.builder.int(signless(ty), i64::from(number as u8 as i8)),
             _ => self.builder.constant(ty, value),
         }
@@ -206,7 +206,7 @@ impl Scalars<'_> {
     }
 }
 
-/// The neighbour of `x` in the direction of `y`. Floats of one sign are ordered as their bits are.
+/// The neighbour of `x` in the direction of `y`. Floats of equal sign are ordered like their bits.
 fn nextafter(b: Builder, x: Value, y: Value) -> Value {
     let (ctx, real) = (b.ctx(), x.ty());
     let word = Type::int(ctx, real.width());
@@ -220,12 +220,12 @@ fn nextafter(b: Builder, x: Value, y: Value) -> Value {
     b.select(b.cmpf(CmpF::Uno, x, y), b.addf(x, y), next)
 }
 
-/// Bool and `ui8` have no sign.
+/// Returns true for bool and `ui8`, which have no sign.
 pub(super) fn is_unsigned(ty: Type) -> bool {
     ty.is_unsigned() || ty.is_bool()
 }
 
-/// The one of three operations that is for a type.
+/// Emits the one of three operations that applies to a type.
 fn of_three(b: Builder, [on_signed, on_unsigned, on_bool]: Three, operands: &[Value], ty: Type) -> Value {
     let name = match () {
         () if ty.is_bool() => on_bool,
@@ -241,12 +241,12 @@ fn integer(b: Builder, primitive: D, operands: &[Value], ty: Type) -> Option<Val
     Some(match (primitive, operands) {
         (D::Neg(_), &[x]) => b.subi(b.int(scalar, 0), x),
         (D::Abs(_), &[x]) if is_unsigned(ty) => x,
-        // Not `math.absi`, which `convert-math-to-libm` refuses.
+        // Not `math.absi`, which `convert-math-to-libm` rejects.
         (D::Abs(_), &[x]) => b.maxsi(x, b.subi(b.int(scalar, 0), x)),
         (D::Random(random), &[key, counter]) => philox::half(b, key, counter, random.half()),
         (D::Not(_), &[x]) => b.xori(x, b.int(scalar, -1)),
         (D::Shl(_), &[x, count]) => {
-            // A negative count is a large unsigned one.
+            // A negative count is a large number when unsigned.
             let inside = if ty.is_bool() { b.xori(count, b.int(scalar, -1)) } else { b.cmpi(CmpI::Ult, count, b.int(scalar, width)) };
             let shifted = b.shli(x, count);
             b.select(inside, shifted, b.int(scalar, 0))
@@ -262,8 +262,8 @@ fn integer(b: Builder, primitive: D, operands: &[Value], ty: Type) -> Option<Val
     })
 }
 
-/// One step of a reduction, a scan or a scatter. Float sums and products of a reduction may be reordered, or no loop over them
-/// vectorizes; each partial result of a scan is seen.
+/// One step of a reduction, a scan or a scatter. Float sums and products of a reduction may be reordered, since loops over them would not
+/// vectorize otherwise; those of a scan may not, since each partial result is visible.
 pub(super) fn combine(b: Builder, op: Op, kind: ReduceKind, accumulator: Value, value: Value) -> Option<Value> {
     let ty = op.result(0).ty().element();
     if !ty.is_float() {
@@ -286,7 +286,7 @@ pub(super) fn combine(b: Builder, op: Op, kind: ReduceKind, accumulator: Value, 
         ReduceKind::BitAnd | ReduceKind::BitOr | ReduceKind::BitXor => return None,
     };
     let wide = if is_half(ty) { Type::f32(ty.ctx()) } else { ty };
-    // Of extrema the first operand is looked at for NaN, which had better not wait for the last step.
+    // For extrema the first operand is checked for NaN; that check should not depend on the previous step.
     let operands = match kind {
         ReduceKind::Max | ReduceKind::Min => [value, accumulator],
         _ => [accumulator, value],
@@ -297,7 +297,7 @@ pub(super) fn combine(b: Builder, op: Op, kind: ReduceKind, accumulator: Value, 
     Some(convert::lower(b, b.value(name, &operands, wide, attrs), wide, ty))
 }
 
-/// What a reduction of nothing gives.
+/// The result of a reduction over zero elements.
 pub(super) fn neutral(b: Builder, kind: ReduceKind, ty: Type) -> Option<Value> {
     if ty.is_float() {
         let value = match kind {
@@ -315,7 +315,7 @@ pub(super) fn neutral(b: Builder, kind: ReduceKind, ty: Type) -> Option<Value> {
         ReduceKind::Sum | ReduceKind::BitOr | ReduceKind::BitXor => 0,
         ReduceKind::Prod => 1,
         ReduceKind::Max => smallest,
-        // All ones in the width of the type: the largest unsigned number is written -1.
+        // All ones in the width of the type: the largest unsigned number is written as -1.
         ReduceKind::Min if unsigned => -1,
         ReduceKind::Min => !smallest,
         ReduceKind::BitAnd => -1,

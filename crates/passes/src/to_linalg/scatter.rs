@@ -1,4 +1,4 @@
-//! Kernels that write by index become loops over their source: `linalg.generic` has no writes to computed places.
+//! Lowers kernels that write by index to loops over their source: `linalg.generic` cannot write to computed indices.
 //!
 //! ```mlir
 //! scf.for %p = %c0 to %c3 step %c1 {
@@ -10,9 +10,9 @@
 //!   memref.store %sum, %out[%at] : memref<9xf32>
 //! }
 //! ```
-//! Elements that differ along a dimension which both source and result have go to different places. So the first such
-//! dimension is shared out among threads, outside all other loops; the order of writes to one place stays. Where sizes are
-//! arguments, how large blocks are is computed of them.
+//! Elements that differ along a dimension common to source and result are written to different places. So the first such dimension is
+//! shared out among threads, outside all other loops; the order of writes to one place is preserved. If sizes are arguments, the block size
+//! is computed from them.
 
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Type, Value},
@@ -29,11 +29,11 @@ use dynamlir_shapes::{Dim, Dimension, ShapeError};
 use super::{scalar::combine, sizes::open_windows};
 use crate::values::Sizes;
 
-/// Fewest elements of the source in one block of a parallel loop.
+/// The minimum number of source elements in one block of a parallel loop.
 const BLOCK: i64 = 16 * 1024;
-/// Most blocks. Each goes through all indices.
+/// The maximum number of blocks. Each iterates over all indices.
 const MOST_BLOCKS: i64 = 16;
-/// Fewest neighbours in a block.
+/// The minimum number of adjacent elements in a block.
 const NEIGHBOURS: i64 = 32;
 
 /// The op of a kernel that writes by index.
@@ -41,13 +41,13 @@ pub(super) fn find(body: Block) -> Option<ScatterOp> {
     body.ops().into_iter().find_map(ScatterOp::cast)
 }
 
-/// How a dimension is shared out among threads.
+/// The division of a dimension among threads.
 struct Blocks {
     /// The size of a block.
     block: Dim,
-    /// How many there are.
+    /// The number of blocks.
     count: Dim,
-    /// By how many elements there is more than what one thread may do alone.
+    /// The number of elements in excess of the work for a single thread.
     beyond: Dim,
 }
 
@@ -63,7 +63,7 @@ struct Scatter<'a> {
     sizes: &'a Sizes,
 }
 
-/// Lowers a kernel that is nothing but this op, its loads and its store.
+/// Lowers a kernel that consists only of this op, its loads and its store.
 pub(super) fn lower(function: Op, body: Block, scatter: ScatterOp) -> PassResult {
     let op = scatter.op();
     let index = Type::index(function.ctx());
@@ -74,7 +74,7 @@ pub(super) fn lower(function: Op, body: Block, scatter: ScatterOp) -> PassResult
     let [store] = stores[..] else { return Err(PassError::at(op, "expected one use: a store")) };
     let missing = |what| PassError::at(function, format!("a kernel needs a {what}"));
     let (end, first) = (body.terminator().ok_or_else(|| missing("terminator"))?, body.ops().first().copied());
-    // Operands and arguments are the same, but that the result comes first among the ones and last among the others.
+    // Operands and arguments are the same, except that the result comes first among the operands and last among the arguments.
     let mut order = args.clone();
     order.rotate_right(1);
     let loaded = || loads.iter().filter(|load| load.is(TO_TENSOR)).map(|load| load.operand(0)).collect::<Vec<_>>();
@@ -147,7 +147,7 @@ impl Scatter<'_> {
         self.element(inner, &at)
     }
 
-    /// How a dimension is shared out.
+    /// Divides a dimension among threads.
     fn block(&self, dim: usize) -> Result<Blocks, ShapeError> {
         let size = &self.extents[dim];
         let others = self.extents.iter().enumerate().filter(|&(other, _)| other != dim);
@@ -157,12 +157,12 @@ impl Scatter<'_> {
         Ok(Blocks { count: size.ceildiv(&block)?, beyond: size.mul(&rest)?.sub(&BLOCK.into())?, block })
     }
 
-    /// A size: a number right here, else as it is computed at the beginning of the kernel.
+    /// A size as a value: a constant at this point, or computed at the beginning of the kernel.
     fn value(&self, b: Builder, size: &Dim) -> Value {
         size.known().map_or_else(|| self.sizes.value(size), |number| b.index(number))
     }
 
-    /// Moves one element.
+    /// Writes one element.
     fn element(&self, b: Builder, at: &[Value]) -> PassResult {
         let index = Type::index(b.ctx());
         let mut computed: Vec<_> = self.indices.iter().map(|&memory| b.index_cast(b.memref_load(memory, at), index)).collect();
@@ -180,7 +180,7 @@ impl Scatter<'_> {
         Ok(())
     }
 
-    /// One step. Of equal floats the old one stays, whatever the signs of zeros are, as eager has it.
+    /// Combines two elements. Of equal floats the old one is kept, regardless of the signs of zeros, as in eager.
     fn combined(&self, b: Builder, kind: ReduceKind, old: Value, new: Value) -> Option<Value> {
         let predicate = match kind {
             ReduceKind::Max if old.ty().is_float() => CmpF::Olt,

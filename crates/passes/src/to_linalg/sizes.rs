@@ -1,15 +1,15 @@
-//! Arguments of memory whose type does not say all sizes.
+//! Memory arguments whose type does not specify all sizes.
 //!
-//! A kernel is called with pointers alone, and with its sizes. So an argument whose type does not say them all becomes one element of
-//! memory, which is seen as the whole window:
+//! A kernel is called with bare pointers and with its sizes. So an argument whose type has dynamic sizes becomes one element of memory,
+//! which is reinterpreted as the whole window:
 //! ```mlir
 //! func.func @k(%in: memref<f32>, …, %s0: index) {
 //!   %window = memref.reinterpret_cast %in to offset: [0], sizes: [%s0, 128], strides: [128, 1] : memref<f32> to memref<?x128xf32>
 //!   %whole = bufferization.to_tensor %window restrict : memref<?x128xf32> to tensor<?x128xf32>
 //!   %x = tensor.extract_slice %whole[0, 0] [%s0, 128] [1, 1] : tensor<?x128xf32> to tensor<?x128xf32>
 //! ```
-//! By the slice all that is made of `%x` knows its sizes by these values. LLVM 22 folds no question for the sizes of a
-//! `memref.reinterpret_cast`, so that producers would be computed once more instead of being fused.
+//! The slice gives everything derived from `%x` its sizes as these values. LLVM 22 does not fold queries for the sizes of a
+//! `memref.reinterpret_cast`, so producers would be computed a second time instead of being fused.
 
 use dynamlir_dialect::{
     ir::{Attr, Block, Builder, DYNAMIC, Op, Type, Value},
@@ -21,13 +21,13 @@ use dynamlir_shapes::{Dim, row_major_in};
 
 use crate::values::Sizes;
 
-/// What memory is seen as: a tensor whose sizes are these numbers and values.
+/// The tensor for a memory argument, whose sizes are these numbers and values.
 pub(super) fn loaded(sizes: &Sizes, b: Builder, memory: Value, dims: &[Dim]) -> Value {
     let (whole, open) = (b.bufferization_to_tensor(memory), sizes.open(dims));
     if open.is_empty() { whole } else { b.tensor_extract_slice(whole, &open, whole.ty()) }
 }
 
-/// Makes arguments of memory whose type has a `?` pointers, with the windows that they were.
+/// Turns memory arguments whose type has a `?` into pointers, and reinterprets these as the original windows.
 pub(super) fn open_windows(function: Op, sizes: &Sizes) -> PassResult {
     let ctx = function.ctx();
     let args = function.body().map(Block::args).unwrap_or_default();
@@ -63,7 +63,7 @@ pub(super) fn open_windows(function: Op, sizes: &Sizes) -> PassResult {
     Ok(())
 }
 
-/// The windows have them now.
+/// Removes the strides from the arguments: they are now part of the windows.
 fn forget_strides(function: Op) {
     let attrs: Vec<Attr> = function.optional(func::ARG_ATTRS).unwrap_or_default();
     let without = |attr: &Attr| {

@@ -1,9 +1,9 @@
-//! Which operands of a kernel over rows are copied, some rows at a time, to where they lie along the rows.
+//! Chooses the operands of a kernel over rows that are copied, a few rows at a time, to a contiguous layout along the rows.
 //!
-//! A row of a transposed matrix is one element of each cache line, and a kernel that goes over its rows several times, such as a
-//! softmax, would fetch every line several times for each of them. Of rows with gaps (`x[:, ::2]`) LLVM computes the last 64 elements or
-//! so one by one, since it reads whole vectors, gaps and all, and nothing may lie behind the last one: where that is an exponential, each
-//! takes as long as a vector of them, and to copy it one step. Such rows are copied one at a time.
+//! A row of a transposed matrix is one element of each cache line. A kernel that iterates over its rows several times, such as a softmax,
+//! would fetch every line several times for each row. For rows with gaps (`x[:, ::2]`), LLVM computes about the last 64 elements one by
+//! one: it reads whole vectors, including the gaps, and must not read past the last element. If the computation is an exponential, each of
+//! these elements takes as long as a whole vector, while copying it is a single step. Such rows are copied one at a time.
 
 use dynamlir_dialect::ir::{DYNAMIC, Type};
 use dynamlir_shapes::Dim;
@@ -11,25 +11,26 @@ use dynamlir_shapes::Dim;
 use super::kernel::Kernel;
 use crate::transpose_tiles;
 
-/// Most operands that are copied: copies share the stack of a thread.
+/// The maximum number of operands that are copied: the copies share a thread's stack.
 pub(super) const MOST: usize = 2;
-/// Bytes of some rows of an operand.
+/// The maximum number of bytes copied of an operand at a time.
 const BYTES: i64 = 128 * 1024;
-/// Fewest elements of a kernel that does so.
+/// The minimum number of elements for which a kernel copies crossing rows.
 const FEWEST: i64 = 32 * 1024;
 
 /// The largest step between elements of a row with gaps.
 const GAP: i64 = 4;
 
-/// Columns that are copied together at least, where columns are reduced.
+/// The minimum number of columns that are copied together if columns are reduced.
 const FEWEST_COLUMNS: i64 = 16;
 
-/// Rows that are copied together: as many as have their elements in the same cache lines.
+/// The number of rows that are copied together: those whose elements share cache lines.
 pub(crate) fn rows(element: Type) -> i64 {
     (512 / i64::from(element.width())).clamp(8, 16)
 }
 
-/// Returns true if memory lies across the rows of a kernel, or has gaps in them, and is worth a copy where so many phases go over it.
+/// Returns true if memory lies across the rows of a kernel, or has gaps in them, and copying it pays for this number of phases that iterate
+/// over it.
 pub(super) fn pays(kernel: &Kernel, memory: Type, goes_over: usize) -> bool {
     let innermost = kernel.domain.len() - 1;
     if !memory.is_memref() || kernel.reduced.is_empty() || memory.shape().contains(&DYNAMIC) || memory.rank() != innermost + 1 {

@@ -1,5 +1,4 @@
-//! The node's backward: runs the graph of the gradients on what was kept. Nothing can run in its place, so that an error in it is
-//! raised.
+//! The node's backward: runs the gradient graph on the saved values. It has no fallback, so an error in it is raised.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::{abi, again::Again, kept::Kept, split};
+use super::{abi, double_backward::DoubleBackward, saved_values::Kept, split};
 use crate::{
     errors::guarded,
     torch::{self, Calls},
@@ -24,16 +23,16 @@ use crate::{
 #[pyclass(frozen)]
 pub struct Backward {
     training: Arc<Differentiable>,
-    /// Which of its nodes this one is.
+    /// The index of this node.
     node: usize,
-    again: Arc<Again>,
+    double_backward: Arc<DoubleBackward>,
     /// `types.MethodType`
     method: Py<PyAny>,
 }
 
 impl Backward {
-    pub fn new(py: Python<'_>, training: Arc<Differentiable>, node: usize, again: Arc<Again>) -> PyResult<Self> {
-        Ok(Self { training, node, again, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
+    pub fn new(py: Python<'_>, training: Arc<Differentiable>, node: usize, double_backward: Arc<DoubleBackward>) -> PyResult<Self> {
+        Ok(Self { training, node, double_backward, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
     }
 
     fn node(&self) -> &Derived {
@@ -45,13 +44,13 @@ impl Backward {
         let (ctx, count) = split(args)?;
         let has_history = calls.abi.is_grad_enabled().map_err(failed)?;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
-        if self.again.knows_the_program() && any_is_strange(&calls, &given)? {
+        if self.double_backward.knows_the_program() && any_is_strange(&calls, &given)? {
             let gradients = match self.batch(py, &given, has_history)? {
                 Some(batch) => self.run_in_batch(&ctx, &batch, has_history)?,
                 None => self.run_differentiably(&ctx, &given)?,
             };
             if !has_history {
-                self.again.give_back(&ctx, self.node())?;
+                self.double_backward.give_back(&ctx, self.node())?;
             }
             return Ok(gradients);
         }
@@ -59,7 +58,7 @@ impl Backward {
             return self.run_differentiably(&ctx, &given);
         }
         let gradients = self.compute(&mut calls, &ctx, (&given, count))?;
-        self.again.give_back(&ctx, self.node())?;
+        self.double_backward.give_back(&ctx, self.node())?;
         Ok(gradients)
     }
 
@@ -90,29 +89,29 @@ impl Backward {
                 None => py.None().into_bound(py),
             });
         }
-        // That of the call.
+        // The gradient of the call object.
         objects.push(py.None().into_bound(py));
         PyTuple::new(py, objects)
     }
 
-    /// Several gradients at once, where running the program once more would not give what it gave before: of random numbers, of state that
-    /// it has written, of what nodes hand to one another; also of graphs that are themselves the gradients of such a program. Where
-    /// gradients have a history, so are those that are made of results: of these, another run makes others.
+    /// Splits a batch of tangents if running the program again would not reproduce its values. That is the case for random numbers, for
+    /// state that the program has written, and for values passed between nodes; also for graphs that are themselves the gradients of such a
+    /// program. If gradients have a history, it is also the case for those computed from results: another run creates other results.
     fn batch<'py>(&self, py: Python<'py>, given: &[Bound<'py, PyAny>], has_history: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
         static SPLIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let is_simple = self.training.nodes().len() == 1
             && !self.training.forward().plan().random
             && self.node().lost().is_empty()
             && (!has_history || self.node().kept_by_eager().is_empty());
-        if is_simple && self.again.takes_batches(py)? {
+        if is_simple && self.double_backward.takes_batches(py)? {
             return Ok(None);
         }
-        let split = dynamlir_cpython_abi::import_once(py, &SPLIT, "dynamlir.batches", "split")?;
+        let split = dynamlir_cpython_abi::import_once(py, &SPLIT, "dynamlir.batched_gradients", "split")?;
         let batch = torch::untraced(py, || split.call1((PyTuple::new(py, given)?,)))?;
         Ok((!batch.is_none()).then_some(batch))
     }
 
-    /// Computes the gradients for each slice of a batch by itself, so that they can be differentiated in turn where they have a history.
+    /// Computes the gradients for each slice of a batch separately, so that double backward works if they have a history.
     fn run_in_batch<'py>(&self, ctx: &Bound<'py, PyAny>, batch: &Bound<'py, PyAny>, has_history: bool) -> PyResult<Bound<'py, PyTuple>> {
         let py = ctx.py();
         let mut calls = Calls { py, abi: abi(py)? };
@@ -122,7 +121,7 @@ impl Backward {
             let given: Vec<Bound<'py, PyAny>> = slice.cast::<PyTuple>()?.iter().collect();
             if !any_is_strange(&calls, &given)? {
                 rows.push(if has_history {
-                    // Nodes of autograd's are made, which torch allows below transforms only.
+                    // Autograd nodes are created, which torch allows only below transforms.
                     let outside = torch::untraced(py, || batch.call_method0("outside"))?;
                     outside.call_method0("__enter__")?;
                     let row = self.run_differentiably(ctx, &given);
@@ -142,13 +141,13 @@ impl Backward {
         torch::untraced(py, || batch.call_method1("join", (rows,))?.cast_into::<PyTuple>().map_err(PyErr::from))
     }
 
-    /// Runs it so that its results can be differentiated in turn (`create_graph=True`).
+    /// Runs it so that its results can be differentiated (`create_graph=True`).
     fn run_differentiably<'py>(&self, ctx: &Bound<'py, PyAny>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyTuple>> {
         static REFUSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let mut calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
         let needed = needed(ctx, self.node())?;
         let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
-        let (why, made_of) = match self.again.gradients(ctx, self.node(), tangents, &wanted)? {
+        let (why, made_of) = match self.double_backward.gradients(ctx, self.node(), tangents, &wanted)? {
             Ok(gradients) => return Ok(gradients),
             Err(refusal) => refusal,
         };
@@ -173,7 +172,7 @@ impl Backward {
     }
 }
 
-/// Of each input of the node, whether its gradient is asked for.
+/// Returns, for each input of the node, true if its gradient is requested.
 pub(super) fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVec<[bool; 16]>> {
     let told = ctx.getattr(intern!(ctx.py(), "needs_input_grad"))?.cast_into::<PyTuple>()?;
     let mut needed = SmallVec::from_elem(false, node.placed().len());
@@ -183,8 +182,8 @@ pub(super) fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVe
     Ok(needed)
 }
 
-/// Refuses to compute gradients of what has lost its history in place since it was saved, in torch's words: its own check is for nodes
-/// in C++ alone. What a node needs a gradient of had a history, unless it is a leaf.
+/// Refuses to compute gradients of a tensor that was detached in place since it was saved, with torch's message: its own check covers only
+/// C++ nodes. A tensor for which a node needs a gradient had a history, unless it is a leaf.
 pub(super) fn refuse_detached(
     calls: &Calls<'_>,
     ctx: &Bound<'_, PyAny>,
@@ -214,7 +213,7 @@ fn failed(error: TorchError) -> PyErr {
     PyRuntimeError::new_err(error.message().to_owned())
 }
 
-/// A gradient as a dense tensor: those of embeddings may be sparse, and torch copies no such tensor into a dense one.
+/// Converts a gradient to a dense tensor: those of embeddings may be sparse, and torch does not copy a sparse tensor into a dense one.
 fn dense<'py>(calls: &Calls<'py>, object: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let is_plain = !torch::is_tensor(&object)? || calls.unwrap(&object)?.is_plain() != Some(false);
     if is_plain || !object.getattr(intern!(calls.py, "is_sparse"))?.is_truthy()? {
@@ -223,7 +222,7 @@ fn dense<'py>(calls: &Calls<'py>, object: Bound<'py, PyAny>) -> PyResult<Bound<'
     object.call_method0(intern!(calls.py, "to_dense"))
 }
 
-/// Whether a gradient is a tensor whose operations are its own, so that torch has to run the program on it.
+/// Returns true if a gradient is a tensor with operations of its own, so that torch has to run the program on it.
 fn any_is_strange(calls: &Calls<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     static KIND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     for object in given {
@@ -237,7 +236,7 @@ fn any_is_strange(calls: &Calls<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<boo
     Ok(false)
 }
 
-/// The handle of what compiled code can read.
+/// Returns the handle of a tensor that compiled code can read.
 fn tensor<'a, 'py>(calls: &Calls<'py>, object: &'a Bound<'py, PyAny>, what: &str) -> PyResult<TensorRef<'a>> {
     if !torch::is_tensor(object)? {
         return Err(PyTypeError::new_err(format!("expected {what} of a compiled graph, got {}", object.get_type().name()?)));
@@ -252,7 +251,7 @@ fn tensor<'a, 'py>(calls: &Calls<'py>, object: &'a Bound<'py, PyAny>, what: &str
     Ok(tensor)
 }
 
-/// The exception for gradients that could not be computed: Python's own, or in torch's words, with the line that it is about.
+/// Returns the exception for gradients that could not be computed: Python's own, or with torch's message, with the line that it refers to.
 fn raise(py: Python<'_>, error: RunError) -> PyErr {
     let Failure { message, schema, location, payload, .. } = match error {
         RunError::Guard(unfit) => {
@@ -260,12 +259,12 @@ fn raise(py: Python<'_>, error: RunError) -> PyErr {
         }
         RunError::Failed(failure) | RunError::AfterCommit(failure) => failure,
     };
-    // Such as a factorization of what has none.
+    // For example, a factorization of a matrix that has none.
     let is_algebra = schema.as_deref().is_some_and(|schema| schema.contains("linalg"));
     let place = schema.map(|schema| format!("in {schema}{}", location.map_or(String::new(), |location| format!(" at {location}"))));
     if let Some(error) = payload.and_then(|payload| payload.downcast::<PyErr>().ok()) {
         if let Some(place) = place {
-            // Where there is no room for a note, the error itself is what counts.
+            // If a note cannot be added, the error itself is what matters.
             let _ = error.value(py).call_method1("add_note", (format!("{place}, for the gradients of a compiled graph"),));
         }
         *error
@@ -275,7 +274,7 @@ fn raise(py: Python<'_>, error: RunError) -> PyErr {
     }
 }
 
-/// The exception of torch's linear algebra: of an operator's error the text alone comes through.
+/// Returns the exception of torch's linear algebra: only the text of an operator's error is available here.
 fn algebra_error(py: Python<'_>, text: &str) -> PyResult<PyErr> {
     let class = dynamlir_cpython_abi::import(py, "torch.linalg")?.getattr("LinAlgError")?;
     Ok(PyErr::from_value(class.call1((text,))?))

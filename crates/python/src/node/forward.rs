@@ -1,4 +1,4 @@
-//! The node's forward: runs the graph, and tells autograd what is kept.
+//! The node's forward: runs the graph, and passes the values to save to autograd.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use dynamlir_torch_abi::TorchError;
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
-use super::{Call, Run, abi, again::Again, kept::keep_lasting, split};
+use super::{Call, Run, abi, double_backward::DoubleBackward, saved_values::keep_lasting, split};
 use crate::{
     errors::{NativeError, guarded},
     torch::Calls,
@@ -17,33 +17,33 @@ use crate::{
 #[pyclass(frozen)]
 pub struct Forward {
     training: Arc<Differentiable>,
-    /// Which of its nodes this one is.
+    /// The index of this node.
     node: usize,
-    again: Arc<Again>,
+    double_backward: Arc<DoubleBackward>,
 }
 
 impl Forward {
-    pub fn new(training: Arc<Differentiable>, node: usize, again: Arc<Again>) -> Self {
-        Self { training, node, again }
+    pub fn new(training: Arc<Differentiable>, node: usize, double_backward: Arc<DoubleBackward>) -> Self {
+        Self { training, node, double_backward }
     }
 
     fn node(&self) -> &Derived {
         &self.training.nodes()[self.node]
     }
 
-    /// Runs the graph, if that has not run yet; torch has switched grad mode off.
+    /// Runs the graph, if it has not run yet; torch has switched grad mode off.
     fn run<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, run: &mut Run<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut calls = Calls { py, abi: abi(py)? };
         let forward = run.forward;
         if let Some(Ok(mut results)) = run.outcome.take() {
-            let outputs = Again::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
+            let outputs = DoubleBackward::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
             run.outcome = Some(Ok(results));
             return outputs;
         }
-        run.state = self.again.state(py, &self.training)?;
-        run.copies = self.again.copies(&self.training, run)?;
+        run.state = self.double_backward.state(py, &self.training)?;
+        run.copies = self.double_backward.copies(&self.training, run)?;
         let outcome = if run.known {
-            // SAFETY: whoever set the flag has compared the metadata.
+            // SAFETY: the code that set the flag has compared the metadata.
             unsafe { forward.run_known_for_results(run.tensors, &mut calls) }
         } else {
             forward.run_for_results(run.tensors, &mut calls)
@@ -52,16 +52,16 @@ impl Forward {
             Ok(results) => results,
             Err(refused) => {
                 run.outcome = Some(Err(refused));
-                // Nobody sees it: the one who called `apply` asks for the outcome.
+                // This is not visible: the caller of `apply` reads the outcome.
                 return Err(PyRuntimeError::new_err("a graph did not run"));
             }
         };
-        let outputs = Again::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
+        let outputs = DoubleBackward::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
         run.outcome = Some(Ok(results));
         outputs
     }
 
-    /// Tells autograd what is kept; the node's outputs. What is kept and nothing else is left to autograd.
+    /// Passes the values to save to autograd, and nothing else; returns the node's outputs.
     fn keep<'py>(
         &self,
         calls: &Calls<'py>,
@@ -92,18 +92,18 @@ impl Forward {
         }
         kept.extend(node.kept_beside().map(|place| outputs[place].clone()));
         if node.once() && kept.is_empty() {
-            // Anything that torch gives up; a tensor without memory costs least.
+            // Any tensor that torch releases will do; one without memory costs least.
             kept.push(calls.wrap_owned(self.training.nothing().map_err(failed)?)?);
         }
         if !kept.is_empty() {
             ctx.setattr(intern!(py, "to_save"), PyTuple::new(py, kept)?)?;
         }
         ctx.setattr(intern!(py, "materialize_grads"), false)?;
-        self.again.lend(ctx, node, run)?;
+        self.double_backward.lend(ctx, node, run)?;
         PyTuple::new(py, outputs)
     }
 
-    /// A result that is kept and is no output of this node.
+    /// Returns a result that is saved but not an output of this node.
     fn of_others<'py>(&self, calls: &Calls<'py>, results: &Results, run: &Run<'_, 'py>, result: usize) -> PyResult<Bound<'py, PyAny>> {
         if let Some(made) = run.made.get(result).cloned().flatten() {
             return Ok(made);
@@ -111,7 +111,7 @@ impl Forward {
         let lost = || NativeError::new_err("what should be kept is missing");
         let tensor = results.get(result).and_then(Option::as_ref).ok_or_else(lost)?.as_ref();
         if self.training.nodes().iter().skip(self.node + 1).any(|later| later.outputs().contains(&result)) {
-            // It will have a history that leads back here: kept as it is, neither would ever go.
+            // The result will have a history that leads back here: saving it directly would create a reference cycle that is never freed.
             return calls.wrap_owned(tensor.detach().map_err(failed)?);
         }
         calls.wrap(tensor)
@@ -131,8 +131,8 @@ impl Forward {
         let call = args.get_item(last)?;
         let run = call.cast::<Call>().ok().and_then(|call| call.get().take());
         let run = run.ok_or_else(|| NativeError::new_err("the node of a graph is run by the graph alone"))?;
-        // SAFETY: `Node::run` is waiting for `apply`, which has called this, so what it lends is alive; nobody else has the
-        // address, since `take` gives it once.
+        // SAFETY: `Node::run` is waiting for `apply`, which has called this, so the objects that it lends are alive; no other code has the
+        // address, since `take` returns it once.
         let run: &mut Run<'_, 'py> = unsafe { &mut *run.cast() };
         guarded(|| self.run(py, &ctx, run))
     }

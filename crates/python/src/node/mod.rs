@@ -1,18 +1,18 @@
-//! The autograd nodes of a graph that trains: for each a class of torch's, whose functions are native.
+//! The autograd nodes of a graph with gradients: for each node a class of torch's, whose functions are native.
 //!
-//! A call of `apply` makes a node with edges to the inputs that have a gradient, runs [`forward::Forward`] below autograd, and
-//! gives the results that have one their history. The first node's runs the graph, the others' take their results from it; in between
-//! views are made that a later node takes. The engine calls [`backward::Backward`]. All that autograd promises of its
-//! nodes – hooks, versions of what is saved, anomaly mode, retained and freed graphs – is torch's own work therefore, and in its
-//! own words. Only what Python sees of torch is used, so that one build serves all versions of it.
+//! A call of `apply` creates a node with edges to the inputs that have a gradient, runs [`forward::Forward`] below autograd, and attaches a
+//! history to the results that have one. The first node runs the graph, the others take their results from it; in between, views that a
+//! later node takes are created. The engine calls [`backward::Backward`]. So everything that autograd guarantees for its nodes (hooks,
+//! versions of saved tensors, anomaly mode, retained and freed graphs) is torch's own work, with its own messages. Only the Python API of
+//! torch is used, so that one build serves all versions of it.
 //!
-//! Gradients that are to be differentiated in turn are another graph's, made when they are first asked for ([`again`]).
+//! Double backward uses another graph, created when it is first needed ([`double_backward`]).
 
-mod again;
 mod backward;
+mod double_backward;
 mod forward;
-mod kept;
-mod lent;
+mod retained;
+mod saved_values;
 
 use std::{
     ffi::c_void,
@@ -36,28 +36,28 @@ use crate::{
     torch::{self, Calls},
 };
 
-/// What autograd calls the node, but for the `Backward` that it adds.
+/// Autograd's name for the node, except for the `Backward` that it appends.
 const NAME: &str = "Dynamlir";
 
 /// The nodes of a graph, for any number of calls.
 pub struct Node {
     training: Arc<Differentiable>,
-    /// In the order in which they are made.
+    /// In the order of creation.
     classes: Vec<Class>,
 }
 
 /// The class of a node.
 struct Class {
-    /// `apply` of the class, past what is for functions written in Python.
+    /// `apply` of the class, bypassing the handling of functions written in Python.
     apply: Py<PyAny>,
-    again: Arc<again::Again>,
+    double_backward: Arc<double_backward::DoubleBackward>,
 }
 
-/// Why a call gave nothing.
+/// The reason that a call returned nothing.
 pub enum Failed {
-    /// The graph did not run, or not to its end.
+    /// The graph did not run, or not to completion.
     Refused(RunError),
-    /// Somebody else raised: a hook on what is saved, torch where it makes the node.
+    /// Other code raised: a hook on saved tensors, or torch when it creates the node.
     Raised(PyErr),
 }
 
@@ -65,27 +65,27 @@ pub enum Failed {
 pub type Input<'a, 'py> = &'a dyn Fn(usize) -> Option<Bound<'py, PyAny>>;
 
 impl Node {
-    /// Makes the classes.
+    /// Creates the classes.
     pub fn new(py: Python<'_>, training: Differentiable) -> PyResult<Self> {
         let training = Arc::new(training);
         let classes = (0..training.nodes().len()).map(|node| Class::new(py, &training, node)).collect::<PyResult<_>>()?;
         Ok(Self { training, classes })
     }
 
-    /// The graph and its gradients.
+    /// Returns the graph and its gradients.
     pub fn training(&self) -> &Differentiable {
         &self.training
     }
 
-    /// What computes gradients of a node that are differentiated in turn; see [`again::Again`].
-    pub fn differentiate_again(&self, node: usize, with: Py<PyAny>) {
+    /// Sets the function for double backward of a node; see [`double_backward::DoubleBackward`].
+    pub fn set_double_backward(&self, node: usize, with: Py<PyAny>) {
         if let Some(class) = self.classes.get(node) {
-            class.again.set(with);
+            class.double_backward.set(with);
         }
     }
 
-    /// Whether a call with these inputs has gradients. Where the inputs are not `known`, one may require a gradient that the
-    /// graph has not: nothing would say that it is missing.
+    /// Returns true if a call with these inputs has gradients. If the inputs are not `known`, one may require a gradient that the graph
+    /// does not have: this returns an error, since the gradient would otherwise be missing silently.
     #[inline]
     pub fn is_wanted(&self, abi: &TorchAbi, tensors: &[TensorRef<'_>], known: bool) -> Result<bool, RunError> {
         let guard = |error: TorchError| RunError::Guard(error.message().to_owned().into());
@@ -116,7 +116,7 @@ impl Node {
         Ok(is_wanted)
     }
 
-    /// Runs the graph as a node. The inputs are `known` if their metadata is that which the graph's executable has approved.
+    /// Runs the graph as a node. The inputs are `known` if their metadata is approved by the graph's executable.
     pub fn run<'py>(
         &self,
         calls: &mut Calls<'py>,
@@ -147,7 +147,7 @@ impl Node {
             call.get().run.store((&raw mut run).cast(), Ordering::Relaxed);
             arguments.push(call.clone().into_any());
             let applied = PyTuple::new(py, arguments).and_then(|arguments| class.apply.bind(py).call1(arguments));
-            // Whoever holds it from here on holds nothing.
+            // From here on, a remaining reference to the call object is useless.
             call.get().run.store(ptr::null_mut(), Ordering::Relaxed);
             match (&run.outcome, &applied) {
                 (Some(Ok(_)), Ok(outputs)) => run.take(calls, outputs, node.outputs()).map_err(Failed::Raised)?,
@@ -165,41 +165,41 @@ impl Class {
     fn new(py: Python<'_>, training: &Arc<Differentiable>, node: usize) -> PyResult<Self> {
         let module = dynamlir_cpython_abi::import(py, "torch.autograd.function")?;
         let function = module.getattr("Function")?;
-        let again = Arc::new(again::Again::new(py)?);
-        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(training), node, Arc::clone(&again))?)?;
+        let double_backward = Arc::new(double_backward::DoubleBackward::new(py)?);
+        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(training), node, Arc::clone(&double_backward))?)?;
         let members = PyDict::new(py);
         members.set_item("__module__", "dynamlir")?;
         members.set_item("__doc__", "A compiled graph.")?;
-        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(training), node, Arc::clone(&again)))?)?;
+        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(training), node, Arc::clone(&double_backward)))?)?;
         members.set_item("backward", &backward)?;
         let class = module.getattr("FunctionMeta")?.call1((NAME, (&function,), members))?;
         class.getattr("_backward_cls")?.setattr("apply", backward)?;
         let apply = dynamlir_cpython_abi::import(py, "builtins")?.getattr("super")?.call1((function, class))?.getattr("apply")?;
-        Ok(Self { apply: apply.unbind(), again })
+        Ok(Self { apply: apply.unbind(), double_backward })
     }
 }
 
-/// A call under way, on the stack of [`Node::run`].
+/// A call in progress, on the stack of [`Node::run`].
 struct Run<'a, 'py> {
     /// The graph for the sizes of the inputs.
     forward: &'a Executable,
     tensors: &'a [TensorRef<'a>],
     input: Input<'a, 'py>,
     known: bool,
-    /// What the graph gave; None until it has run.
+    /// The outcome of the graph; None until it has run.
     outcome: Option<Result<Results, RunError>>,
-    /// The outputs of the nodes that have been made, by their numbers; empty where there is one node.
+    /// The outputs of the nodes created so far, by number; empty if there is only one node.
     made: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
-    /// Copies of inputs as they were before the graph wrote them, by their numbers.
+    /// Copies of inputs from before the graph wrote to them, by number.
     copies: Vec<(usize, Bound<'py, PyAny>)>,
-    /// The state of torch's generator before the graph ran, where its numbers are drawn again.
+    /// The state of torch's generator before the graph ran, if its numbers are drawn again.
     state: Option<Bound<'py, PyAny>>,
-    /// The outputs that have been made for nodes that take them.
+    /// The views created for nodes that take them.
     views: Views,
 }
 
 impl<'py> Run<'_, 'py> {
-    /// An input of a node, all of whose makers have been made.
+    /// Returns an input of a node, whose producers have all been created.
     fn taken(&mut self, calls: &Calls<'py>, input: NodeInput) -> Result<Bound<'py, PyAny>, Failed> {
         let native = |what: &str| Failed::Raised(NativeError::new_err(what.to_owned()));
         match input {
@@ -210,7 +210,7 @@ impl<'py> Run<'_, 'py> {
             NodeInput::Output(at) => {
                 let results = match &self.outcome {
                     Some(Ok(results)) => results,
-                    // The graph runs with the first node, and shows inputs before that.
+                    // The graph runs with the first node; before that, only views of inputs are possible.
                     _ => &Results::new(),
                 };
                 let view = self.forward.view(at, results, self.tensors, &mut self.views);
@@ -219,7 +219,7 @@ impl<'py> Run<'_, 'py> {
         }
     }
 
-    /// Puts a node's outputs, which have a history now, among the results.
+    /// Puts a node's outputs, which now have a history, among the results.
     fn take(&mut self, calls: &Calls<'py>, outputs: &Bound<'py, PyAny>, own: &[usize]) -> PyResult<()> {
         let outputs = outputs.cast::<PyTuple>()?;
         let Some(Ok(results)) = &mut self.outcome else { return Ok(()) };
@@ -237,7 +237,7 @@ impl<'py> Run<'_, 'py> {
     }
 }
 
-/// A call under way, as torch hands it from `apply` to `forward`: an object that it knows nothing of.
+/// A call in progress, as torch passes it from `apply` to `forward`: an opaque object to torch.
 #[pyclass(frozen)]
 struct Call {
     /// A [`Run`]; null once the graph has begun, and when `apply` has returned.
@@ -245,14 +245,14 @@ struct Call {
 }
 
 impl Call {
-    /// The call, for the one who runs the graph.
+    /// Takes the call, in order to run the graph.
     fn take(&self) -> Option<*mut Run<'_, '_>> {
         let run: *mut Run<'_, '_> = self.run.swap(ptr::null_mut(), Ordering::Relaxed).cast();
         (!run.is_null()).then_some(run)
     }
 }
 
-/// What torch passes to a function of the node: the node, then the rest.
+/// Splits the arguments that torch passes to a function of the node: the node, then the rest.
 fn split<'py>(args: &Bound<'py, PyTuple>) -> PyResult<(Bound<'py, PyAny>, usize)> {
     if args.is_empty() {
         return Err(NativeError::new_err("expected the node"));
@@ -260,7 +260,7 @@ fn split<'py>(args: &Bound<'py, PyTuple>) -> PyResult<(Bound<'py, PyAny>, usize)
     Ok((args.get_item(0)?, args.len() - 1))
 }
 
-/// The view of libtorch, which a node has been made with.
+/// Returns the view of libtorch with which a node was created.
 fn abi(py: Python<'_>) -> PyResult<&'static TorchAbi> {
     torch::init(py)
 }

@@ -1,16 +1,17 @@
 //! `__kmpc_fork_call`: opens a parallel region on a microtask with any number of arguments.
 //!
-//! The function is variadic in C. Rust cannot define such functions, and a C file would bring a C compiler into every build for
-//! ten instructions; so a naked function stores the argument registers and hands them on. Every variadic argument is one pointer.
+//! The function is variadic in C. Rust cannot define such functions, and a C file would require a C compiler in every build for ten
+//! instructions. So a naked function stores the argument registers and passes them on. Every variadic argument is one pointer.
 
 use std::ffi::c_void;
 
 use super::{TEAM, run_region};
 
-/// Arguments a microtask may have beyond the two thread numbers. Code from MLIR has one: a pointer to a struct.
+/// The maximum number of arguments of a microtask beyond the two thread numbers. Code from MLIR has one: a pointer to a struct.
 const MAX_ARGS: usize = 12;
 
-/// The argument registers left after location, count and microtask: of the System V convention, and of Arm's procedure call standard.
+/// The number of argument registers left after location, count and microtask: by the System V convention, and by Arm's procedure call
+/// standard.
 const REGISTER_ARGS: usize = if cfg!(target_arch = "aarch64") { 5 } else { 3 };
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -41,12 +42,12 @@ pub(super) unsafe extern "C" fn fork_call() {
     )
 }
 
-/// The same.
+/// See above.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn fork_call() {
     core::arch::naked_asm!(
-        // On entry: x0 location, w1 count, x2 microtask, x3 to x7 the first five arguments, the others where the stack pointer is.
+        // On entry: x0 location, w1 count, x2 microtask, x3 to x7 the first five arguments, the others at the stack pointer.
         ".cfi_startproc",
         "stp x29, x30, [sp, #-64]!",
         ".cfi_def_cfa_offset 64",
@@ -78,7 +79,7 @@ pub(super) unsafe extern "C" fn fork_call() {
 unsafe extern "C" fn fork(count: i32, microtask: *const c_void, registers: *const usize, stack: *const usize) {
     let count = count.max(0) as usize;
     if count > MAX_ARGS {
-        // There is no way to report it from here, and running with wrong arguments would be worse. Code generation never does this.
+        // The error cannot be reported from here, and running with wrong arguments would be worse. Code generation never does this.
         std::process::abort();
     }
     let mut args = [0_usize; MAX_ARGS];

@@ -1,8 +1,8 @@
 //! The OpenMP entry points that generated code calls, on the thread pool of torch's own OpenMP library.
 //!
-//! LLVM's lowering speaks libomp's interface (`__kmpc_*`), torch uses libgomp. Two pools in one process would fight over the cores,
-//! so these few functions translate: a parallel region becomes one `GOMP_parallel` with torch's number of threads. Inside a
-//! region, and where libgomp is not to be had, regions run on the calling thread alone.
+//! LLVM's lowering targets libomp's interface (`__kmpc_*`), while torch uses libgomp. Two pools in one process would compete for the cores,
+//! so these few functions translate: a parallel region becomes one `GOMP_parallel` with torch's number of threads. Inside a region, and if
+//! libgomp is unavailable, regions run on the calling thread alone.
 
 mod fork;
 mod schedule;
@@ -18,7 +18,7 @@ type Parallel = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, c_
 type Barrier = unsafe extern "C" fn();
 type Query = unsafe extern "C" fn() -> c_int;
 
-/// What is used of libgomp.
+/// The functions used from libgomp.
 struct Gomp {
     parallel: Parallel,
     barrier: Barrier,
@@ -34,13 +34,13 @@ static GOMP: OnceLock<Option<Gomp>> = OnceLock::new();
 struct Team {
     thread: u32,
     threads: u32,
-    /// Regions around this point that we opened.
+    /// The number of enclosing regions that we opened.
     depth: u32,
 }
 
 thread_local! {
     static TEAM: Cell<Team> = const { Cell::new(Team { thread: 0, threads: 1, depth: 0 }) };
-    /// What the code asked for the next region; 0 for nothing.
+    /// The number of threads requested for the next region; 0 if none.
     static REQUESTED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -59,7 +59,7 @@ fn load() -> Option<Gomp> {
     }
 }
 
-/// libgomp, looked for once after torch's ABI is initialised; before that regions are serial and the search is not settled.
+/// Returns libgomp, searched for once after torch's ABI is initialized; before that, regions are serial and the search remains open.
 fn gomp() -> Option<&'static Gomp> {
     if let Some(known) = GOMP.get() {
         return known.as_ref();
@@ -68,7 +68,7 @@ fn gomp() -> Option<&'static Gomp> {
     GOMP.get_or_init(load).as_ref()
 }
 
-/// Whether parallel regions run in parallel.
+/// Returns true if parallel regions run in parallel.
 #[must_use]
 pub fn is_parallel() -> bool {
     gomp().is_some()
@@ -79,7 +79,7 @@ fn run_region(body: &(dyn Fn() + Sync)) {
     let outer = TEAM.get();
     let requested = REQUESTED.replace(0);
     let pool = gomp().filter(|g| {
-        // SAFETY: reads the level of the current thread. A region inside anybody's region runs serially.
+        // SAFETY: reads the level of the current thread. A region inside any other region runs serially.
         outer.depth == 0 && unsafe { (g.level)() } == 0
     });
     let threads = match pool {
@@ -90,7 +90,7 @@ fn run_region(body: &(dyn Fn() + Sync)) {
     match pool {
         Some(gomp) if threads > 1 => {
             let mut body = body;
-            // SAFETY: `body` outlives the call, which returns when every thread is done; `enter` gives it its type back.
+            // SAFETY: `body` outlives the call, which returns when every thread is done; `enter` restores its type.
             unsafe { (gomp.parallel)(enter, (&raw mut body).cast(), threads as c_uint, 0) }
         }
         _ => {
@@ -101,7 +101,7 @@ fn run_region(body: &(dyn Fn() + Sync)) {
     TEAM.set(outer);
 }
 
-/// What libgomp runs on each thread.
+/// The function that libgomp runs on each thread.
 extern "C" fn enter(data: *mut c_void) {
     // SAFETY: `run_region` passes the address of this type, shared between threads and not written.
     let body = unsafe { *data.cast::<&(dyn Fn() + Sync)>() };
@@ -134,7 +134,7 @@ extern "C" fn push_num_threads(_location: *const c_void, _thread: i32, threads: 
 
 extern "C" fn for_static_fini(_location: *const c_void, _thread: i32) {}
 
-/// The address of an entry point by its libomp name.
+/// Returns the address of an entry point by its libomp name.
 pub(crate) fn symbol(name: &str) -> Option<*const c_void> {
     Some(match name {
         "__kmpc_global_thread_num" => global_thread_num as *const c_void,

@@ -1,12 +1,12 @@
-//! Static loop schedules: which iterations a thread of a team runs.
+//! Static loop schedules: the iterations that each thread of a team runs.
 //!
-//! The arithmetic wraps on purpose: an empty loop arrives with an upper bound one below zero, and must come out empty again.
+//! The arithmetic wraps on purpose: an empty loop arrives with an upper bound one below zero, and must remain empty.
 
 use std::ffi::c_void;
 
 use super::TEAM;
 
-/// Chunks of a given size, dealt out in turn. Every other schedule is treated as one block per thread.
+/// Chunks of a given size, assigned round-robin. Every other schedule is treated as one block per thread.
 const STATIC_CHUNKED: i32 = 33;
 
 macro_rules! static_init {
@@ -84,7 +84,7 @@ mod share {
                         last: thread == (trips.wrapping_sub(1) / chunk) % threads,
                     };
                 }
-                // Blocks differ by one iteration at most; the first `extra` threads have the longer ones.
+                // Blocks differ by at most one iteration; the first `extra` threads have the longer ones.
                 let (small, extra) = (trips / threads, trips % threads);
                 let start = thread * small + thread.min(extra);
                 let length = small + <$u>::from(thread < extra);

@@ -1,9 +1,9 @@
-//! What the property tests share.
+//! Code shared by the property tests.
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases in each run, so that a change that did not touch this crate does not find its bugs.
-/// `PROPTEST_CASES` and `PROPTEST_RNG_SEED` ask for more and for others: see CONTRIBUTING.md.
+/// A configuration with the same cases in each run, so that a change that does not touch this crate does not run into its bugs.
+/// `PROPTEST_CASES` and `PROPTEST_RNG_SEED` select more or other cases: see CONTRIBUTING.md.
 pub fn config(cases: u32) -> Config {
     let given = Config::default();
     let rng_seed = if given.rng_seed == RngSeed::Random { RngSeed::Fixed(0) } else { given.rng_seed };

@@ -9,7 +9,7 @@ use pyo3::{
 use super::{Proof, Reached, Recorder, Spot};
 
 impl<'py> Recorder<'py> {
-    /// Records the length of a list or tuple (of an instance of a subclass, too); false where that is not possible.
+    /// Records the length of a list or tuple (also of an instance of a subclass); returns false if that is not possible.
     pub fn length(&mut self, spot: &Spot<'py>) -> bool {
         let length = if let Ok(tuple) = spot.object.cast::<PyTuple>() {
             tuple.len()
@@ -22,7 +22,7 @@ impl<'py> Recorder<'py> {
         self.class(spot) && unsafe { self.word(spot, offsets::SIZE as isize, length) }
     }
 
-    /// Records the content of a set, whose elements are among `known` objects, which somebody keeps alive; false where that is not
+    /// Records the content of a set whose elements are among `known` objects, which the caller keeps alive; returns false if that is not
     /// possible.
     pub fn set_content(&mut self, spot: &Spot<'py>, known: &[&Bound<'py, PyAny>]) -> bool {
         const FIELDS: [usize; 4] = [offsets::SET_FILL, offsets::SET_USED, offsets::SET_MASK, offsets::SET_TABLE];
@@ -52,12 +52,12 @@ impl<'py> Recorder<'py> {
             && (0..=mask).all(|entry| unsafe { self.record(key(entry).cast(), key(entry).read() as u64) })
     }
 
-    /// An item of a tuple or list.
+    /// Steps to an item of a tuple or list.
     pub fn index(&mut self, spot: &Spot<'py>, index: usize) -> Reached<'py> {
         if let Ok(tuple) = spot.object.cast::<PyTuple>() {
             let object = tuple.get_item(index).ok();
             if object.is_some() && spot.proof == Proof::Object && tuple.is_exact_instance_of::<PyTuple>() {
-                // It is this very tuple, which does not change.
+                // It is this very tuple, which is immutable.
                 return Reached { object, proof: Proof::Object };
             }
             if object.is_none() || !self.length(spot) {

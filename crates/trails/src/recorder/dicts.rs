@@ -1,4 +1,4 @@
-//! Steps through dicts, and to what instances and classes store under a name.
+//! Steps through dicts, and to the values that instances and classes store under a name.
 
 use dynamlir_cpython_abi::{
     Table, kind,
@@ -14,7 +14,7 @@ use pyo3::{
 use super::{Proof, Reached, Recorder, Spot};
 
 impl<'py> Recorder<'py> {
-    /// Records where the values of a dict lie that has no version, and which keys it has; None where that is not possible.
+    /// Records the keys and the places of the values of a dict without a version; returns None if that is not possible.
     fn table(&mut self, spot: &Spot<'py>, exact: bool) -> Option<Table> {
         if self.trail.is_none() || spot.proof == Proof::None || !(exact || self.class(spot)) {
             return None;
@@ -23,11 +23,12 @@ impl<'py> Recorder<'py> {
         if let Some(trail) = &mut self.trail {
             table.kept(self.py).iter().for_each(|key| trail.keep(key));
         }
-        // SAFETY: the first words are the dict's; as long as they hold, the table that the others lie in is alive.
+        // SAFETY: the first words belong to the dict; as long as they hold, the table that contains the others is alive.
         table.words().into_iter().all(|(place, found)| unsafe { self.record(place, found) }).then_some(table)
     }
 
-    /// Records that a dict without a version is empty, whatever its keys may be; false where that is not possible, or it is not.
+    /// Records that a dict without a version is empty, regardless of its keys; returns false if that is not possible, or if it is not
+    /// empty.
     fn no_items(&mut self, spot: &Spot<'py>, exact: bool) -> bool {
         let empty = spot.object.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty);
         // SAFETY: all dicts have the number of their items there.
@@ -37,7 +38,7 @@ impl<'py> Recorder<'py> {
             && unsafe { self.word(spot, offsets::DICT_ITEMS as isize, 0) }
     }
 
-    /// The value under a key, an exact string or int, in a dict that has no version; None where words cannot tell.
+    /// Steps to the value under a key, an exact string or int, in a dict without a version; returns None if words cannot prove it.
     fn in_table(&mut self, spot: &Spot<'py>, exact: bool, key: &Bound<'py, PyAny>) -> PyResult<Option<Reached<'py>>> {
         if self.no_items(spot, exact) {
             return Ok(Some(Reached { object: None, proof: Proof::Object }));
@@ -60,7 +61,7 @@ impl<'py> Recorder<'py> {
         Ok(Some(Reached { object, proof }))
     }
 
-    /// Records the content of a dict that has no version, and its order where `ordered`; false where that is not possible.
+    /// Records the content of a dict without a version, and its order if `ordered`; returns false if that is not possible.
     fn table_content(&mut self, spot: &Spot<'py>, ordered: bool) -> bool {
         const LARGEST: usize = 256;
         if self.no_items(spot, false) {
@@ -68,14 +69,14 @@ impl<'py> Recorder<'py> {
         }
         let Some(table) = self.table(spot, false).filter(|table| table.is_ordered() || !ordered) else { return false };
         let places = table.places();
-        // SAFETY: as in `in_table`; a name that comes later has a value only where the dict has one item more.
+        // SAFETY: as in `in_table`; a name added later can only have a value if the dict has one item more.
         places.len() <= LARGEST
             && unsafe {
                 self.record(table.items(), table.items().read()) && places.into_iter().all(|place| self.record(place, place.read()))
             }
     }
 
-    /// Records that a dict has not changed; false where that is not possible. `exact` if its type is beyond doubt.
+    /// Records that a dict has not changed; returns false if that is not possible. `exact`: its type is already certain.
     pub(super) fn dict_state(&mut self, spot: &Spot<'py>, exact: bool) -> bool {
         let Some(offset) = self.abi.dict_version_offset() else { return false };
         if self.trail.is_none() || spot.proof == Proof::None {
@@ -97,19 +98,19 @@ impl<'py> Recorder<'py> {
         recorded
     }
 
-    /// Records a dict's content and order; false where that is not possible.
+    /// Records a dict's content and order; returns false if that is not possible.
     pub fn dict_unchanged(&mut self, spot: &Spot<'py>) -> bool {
         // An OrderedDict keeps its order elsewhere.
         let ordered = spot.object.cast::<PyDict>().is_ok_and(|dict| iterates_as_dict(dict).unwrap_or(false));
         ordered && (self.dict_state(spot, false) || self.table_content(spot, true))
     }
 
-    /// Records a dict's content, not its order; false where that is not possible.
+    /// Records a dict's content, not its order; returns false if that is not possible.
     pub fn dict_content(&mut self, spot: &Spot<'py>) -> bool {
         self.shared_content(spot) || self.dict_state(spot, false) || self.table_content(spot, false)
     }
 
-    /// Looks something up in a dict, whose state is recorded.
+    /// Looks a key up in a dict whose state is recorded.
     pub(super) fn in_dict(
         &mut self,
         spot: &Spot<'py>,
@@ -119,15 +120,15 @@ impl<'py> Recorder<'py> {
         let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
         let before = dict_version(self.abi, dict);
         let object = look(dict)?;
-        // Keys with an `__eq__` of their own may have changed it.
+        // A key's own `__eq__` may have changed the dict.
         let proven = before == dict_version(self.abi, dict) && self.dict_state(spot, exact);
         Ok(Reached { object, proof: if proven { Proof::Object } else { Proof::None } })
     }
 
-    /// The value under a key, as `dict` itself finds it.
+    /// Steps to the value under a key, as `dict` itself finds it.
     ///
     /// # Errors
-    /// What hashing or comparing the key raised.
+    /// Returns an exception raised by hashing or comparing the key.
     pub fn dict_item(&mut self, spot: &Spot<'py>, key: &Bound<'py, PyAny>) -> PyResult<Reached<'py>> {
         if let Ok(name) = key.cast_exact::<PyString>()
             && let Some(reached) = self.shared_value(spot, name)?
@@ -142,10 +143,10 @@ impl<'py> Recorder<'py> {
         self.in_dict(spot, false, |dict| get_item(dict, key))
     }
 
-    /// The key and the value at a position.
+    /// Steps to the key or the value at a position.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     pub fn dict_entry(&mut self, spot: &Spot<'py>, position: usize, value: bool) -> PyResult<Reached<'py>> {
         let Ok(dict) = spot.object.cast::<PyDict>() else { return Ok(Reached::unproven(None)) };
         if iterates_as_dict(dict)? {
@@ -164,15 +165,15 @@ impl<'py> Recorder<'py> {
             let entry = |dict: &Bound<'py, PyDict>| Ok(dict.iter().nth(position).map(|(k, v)| if value { v } else { k }));
             return self.in_dict(spot, false, entry);
         }
-        // In the order that a subclass of C's gives.
+        // In the order given by a C subclass.
         let list = if value { dict.call_method0("values")? } else { dict.call_method0("keys")? };
         Ok(Reached::unproven(list.try_iter()?.nth(position).transpose()?))
     }
 
-    /// What an instance stores under a name.
+    /// Steps to the value that an instance stores under a name.
     ///
     /// # Errors
-    /// When Python is out of memory.
+    /// If Python is out of memory.
     pub fn instance_attr(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
         let Some((dict, proof)) = self.instance_dict(spot)? else {
             let proof = if self.class(spot) { Proof::Object } else { Proof::None };
@@ -188,7 +189,7 @@ impl<'py> Recorder<'py> {
         self.in_dict(&dict, true, |dict| get_item(dict, name))
     }
 
-    /// The dict of an instance; inline values become one. None if its class gives it none.
+    /// Returns the dict of an instance; creates it from inline values. Returns None if its class does not give it a dict.
     pub(super) fn instance_dict(&mut self, spot: &Spot<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Proof)>> {
         let class = spot.object.get_type();
         let managed = types::has_managed_dict(&class);
@@ -199,9 +200,9 @@ impl<'py> Recorder<'py> {
         // SAFETY: the object is alive and has a dict; a new reference, or NULL with an exception.
         let dict =
             unsafe { Bound::from_owned_ptr_or_err(self.py, ffi::PyObject_GenericGetDict(spot.object.as_ptr(), std::ptr::null_mut())) }?;
-        // A negative offset counts from the end of an object of varying size.
+        // A negative offset counts from the end of a variable-size object.
         let known = (managed || offset > 0) && self.class(spot);
-        // SAFETY: the class is recorded and says where its instances keep their dict.
+        // SAFETY: the class is recorded and determines where its instances keep their dict.
         let proven = known && unsafe { self.word(spot, offset, dict.as_ptr() as usize) };
         if proven {
             self.shares_values(spot, &dict);
@@ -212,9 +213,9 @@ impl<'py> Recorder<'py> {
     /// `object.__dict__`
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     pub fn dict_of(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
-        // C code that looks attributes up in its own way may answer differently the next time.
+        // C code with its own attribute lookup may return a different result the next time.
         if types::is_generic_past_python(&spot.object.get_type())?
             && self.has_plain_dict(spot)
             && let Some((dict, proof)) = self.instance_dict(spot)?
@@ -224,11 +225,11 @@ impl<'py> Recorder<'py> {
         self.attribute(spot, pyo3::intern!(self.py, "__dict__"))
     }
 
-    /// What an object answers for a name, which nothing proves. A `__getattribute__` in Python is passed over: who guards what it
-    /// reads has looked into it.
+    /// Steps to the attribute of an object, without proof. A `__getattribute__` written in Python is bypassed: the capture has traced into
+    /// it, and guards what it reads.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     pub fn attribute(&self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
         match types::attribute_past_python(&spot.object, name) {
             Ok(value) => Ok(Reached::unproven(Some(value))),
@@ -240,7 +241,7 @@ impl<'py> Recorder<'py> {
     /// `object.__class__`
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     pub fn class_of(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
         let object = match spot.object.getattr(pyo3::intern!(self.py, "__class__")) {
             Ok(object) => object,
@@ -252,23 +253,23 @@ impl<'py> Recorder<'py> {
         Ok(if ordinary { self.type_of(spot) } else { Reached::unproven(Some(object)) })
     }
 
-    /// Whether the class of an object has an attribute from `object` itself.
+    /// Returns true if the class of an object inherits an attribute from `object` itself.
     fn inherits(&self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> bool {
         let general = types::lookup(self.abi, &self.py.get_type::<PyAny>(), name);
         let own = types::lookup(self.abi, &spot.object.get_type(), name);
         general.zip(own).is_some_and(|(general, own)| general.is(&own))
     }
 
-    /// Whether `__dict__` of an instance is what CPython gives every class that has one.
+    /// Returns true if `__dict__` of an instance is the descriptor that CPython gives every class with instance dicts.
     pub(super) fn has_plain_dict(&self, spot: &Spot<'py>) -> bool {
         let found = types::lookup(self.abi, &spot.object.get_type(), pyo3::intern!(self.py, "__dict__"));
         found.is_some_and(|found| kind::is_getset_descriptor(&found))
     }
 
-    /// What an instance stores in a slot.
+    /// Steps to the value in a slot of an instance.
     ///
     /// # Errors
-    /// When the class has no such slot.
+    /// If the class does not have this slot.
     pub fn slot(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> PyResult<Reached<'py>> {
         let class = spot.object.get_type();
         let descriptor = types::lookup(self.abi, &class, name).filter(kind::is_member_descriptor);
@@ -294,7 +295,7 @@ impl<'py> Recorder<'py> {
         Ok(Reached { object, proof })
     }
 
-    /// What a class and its bases have under a name.
+    /// Steps to the attribute of a class or its bases under a name.
     pub fn type_attr(&mut self, spot: &Spot<'py>, name: &Bound<'py, PyString>) -> Reached<'py> {
         let Ok(class) = spot.object.cast::<PyType>() else { return Reached::unproven(None) };
         let object = types::lookup(self.abi, class, name.as_any());
@@ -302,7 +303,7 @@ impl<'py> Recorder<'py> {
         Reached { object, proof: if proven { Proof::Object } else { Proof::None } }
     }
 
-    /// The classes that a class looks names up in.
+    /// Steps to the MRO of a class.
     pub fn mro(&mut self, spot: &Spot<'py>) -> Reached<'py> {
         let Ok(class) = spot.object.cast::<PyType>() else { return Reached::unproven(None) };
         let object = Some(class.mro().into_any());
@@ -310,10 +311,10 @@ impl<'py> Recorder<'py> {
         Reached { object, proof: if proven { Proof::Object } else { Proof::None } }
     }
 
-    /// `class.__name__`. `tp_name` of a class made in Python points into the text that this is.
+    /// `class.__name__`. For a class created in Python, `tp_name` points into this very string.
     ///
     /// # Errors
-    /// What Python raised.
+    /// Returns an exception raised by Python.
     pub fn class_name(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
         let name = pyo3::intern!(self.py, "__name__");
         let reached = self.attribute(spot, name)?;
@@ -336,7 +337,7 @@ impl<'py> Recorder<'py> {
         Ok(Reached { proof: if proven { Proof::Object } else { Proof::None }, ..reached })
     }
 
-    /// The class of an object.
+    /// Steps to the class of an object.
     pub fn type_of(&mut self, spot: &Spot<'py>) -> Reached<'py> {
         let proof = if self.class(spot) { Proof::Address } else { Proof::None };
         Reached { object: Some(spot.object.get_type().into_any()), proof }

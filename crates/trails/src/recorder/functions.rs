@@ -6,7 +6,7 @@ use pyo3::{prelude::*, types::PyString};
 use super::{Proof, Reached, Recorder, Spot};
 
 impl<'py> Recorder<'py> {
-    /// A field of a function, method or cell, by the attribute that shows it; `is_kind` tests for the only type that has it.
+    /// Steps to a field of a function, method or cell, by the attribute that exposes it; `is_kind` tests for the only type with this field.
     fn field(
         &mut self,
         spot: &Spot<'py>,
@@ -21,7 +21,7 @@ impl<'py> Recorder<'py> {
         if !self.class(spot) {
             return Ok(Reached::unproven(Some(object)));
         }
-        // SAFETY: the type is recorded; where the field lies elsewhere the word differs. A NULL shows as None.
+        // SAFETY: the type is recorded; if the field is at another offset the word differs. A NULL is exposed as None.
         let proof = unsafe {
             match self.pointer(spot, offset, Some(&object)) {
                 Proof::None if object.is_none() => self.pointer(spot, offset, None),
@@ -34,7 +34,7 @@ impl<'py> Recorder<'py> {
     /// `function.__globals__`
     ///
     /// # Errors
-    /// What Python raised; as for the following.
+    /// Returns an exception raised by Python; the same applies to the functions below.
     pub fn globals(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
         self.field(spot, kind::is_function, pyo3::intern!(self.py, "__globals__"), offsets::FUNCTION_GLOBALS)
     }
@@ -74,10 +74,10 @@ impl<'py> Recorder<'py> {
         self.field(spot, kind::is_method, pyo3::intern!(self.py, "__self__"), offsets::METHOD_SELF)
     }
 
-    /// What a cell holds.
+    /// Steps to the contents of a cell.
     ///
     /// # Errors
-    /// When Python is out of memory.
+    /// If Python is out of memory.
     pub fn cell(&mut self, spot: &Spot<'py>) -> PyResult<Reached<'py>> {
         if !kind::is_cell(&spot.object) {
             return Ok(Reached::unproven(None));

@@ -1,20 +1,20 @@
-//! Objects that a walk reaches, and what its trail says of them.
+//! Objects that a walk reaches, and what its trail proves about them.
 
 use dynamlir_cpython_abi::kind;
 use pyo3::prelude::*;
 
-/// What a trail says of an object that a walk has reached.
+/// The evidence in a trail about an object that a walk has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// Nothing: the step was not recorded.
     None,
-    /// Where the trail holds, a live object is at this address: this one, or one made after its death.
+    /// If the trail holds, a live object is at this address: this one, or one created after its death.
     Address,
-    /// Where the trail holds, it is this very object.
+    /// If the trail holds, it is this very object.
     Object,
 }
 
-/// An object on the way.
+/// An object on the walk.
 #[derive(Clone)]
 pub struct Spot<'py> {
     pub(super) object: Bound<'py, PyAny>,
@@ -22,44 +22,44 @@ pub struct Spot<'py> {
 }
 
 impl<'py> Spot<'py> {
-    /// An object of which nothing is known.
+    /// Creates a spot for an object about which nothing is proven.
     pub fn unproven(object: Bound<'py, PyAny>) -> Self {
         Self { object, proof: Proof::None }
     }
 
-    /// The object.
+    /// Returns the object.
     pub fn object(&self) -> &Bound<'py, PyAny> {
         &self.object
     }
 
-    /// What the trail says of it.
+    /// Returns what the trail proves about it.
     pub fn proof(&self) -> Proof {
         self.proof
     }
 
-    /// Says that its address is its identity: somebody sees to it that it is alive wherever the trail is walked.
+    /// Declares that its address is its identity: the caller ensures that it is alive whenever the trail is walked.
     pub fn identify(&mut self) {
         if self.proof == Proof::Address {
             self.proof = Proof::Object;
         }
     }
 
-    /// Whether it is a code object.
+    /// Returns true if it is a code object.
     pub fn is_code(&self) -> bool {
         kind::is_code(&self.object)
     }
 
-    /// Whether it is a Python function.
+    /// Returns true if it is a Python function.
     pub fn is_function(&self) -> bool {
         kind::is_function(&self.object)
     }
 }
 
-/// Where a step led: nowhere, too, may be recorded.
+/// The result of a step. The absence of an object may be recorded as well.
 pub struct Reached<'py> {
-    /// What was found.
+    /// The object that was found, if any.
     pub object: Option<Bound<'py, PyAny>>,
-    /// Whether the trail proves it.
+    /// The proof that the trail gives for it.
     pub proof: Proof,
 }
 
@@ -70,17 +70,17 @@ impl<'py> From<Spot<'py>> for Reached<'py> {
 }
 
 impl<'py> Reached<'py> {
-    /// The spot, if anything was found.
+    /// Returns the spot, if an object was found.
     pub fn spot(&self) -> Option<Spot<'py>> {
         Some(Spot { object: self.object.clone()?, proof: self.proof })
     }
 
-    /// Whether it is a code object.
+    /// Returns true if it is a code object.
     pub fn is_code(&self) -> bool {
         self.spot().is_some_and(|spot| spot.is_code())
     }
 
-    /// A result that nothing proves.
+    /// Creates a result without proof.
     pub fn unproven(object: Option<Bound<'py, PyAny>>) -> Self {
         Self { object, proof: Proof::None }
     }

@@ -25,7 +25,7 @@
 
 #include "dynamo/DynamoEnums.h.inc"
 
-// Before the dialect, which has accessors for discardable attributes of these.
+// Must precede the dialect, which has accessors for discardable attributes of these types.
 #define GET_ATTRDEF_CLASSES
 #include "dynamo/DynamoAttrs.h.inc"
 
@@ -35,13 +35,14 @@
 #include "dynamo/DynamoTypes.h.inc"
 
 namespace dynamlir::dynamo {
-/// Whether an attribute is a size: an i64 or an expression.
+/// Returns true if an attribute is a size: an i64 or an expression.
 bool isSize(mlir::Attribute attribute);
-/// Whether an attribute is an array of them: of i64, or with expressions. The smallest i64, which is MLIR's `?`, is not a size.
+/// Returns true if an attribute is an array of sizes: of i64, or with expressions. The smallest i64, which is MLIR's
+/// `?`, is not a size.
 bool isSizeArray(mlir::Attribute attribute);
 
-/// Where expressions are in use: each symbol that the operation names is declared by the function around it, and an
-/// elementwise operation has one shape.
+/// Checks, if expressions are in use, that each symbol in the operation is declared by the enclosing function, and that
+/// an elementwise operation has one shape.
 llvm::LogicalResult verifySizes(mlir::Operation *op);
 
 template <typename ConcreteType>

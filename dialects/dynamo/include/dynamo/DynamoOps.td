@@ -20,23 +20,24 @@ def Dynamo_AnyTensor : AnyTypeOf<[Dynamo_MutableTensorType, AnyRankedTensor]>;
 def Dynamo_AtenOp : Dynamo_Op<"aten"> {
   let summary = "a call of one ATen operator";
   let description = [{
-    The one open op: `schema` names the operator and overload, `args` holds all
-    its arguments in schema order (`#dynamo.operand<i>` for operand i, `unit`
-    for None, arrays for lists). It carries what passes need to know without
-    torch at hand:
+    Represents any operator: `schema` names the operator and overload, `args`
+    holds all its arguments in schema order (`#dynamo.operand<i>` for operand
+    i, `unit` for None, arrays for lists). The other attributes hold what
+    passes would otherwise have to ask torch:
 
     * `aliases`: per result, the operand whose storage it shares, or -1;
-    * `mutates`: operands that the call writes to;
-    * `functional`: the schema of the variant that returns what this one writes;
+    * `mutates`: the operands that the call writes to;
+    * `functional`: the schema of the variant that returns the values which
+      this one writes;
     * `decomposition`: a function with torch's own decomposition of the op;
-    * `vjp`: a function with its derivative: of the operands, the results and
-      the results' tangents (`dynamo.tangent = result`), the gradients of
-      operands (`dynamo.gradient = operand`);
-    * `operand_strides`, `result_strides`: the layouts that eager saw, once
-      the values are builtin tensors;
-    * a body of primitives, at stage 02: what to compute instead of the call.
-      It uses the operands, or what they were made of, and yields the results.
-      `dynamo-select` takes the one or the other.
+    * `vjp`: a function with its derivative. It takes the operands, the results
+      and the results' tangents (`dynamo.tangent = result`), and returns the
+      gradients of operands (`dynamo.gradient = operand`);
+    * `operand_strides`, `result_strides`: the layouts in eager, once the
+      values are builtin tensors;
+    * a body of primitives, at stage 02: the code to run instead of the call.
+      It uses the operands, or values that they were computed from, and yields
+      the results. `dynamo-select` chooses between the call and the code.
 
     ```mlir
     %2 = dynamo.aten "aten.add.Tensor"(%0, %1) args [#dynamo.operand<0>, #dynamo.operand<1>, 1]
@@ -74,13 +75,13 @@ def Dynamo_YieldOp : Dynamo_Op<"yield", [Pure, Terminator, HasParent<"AtenOp">]>
 }
 
 //===----------------------------------------------------------------------===//
-// Where gradients do not go the way of values (stage 01)
+// Gradients that do not follow the values (stage 01)
 //===----------------------------------------------------------------------===//
 
 def Dynamo_DetachOp : Dynamo_Op<"detach", [Pure, SameOperandsAndResultType]> {
-  let summary = "the same value, through which no gradient goes";
+  let summary = "the same value, without a gradient";
   let description = [{
-    What `detach()` returns, and what grad mode off makes of a view. `dynamo-decompose` puts its operand in its place.
+    The result of `detach()`, or of a view with grad mode off: no gradient passes through it. `dynamo-decompose` replaces it by its operand.
 
     ```mlir
     %d = dynamo.detach %x : tensor<4xf32>
@@ -94,7 +95,7 @@ def Dynamo_DetachOp : Dynamo_Op<"detach", [Pure, SameOperandsAndResultType]> {
 def Dynamo_HistoryOp : Dynamo_Op<"history", [Pure, SameOperandsAndResultType]> {
   let summary = "the value of one tensor with the gradient of another";
   let description = [{
-    A write with grad mode off changes what a tensor holds and not how it was made:
+    A write with grad mode off changes the value of a tensor, but not its history:
 
     ```python
     y = x * 2
@@ -102,8 +103,8 @@ def Dynamo_HistoryOp : Dynamo_Op<"history", [Pure, SameOperandsAndResultType]> {
         y.mul_(3)  # the gradient of x is still 2
     ```
 
-    Here `old` is what the tensor held, and `value` what it holds now. The gradient of the result is that of `old`; none goes to
-    `value`, which `dynamo-decompose` puts in its place.
+    `old` is the tensor's value before the write, and `value` its value after it. The gradient of the result goes to `old`, and none
+    to `value`. `dynamo-decompose` replaces the op by `value`.
 
     ```mlir
     %now = dynamo.history %value of %old : tensor<4xf32>
@@ -115,17 +116,17 @@ def Dynamo_HistoryOp : Dynamo_Op<"history", [Pure, SameOperandsAndResultType]> {
 }
 
 def Dynamo_OverwriteOp : Dynamo_Op<"overwrite", [Pure, SameOperandsAndResultType]> {
-  let summary = "the value of one tensor, with zeros for the gradient of another";
+  let summary = "the value of one tensor, with a gradient of zeros for another";
   let description = [{
-    A tensor of which a write leaves nothing has a gradient in eager all the same:
+    In eager, a tensor has a gradient even if a write replaces all of its elements:
 
     ```python
     y = x * 2
     y.copy_(z)  # the gradient of x is zeros
     ```
 
-    Here `old` is what the tensor held, and `value` what it holds now, where the gradient of the result goes. `dynamo-decompose` puts
-    `value` in its place.
+    `old` is the tensor's value before the write, and `value` its value after it. The gradient of the result goes to `value`; `old` gets
+    zeros. `dynamo-decompose` replaces the op by `value`.
 
     ```mlir
     %now = dynamo.overwrite %value of %old : tensor<4xf32>
@@ -137,11 +138,11 @@ def Dynamo_OverwriteOp : Dynamo_Op<"overwrite", [Pure, SameOperandsAndResultType
 }
 
 def Dynamo_CheckRangeOp : Dynamo_Op<"check_range"> {
-  let summary = "fail unless low <= x < high for every element";
+  let summary = "fails unless low <= x < high for every element";
   let description = [{
-    On tensors it returns its operand, so that what relies on the check comes
-    after it. A failure happens before anything of the caller's is written: the
-    graph then runs as eager, which raises its own error. Both bounds may be
+    On tensors it returns its operand, so that the ops that rely on the check
+    come after it. It fails before any of the caller's tensors is written: the
+    call then runs in eager, which raises its own error. Both bounds may be
     expressions.
 
     ```mlir
@@ -161,18 +162,19 @@ def Dynamo_CheckRangeOp : Dynamo_Op<"check_range"> {
 def Dynamo_Launchable : AnyTypeOf<[AnyRankedTensor, AnyStridedMemRef]>;
 
 def Dynamo_LaunchOp : Dynamo_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "run a kernel function";
+  let summary = "runs a kernel function";
   let description = [{
     On tensors it returns the kernel's results. On memrefs it has no results:
-    the last operands are written. The two forms do not mix.
+    the kernel writes its last operands. The two forms do not mix.
 
     On memrefs a kernel gets the address of each operand's element 0 and
-    nothing else. So shape, strides and element type are those that the kernel
-    takes; a bool or `ui8` operand is `i8` to the kernel, and the operand's
-    offset is its own. What a kernel takes stands in its argument types, or in
-    `dynamo.signature = (inputs) -> (outputs)` once those are bare pointers.
+    nothing else. An operand must therefore have the shape, strides and element
+    type that the kernel expects; a bool or `ui8` operand is `i8` in the
+    kernel, and an operand may have any offset. The kernel's argument types
+    give these layouts, or `dynamo.signature = (inputs) -> (outputs)` once the
+    arguments are bare pointers.
 
-    Where sizes are expressions, a kernel gets those that it needs as `index`
+    If sizes are expressions, a kernel gets those that it needs as `index`
     arguments after its memrefs, in the order of `sizes`.
 
     ```mlir
@@ -188,10 +190,10 @@ def Dynamo_LaunchOp : Dynamo_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserO
 }
 
 def Dynamo_WorkspaceOp : Dynamo_Op<"workspace", [Pure]> {
-  let summary = "the graph's arena, 64-byte aligned";
+  let summary = "the graph's temporary memory, 64-byte aligned";
   let description = [{
-    One piece of memory for everything that does not outlive the call. Its
-    size stands in its type, or is an expression.
+    One piece of memory for all buffers that do not outlive the call. Its type
+    gives its size, unless the size is an expression.
 
     ```mlir
     %ws = dynamo.workspace : memref<1024xi8>
@@ -208,9 +210,9 @@ def Dynamo_BufferOp : Dynamo_Op<"buffer", [Pure]> {
   let summary = "a buffer at a byte offset of the workspace";
   let description = [{
     Buffers whose values live at different times may overlap. A buffer of
-    static shape lies inside the workspace, aligned to its elements. What is
-    `?` in the type is an expression in `sizes` and `strides`; strides may be
-    left out where they are row-major.
+    static shape lies inside the workspace, aligned to its elements. Each `?`
+    of the type is an expression in `sizes` or `strides`; row-major strides may
+    be omitted.
 
     ```mlir
     %b = dynamo.buffer %ws[64] : memref<1024xi8> -> memref<4x8xf32>
@@ -225,9 +227,9 @@ def Dynamo_BufferOp : Dynamo_Op<"buffer", [Pure]> {
 }
 
 def Dynamo_OutputBufferOp : Dynamo_Op<"output_buffer"> {
-  let summary = "the memory of a fresh torch tensor that the graph returns";
+  let summary = "the memory of a new torch tensor that the graph returns";
   let description = [{
-    `sizes` and `strides` are those of `dynamo.buffer`.
+    `sizes` and `strides` are as in `dynamo.buffer`.
 
     ```mlir
     %o = dynamo.output_buffer : memref<4x8xf32>
@@ -241,11 +243,12 @@ def Dynamo_OutputBufferOp : Dynamo_Op<"output_buffer"> {
 }
 
 def Dynamo_ViewOp : Dynamo_Op<"view", [Pure]> {
-  let summary = "the memory of a buffer, seen differently";
+  let summary = "the memory of a buffer with another layout";
   let description = [{
-    What `memref.reinterpret_cast` is where all is numbers: another window on
-    the same memory, whose offset is counted from its beginning. Where the
-    element types differ, offset and strides count the result's own elements.
+    Like `memref.reinterpret_cast`, but the numbers may be expressions: another
+    window on the same memory. Its offset counts from the start of that memory.
+    If the element types differ, offset and strides count elements of the
+    result.
 
     ```mlir
     %v = dynamo.view %b[s0*4 - 4] sizes [1, 4] strides [4, 1] : memref<?x4xf32> -> memref<1x4xf32, strided<[4, 1], offset: ?>>
@@ -257,17 +260,18 @@ def Dynamo_ViewOp : Dynamo_Op<"view", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Dynamo_RouteAttr : Dynamo_Enum<"Route", "how an extern op is reached", "route", [
+def Dynamo_RouteAttr : Dynamo_Enum<"Route", "the way to call an operator of torch", "route", [
     I32EnumAttrCase<"c_shim", 0>, I32EnumAttrCase<"dispatcher", 1>, I32EnumAttrCase<"python", 2>]>;
 
 def Dynamo_ExternOp : Dynamo_Op<"extern", [AttrSizedOperandSegments]> {
-  let summary = "call an ATen operator through libtorch";
+  let summary = "calls an ATen operator of libtorch";
   let description = [{
-    With `outs` the operator writes there and has no results; else it allocates
-    its results. The routes, from cheap to expensive: `c_shim`, the operator's own C
-    function; `dispatcher`, the C dispatcher; `python`, a Python call. `args` is
-    as in `dynamo.aten`. Where sizes or strides of results are expressions,
-    `sizes` and `strides` list those of each.
+    With `outs` the operator writes its results there and the op has none;
+    otherwise the operator allocates its results. The routes, from cheap to
+    expensive: `c_shim`, the operator's own C function; `dispatcher`, the C
+    dispatcher; `python`, a Python call. `args` is as in `dynamo.aten`. If sizes
+    or strides of results are expressions, `sizes` and `strides` list those of
+    each result.
 
     ```mlir
     dynamo.extern c_shim "aten.mm.default"(%a, %b) outs(%o) args [#dynamo.operand<0>, #dynamo.operand<1>]
@@ -283,8 +287,8 @@ def Dynamo_ExternOp : Dynamo_Op<"extern", [AttrSizedOperandSegments]> {
 }
 
 def Dynamo_CommitOp : Dynamo_Op<"commit"> {
-  let summary = "from here on the caller's tensors are written";
-  let description = [{ An error before it leaves no trace; nothing after it can fail. }];
+  let summary = "after this op the graph writes the caller's tensors";
+  let description = [{ An error before it changes nothing of the caller's; no op after it can fail. }];
   let assemblyFormat = "attr-dict";
 }
 

@@ -3,8 +3,8 @@
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The closed set that `dynamo-decompose` ends in. No op here promotes types,
-// broadcasts, writes to an operand or shares memory with one.
+// The closed set of ops that `dynamo-decompose` produces. No op here promotes
+// types, broadcasts, writes to an operand or shares memory with one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,15 +32,15 @@ class UnaryPrim<string mnemonic, Type type, string meaning>
 }
 
 def Dynamo_NegOp : UnaryPrim<"neg", Dynamo_NumberTensor, "-x; integers wrap"> { let hasFolder = 1; }
-def Dynamo_AbsOp : UnaryPrim<"abs", Dynamo_NumberTensor, "|x|; the smallest signed integer stays itself">;
+def Dynamo_AbsOp : UnaryPrim<"abs", Dynamo_NumberTensor, "|x|; the smallest signed integer is unchanged">;
 def Dynamo_NotOp : UnaryPrim<"not", Dynamo_IntTensor, "bitwise complement; logical for bool"> { let hasFolder = 1; }
-def Dynamo_ExpOp : UnaryPrim<"exp", Dynamo_FloatTensor, "e to the x">;
-def Dynamo_Exp2Op : UnaryPrim<"exp2", Dynamo_FloatTensor, "2 to the x">;
-def Dynamo_Expm1Op : UnaryPrim<"expm1", Dynamo_FloatTensor, "exp(x) - 1, exact near 0">;
+def Dynamo_ExpOp : UnaryPrim<"exp", Dynamo_FloatTensor, "e to the power of x">;
+def Dynamo_Exp2Op : UnaryPrim<"exp2", Dynamo_FloatTensor, "2 to the power of x">;
+def Dynamo_Expm1Op : UnaryPrim<"expm1", Dynamo_FloatTensor, "exp(x) - 1, accurate near 0">;
 def Dynamo_LogOp : UnaryPrim<"log", Dynamo_FloatTensor, "natural logarithm">;
 def Dynamo_Log2Op : UnaryPrim<"log2", Dynamo_FloatTensor, "logarithm to base 2">;
 def Dynamo_Log10Op : UnaryPrim<"log10", Dynamo_FloatTensor, "logarithm to base 10">;
-def Dynamo_Log1pOp : UnaryPrim<"log1p", Dynamo_FloatTensor, "log(1 + x), exact near 0">;
+def Dynamo_Log1pOp : UnaryPrim<"log1p", Dynamo_FloatTensor, "log(1 + x), accurate near 0">;
 def Dynamo_SqrtOp : UnaryPrim<"sqrt", Dynamo_FloatTensor, "square root, correctly rounded">;
 def Dynamo_RsqrtOp : UnaryPrim<"rsqrt", Dynamo_FloatTensor, "1 / sqrt(x)">;
 def Dynamo_SinOp : UnaryPrim<"sin", Dynamo_FloatTensor, "sine">;
@@ -56,12 +56,12 @@ def Dynamo_AsinhOp : UnaryPrim<"asinh", Dynamo_FloatTensor, "inverse hyperbolic 
 def Dynamo_AcoshOp : UnaryPrim<"acosh", Dynamo_FloatTensor, "inverse hyperbolic cosine">;
 def Dynamo_AtanhOp : UnaryPrim<"atanh", Dynamo_FloatTensor, "inverse hyperbolic tangent">;
 def Dynamo_ErfOp : UnaryPrim<"erf", Dynamo_FloatTensor, "error function">;
-def Dynamo_ErfcOp : UnaryPrim<"erfc", Dynamo_FloatTensor, "1 - erf(x), exact for large x">;
+def Dynamo_ErfcOp : UnaryPrim<"erfc", Dynamo_FloatTensor, "1 - erf(x), accurate for large x">;
 def Dynamo_LgammaOp : UnaryPrim<"lgamma", Dynamo_FloatTensor, "logarithm of |Γ(x)|">;
 def Dynamo_FloorOp : UnaryPrim<"floor", Dynamo_FloatTensor, "largest integer not above x">;
 def Dynamo_CeilOp : UnaryPrim<"ceil", Dynamo_FloatTensor, "smallest integer not below x">;
 def Dynamo_RoundOp : UnaryPrim<"round", Dynamo_FloatTensor, "nearest integer, halves to even">;
-def Dynamo_TruncOp : UnaryPrim<"trunc", Dynamo_FloatTensor, "x without its fraction">;
+def Dynamo_TruncOp : UnaryPrim<"trunc", Dynamo_FloatTensor, "x rounded toward zero">;
 
 //===----------------------------------------------------------------------===//
 // Pointwise, two operands
@@ -81,31 +81,31 @@ def Dynamo_MulOp : BinaryPrim<"mul", Dynamo_NumberTensor, "x * y; integers wrap"
 def Dynamo_DivOp : BinaryPrim<"div", Dynamo_NumberTensor, "x / y; integers round toward zero"> {
   let description = [{
     Floats follow IEEE 754: 1/0 is infinite, 0/0 NaN. An integer divisor must
-    not be 0: eager raises there, so the decomposition emits this op for
-    integers only where the divisor is a constant.
+    not be 0: eager raises an error, so the decomposition emits this op for
+    integers only if the divisor is a constant.
   }];
 }
-def Dynamo_RemOp : BinaryPrim<"rem", Dynamo_NumberTensor, "C remainder: the sign is that of x"> {
-  let description = [{ The same restriction on integers as `dynamo.div`. }];
+def Dynamo_RemOp : BinaryPrim<"rem", Dynamo_NumberTensor, "remainder as in C: it has the sign of x"> {
+  let description = [{ Integers have the same restriction as in `dynamo.div`. }];
 }
-def Dynamo_PowOp : BinaryPrim<"pow", Dynamo_FloatTensor, "x to the y, as C's pow">;
+def Dynamo_PowOp : BinaryPrim<"pow", Dynamo_FloatTensor, "x to the power of y, as in C">;
 def Dynamo_Atan2Op : BinaryPrim<"atan2", Dynamo_FloatTensor, "angle of the point (y = lhs, x = rhs)">;
 def Dynamo_HypotOp : BinaryPrim<"hypot", Dynamo_FloatTensor, "sqrt(x² + y²) without overflow">;
 def Dynamo_CopysignOp : BinaryPrim<"copysign", Dynamo_FloatTensor, "magnitude of x, sign of y">;
-def Dynamo_NextafterOp : BinaryPrim<"nextafter", Dynamo_FloatTensor, "the number after x toward y">;
-def Dynamo_MaxOp : BinaryPrim<"max", Dynamo_Tensor, "larger one; NaN if either is NaN"> { let hasFolder = 1; }
-def Dynamo_MinOp : BinaryPrim<"min", Dynamo_Tensor, "smaller one; NaN if either is NaN"> { let hasFolder = 1; }
+def Dynamo_NextafterOp : BinaryPrim<"nextafter", Dynamo_FloatTensor, "the next number after x toward y">;
+def Dynamo_MaxOp : BinaryPrim<"max", Dynamo_Tensor, "the larger of x and y; NaN if either is NaN"> { let hasFolder = 1; }
+def Dynamo_MinOp : BinaryPrim<"min", Dynamo_Tensor, "the smaller of x and y; NaN if either is NaN"> { let hasFolder = 1; }
 def Dynamo_AndOp : BinaryPrim<"and", Dynamo_IntTensor, "bitwise and", [Commutative]> { let hasFolder = 1; }
 def Dynamo_OrOp : BinaryPrim<"or", Dynamo_IntTensor, "bitwise or", [Commutative]>    { let hasFolder = 1; }
 def Dynamo_XorOp : BinaryPrim<"xor", Dynamo_IntTensor, "bitwise exclusive or", [Commutative]>;
-def Dynamo_ShlOp : BinaryPrim<"shl", Dynamo_IntTensor, "x << y; 0 where y is out of range">;
-def Dynamo_ShrOp : BinaryPrim<"shr", Dynamo_IntTensor, "x >> y; y out of range gives 0, or -1 where x is negative">;
+def Dynamo_ShlOp : BinaryPrim<"shl", Dynamo_IntTensor, "x << y; 0 if y is out of range">;
+def Dynamo_ShrOp : BinaryPrim<"shr", Dynamo_IntTensor, "x >> y; if y is out of range, 0, or -1 for negative x">;
 
 def Dynamo_FmaOp : Prim<"fma", [Elementwise, SameOperandsAndResultType]> {
   let summary = "x * y + z, rounded once";
   let description = [{
-    For where eager's kernels do so. A product and a sum written apart are
-    rounded apart: nothing contracts them.
+    Used where eager's kernels round once. A separate product and sum are
+    rounded separately: nothing contracts them.
 
     ```mlir
     %r = dynamo.fma %x, %y, %z : tensor<4xf32>
@@ -121,10 +121,10 @@ def Dynamo_PredicateAttr : Dynamo_Enum<"Predicate", "comparison", "predicate", [
     I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;
 
 def Dynamo_CompareOp : Prim<"compare", [Elementwise, SameTypeOperands, SameOperandsAndResultShape]> {
-  let summary = "x (predicate) y; with a NaN only `ne` holds";
+  let summary = "x (predicate) y; with a NaN only `ne` is true";
   let description = [{
-    The predicates are `eq`, `ne`, `lt`, `le`, `gt` and `ge`. `ui8` compares
-    unsigned, other integers signed, and false is less than true.
+    The predicates are `eq`, `ne`, `lt`, `le`, `gt` and `ge`. The comparison of
+    `ui8` is unsigned, that of other integers signed; false is less than true.
 
     ```mlir
     %m = dynamo.compare lt %a, %b : tensor<4xf32> -> tensor<4xi1>
@@ -136,7 +136,7 @@ def Dynamo_CompareOp : Prim<"compare", [Elementwise, SameTypeOperands, SameOpera
 }
 
 def Dynamo_SelectOp : Prim<"select", [Elementwise, SameOperandsAndResultShape, AllTypesMatch<["on_true", "on_false", "result"]>]> {
-  let summary = "on_true where the condition holds, else on_false";
+  let summary = "on_true where the condition is true, else on_false";
   let description = [{
     ```mlir
     %r = dynamo.select %m, %a, %b : tensor<4xi1>, tensor<4xf32>
@@ -151,9 +151,10 @@ def Dynamo_SelectOp : Prim<"select", [Elementwise, SameOperandsAndResultShape, A
 def Dynamo_ConvertOp : Prim<"convert", [Elementwise, SameOperandsAndResultShape]> {
   let summary = "the value in another element type";
   let description = [{
-    To bool: whether it is not 0. From bool: 0 or 1. From float to integer:
-    toward zero (a value that does not fit is unspecified, as in torch). To a
-    narrower integer: modulo. To a narrower float: nearest, ties to even.
+    To bool: true if the value is not 0. From bool: 0 or 1. From float to
+    integer: rounded toward zero (the result for a value that does not fit is
+    unspecified, as in torch). To a narrower integer: modulo. To a narrower
+    float: rounded to nearest, ties to even.
 
     ```mlir
     %r = dynamo.convert %x : tensor<4xf32> -> tensor<4xbf16>
@@ -183,7 +184,7 @@ def Dynamo_BitcastOp : Prim<"bitcast", [Elementwise, SameOperandsAndResultShape]
 // Creation
 //===----------------------------------------------------------------------===//
 
-// A number, or a size in its place.
+// A number or a symbolic size.
 def Dynamo_Constant : Attr<CPred<"::llvm::isa<::mlir::TypedAttr, ::dynamlir::dynamo::ExprAttr>($_self)">, "a constant"> {
   let storageType = "::mlir::Attribute";
   let returnType = "::mlir::Attribute";
@@ -191,10 +192,10 @@ def Dynamo_Constant : Attr<CPred<"::llvm::isa<::mlir::TypedAttr, ::dynamlir::dyn
 }
 
 def Dynamo_FullOp : Prim<"full"> {
-  let summary = "every element is this constant";
+  let summary = "a tensor whose elements all equal a constant";
   let description = [{
     The constant has the element type of the result; bool is written `true`
-    or `false`. One of `i64` may be a size.
+    or `false`. An `i64` constant may be a size that is an expression.
 
     ```mlir
     %one = dynamo.full 1.0 : f32 -> tensor<2xf32>
@@ -226,12 +227,12 @@ def Dynamo_RandomOp : Prim<"random", [Elementwise, SameOperandsAndResultType]> {
   let description = [{
     Philox4x32-10 (Salmon, Moraes, Dror and Shaw: Parallel random numbers: as
     easy as 1, 2, 3; 2011). Its counter is the number `counter`, its key the
-    number `key`, both with the low 32 bits first. It makes four words, of
-    which this is one half: `half 0` is the first word and, in the upper 32
-    bits, the second; `half 1` the third and the fourth.
+    number `key`, both with the low 32 bits first. It computes four words; the
+    op returns half of them. `half 0` is the first word and, in the upper 32
+    bits, the second; `half 1` is the third and the fourth.
 
-    Equal operands give equal bits: nothing is drawn here. What is new in each
-    call is the key, which `dynamo-decompose` takes from torch's generator.
+    Equal operands give equal bits: the op has no state. The key differs in
+    each call: `dynamo-decompose` takes it from torch's generator.
 
     ```mlir
     %bits = dynamo.random %key, %counter half 0 : tensor<4xi64>
@@ -255,9 +256,9 @@ class ShapePrim<string mnemonic, string meaning> : Prim<mnemonic> {
 
 def Dynamo_BroadcastOp : ShapePrim<"broadcast", "operand dimension i becomes result dimension dims[i]; the others repeat"> {
   let description = [{
-    `dims` has one entry per operand dimension and is strictly increasing: to
-    transpose is `dynamo.permute`. An operand dimension is as large as the
-    result's or 1.
+    `dims` has one entry per operand dimension and is strictly increasing; use
+    `dynamo.permute` to transpose. The size of an operand dimension is that of
+    the result's dimension, or 1.
 
     ```mlir
     %rows = dynamo.broadcast %x dims [1] : tensor<3xf32> -> tensor<2x3xf32>
@@ -290,10 +291,10 @@ def Dynamo_PermuteOp : ShapePrim<"permute", "result dimension i is operand dimen
   let hasFolder = 1;
 }
 
-def Dynamo_SliceOp : ShapePrim<"slice", "a rectangular, strided part; sizes stand in the result type"> {
+def Dynamo_SliceOp : ShapePrim<"slice", "a rectangular, strided part; the result type gives its sizes"> {
   let description = [{
     Result element `i` is operand element `starts + i * steps`. Starts are not
-    negative, steps at least 1, and the part lies inside the operand.
+    negative, steps are at least 1, and the part lies inside the operand.
 
     ```mlir
     %odd = dynamo.slice %x starts [1] steps [2] : tensor<6xf32> -> tensor<3xf32>
@@ -304,7 +305,7 @@ def Dynamo_SliceOp : ShapePrim<"slice", "a rectangular, strided part; sizes stan
   let hasFolder = 1;
 }
 
-def Dynamo_ReverseOp : ShapePrim<"reverse", "the elements in opposite order along dims"> {
+def Dynamo_ReverseOp : ShapePrim<"reverse", "the elements in reverse order along dims"> {
   let description = [{
     ```mlir
     %r = dynamo.reverse %x dims [0] : tensor<4x2xf32> -> tensor<4x2xf32>
@@ -316,7 +317,8 @@ def Dynamo_ReverseOp : ShapePrim<"reverse", "the elements in opposite order alon
 
 def Dynamo_ConcatenateOp : ShapePrim<"concatenate", "operands one after another along dim"> {
   let description = [{
-    At least one operand; all are equal in the other dimensions.
+    There is at least one operand; all have the same sizes in the other
+    dimensions.
 
     ```mlir
     %r = dynamo.concatenate %a, %b dim 0 : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<3x3xf32>
@@ -328,7 +330,7 @@ def Dynamo_ConcatenateOp : ShapePrim<"concatenate", "operands one after another 
 
 def Dynamo_PadOp : ShapePrim<"pad", "constant elements before (low) and after (high) each dimension"> {
   let description = [{
-    `low` and `high` are not negative: cropping is `dynamo.slice`. They may be
+    `low` and `high` are not negative; use `dynamo.slice` to crop. They may be
     expressions.
 
     ```mlir
@@ -341,10 +343,10 @@ def Dynamo_PadOp : ShapePrim<"pad", "constant elements before (low) and after (h
 
 def Dynamo_AsStridedOp : ShapePrim<"as_strided", "element i is operand.flat[offset + Σ i_k · strides_k]"> {
   let description = [{
-    `operand.flat` is the operand in row-major order. Functionalization writes
-    it for a view of a storage that is mutated elsewhere. Offset and strides
-    are not negative, and the window lies inside the operand. They may be
-    expressions.
+    `operand.flat` is the operand in row-major order. `dynamo-functionalize`
+    emits this op for a view of a storage that is mutated elsewhere. Offset and
+    strides are not negative, and the window lies inside the operand. They may
+    be expressions.
 
     ```mlir
     %diagonal = dynamo.as_strided %x strides [4] offset 0 : tensor<3x3xf32> -> tensor<3xf32>
@@ -356,7 +358,7 @@ def Dynamo_AsStridedOp : ShapePrim<"as_strided", "element i is operand.flat[offs
 
 def Dynamo_AsStridedScatterOp : ShapePrim<"as_strided_scatter", "base with source written through the window that as_strided would read"> {
   let description = [{
-    The window does not show an element twice.
+    The window must not contain an element twice.
 
     ```mlir
     %r = dynamo.as_strided_scatter %x, %diagonal strides [4] offset 0
@@ -370,9 +372,9 @@ def Dynamo_AsStridedScatterOp : ShapePrim<"as_strided_scatter", "base with sourc
 def Dynamo_GatherOp : Prim<"gather"> {
   let summary = "element p is operand[indices_0[p], indices_1[p], …]";
   let description = [{
-    One index tensor of the result's shape per operand dimension. The indices
-    must be in range: what cannot be known to be goes through
-    `dynamo.check_range` before.
+    There is one index tensor of the result's shape per operand dimension. The
+    indices must be in range: those that are not known to be are checked by
+    `dynamo.check_range` first.
 
     ```mlir
     %rows = dynamo.gather %table[%i, %j] : tensor<10x4xf32>, tensor<3x4xi64>, tensor<3x4xi64> -> tensor<3x4xf32>
@@ -394,12 +396,12 @@ def Dynamo_ReduceKindAttr : Dynamo_Enum<"ReduceKind", "reduction", "reduce_kind"
     I32EnumAttrCase<"bit_xor", 6, "xor">]>;
 
 def Dynamo_ReduceOp : Prim<"reduce"> {
-  let summary = "combine all elements along dims, which the result lacks";
+  let summary = "combines all elements along dims, and removes these dimensions";
   let description = [{
     The kinds are `sum`, `prod`, `max`, `min` and, for integers and bool,
-    `and`, `or`, `xor`. Nothing to combine gives the neutral element. `max` and
-    `min` pass on NaN; over nothing they are refused. The order of a float sum
-    is unspecified.
+    `and`, `or`, `xor`. If there are no elements to combine, the result is the
+    neutral element; `max` and `min` are rejected then. They propagate NaN. The
+    order of a float sum is unspecified.
 
     ```mlir
     %r = dynamo.reduce sum %x dims [1] : tensor<2x3xf32> -> tensor<2xf32>
@@ -412,7 +414,7 @@ def Dynamo_ReduceOp : Prim<"reduce"> {
 }
 
 def Dynamo_ArgReduceOp : Prim<"arg_reduce"> {
-  let summary = "index of the first largest (max) or smallest (min) element along dim, which the result lacks";
+  let summary = "index of the first largest (max) or smallest (min) element along dim, which is removed";
   let description = [{
     A NaN counts as the largest for `max` and the smallest for `min`.
 
@@ -427,9 +429,9 @@ def Dynamo_ArgReduceOp : Prim<"arg_reduce"> {
 }
 
 def Dynamo_ScanOp : Prim<"scan", [SameOperandsAndResultType]> {
-  let summary = "running combination along dim, the element itself included";
+  let summary = "inclusive prefix combination along dim";
   let description = [{
-    Takes the kinds of `dynamo.reduce`.
+    The kinds are those of `dynamo.reduce`.
 
     ```mlir
     %r = dynamo.scan sum %x dim 0 : tensor<4xi64>  // [1, 2, 3, 4] gives [1, 3, 6, 10]
@@ -448,14 +450,15 @@ def Dynamo_ScanOp : Prim<"scan", [SameOperandsAndResultType]> {
 def Dynamo_ScatterOp : Prim<"scatter"> {
   let summary = "base with element p of source at base[place_0(p), place_1(p), …]";
   let description = [{
-    `dims` has one entry per dimension of the base. Where it is -1, the next of
-    the index tensors, which have the source's shape, says the place; else the
-    place is that of `p` along this dimension of the source. The indices must
-    be in range, as those of `dynamo.gather`.
+    `dims` has one entry per dimension of the base. If the entry is -1, the
+    next index tensor, which has the source's shape, gives the place; otherwise
+    the place is the position of `p` along this dimension of the source. The
+    indices must be in range, as for `dynamo.gather`.
 
-    The source is gone through in row-major order. Of several elements for one
-    place the last stays, or with `by` they are combined one after another, the
-    base's element first; the kinds are those of `dynamo.reduce`.
+    The source is traversed in row-major order. If several elements have the
+    same place, the last one remains. With `by` they are instead combined one
+    after another, starting with the base's element; the kinds are those of
+    `dynamo.reduce`.
 
     ```mlir
     %r = dynamo.scatter %rows into %x[%i] dims [-1, 1] by sum
@@ -477,9 +480,9 @@ def Dynamo_MatmulOp : Prim<"matmul"> {
   let summary = "sums of products along one dimension";
   let description = [{
     `result[b, m, n] = Σ_k lhs[b, m, k] · rhs[b, k, n]`. The first `batch`
-    dimensions are those of lhs, rhs and result alike; any number of dimensions
-    of lhs alone, `m`, stand before its last, which is `k`; any number of rhs
-    alone, `n`, stand after its `k`. The order of the sum is unspecified.
+    dimensions of lhs, rhs and result are the same. In lhs, any number of
+    dimensions `m` follow and then `k`; in rhs, `k` follows and then any number
+    of dimensions `n`. The order of the sum is unspecified.
 
     ```mlir
     %y = dynamo.matmul %x, %w batch 0 : tensor<2x5x8xf32>, tensor<8x3xf32> -> tensor<2x5x3xf32>
@@ -496,10 +499,10 @@ def Dynamo_ConvolutionOp : Prim<"convolution"> {
   let summary = "sums of products over windows of images";
   let description = [{
     `result[b, g·m + o, y, x] = Σ_{c, i, j} input[b, g·k + c, y·s_0 + i·d_0 - p_0, x·s_1 + j·d_1 - p_1] · weight[g·m + o, c, i, j]`,
-    with `m` output and `k` input channels in each of the groups, strides `s`,
-    padding `p` and dilation `d`. What is outside the input counts as 0. The
-    order of the sum is unspecified. The result may have another shape of as
-    many elements, which are the same in row-major order.
+    with `m` output and `k` input channels per group, strides `s`, padding `p`
+    and dilation `d`. Elements outside the input count as 0. The order of the
+    sum is unspecified. The result may have another shape with the same number
+    of elements, in the same row-major order.
 
     ```mlir
     %y = dynamo.convolution %x, %w strides [2, 2] padding [1, 1] dilation [1, 1] groups 1
@@ -518,9 +521,9 @@ def Dynamo_MaxPoolOp : Prim<"max_pool"> {
   let description = [{
     `result[b, c, y, x] = max_{i, j} input[b, c, y·s_0 + i·d_0 - p_0, x·s_1 + j·d_1 - p_1]`
     over `window[0]` by `window[1]` elements, with strides `s`, padding `p` and
-    dilation `d`. What is outside the input counts as the smallest number. NaN
-    is larger than any number. The result may have another shape of as many
-    elements, which are the same in row-major order.
+    dilation `d`. Elements outside the input count as the smallest number. NaN
+    is larger than any number. The result may have another shape with the same
+    number of elements, in the same row-major order.
 
     ```mlir
     %y = dynamo.max_pool %x window [3, 3] strides [2, 2] padding [1, 1] dilation [1, 1]
@@ -535,13 +538,13 @@ def Dynamo_MaxPoolOp : Prim<"max_pool"> {
 }
 
 def Dynamo_AttentionOp : Prim<"attention"> {
-  let summary = "values, weighted by the softmax of queries' products with keys";
+  let summary = "values weighted by the softmax of the products of queries and keys";
   let description = [{
     `result[b, h, i, e] = Σ_j p[j] · value[b, h, j, e]`, with
     `p = softmax_j(scale · Σ_d query[b, h, i, d] · key[b, h, j, d] + mask[b, h, i, j])`.
-    With `causal`, `p[j]` is 0 for `j > i`. Where all `j` are masked by negative
-    infinity the result is 0. The order of the sums is unspecified. The result
-    may have another shape of as many elements, which are the same in
+    With `causal`, `p[j]` is 0 for `j > i`. If all `j` are masked by negative
+    infinity, the result is 0. The order of the sums is unspecified. The result
+    may have another shape with the same number of elements, in the same
     row-major order.
 
     ```mlir

@@ -3,9 +3,10 @@
 // Part of dynamlir, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What verifiers, parsers and printers do with sizes. Numbers are computed here;
-// expressions are read, brought into canonical form and compared by callbacks
-// (`dynamoSetSizeCallbacks` in dynamo-c/Dynamo.h), so that there is one algebra.
+// Operations on sizes for verifiers, parsers and printers. Numbers are computed
+// here; expressions are parsed, brought into canonical form and compared by
+// callbacks (`dynamoSetSizeCallbacks` in dynamo-c/Dynamo.h), so that there is
+// only one algebra.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +21,10 @@ namespace dynamlir::dynamo {
 /// A number, an expression, or `?`.
 class Size {
 public:
-  /// A number, or `?` where it is `ShapedType::kDynamic`.
+  /// A number, or `?` for `ShapedType::kDynamic`.
   Size(int64_t number) : number(number) {}
   Size(ExprAttr expression) : number(mlir::ShapedType::kDynamic), expression(expression) {}
-  /// What an attribute says for which `isSize` holds; null is `?`.
+  /// The size in an attribute for which `isSize` is true; null is `?`.
   static Size of(mlir::Attribute attribute);
 
   bool isNumber() const { return !mlir::ShapedType::isDynamic(number); }
@@ -33,9 +34,9 @@ public:
   /// The expression, or null.
   ExprAttr getExpression() const { return expression; }
   bool isNegative() const { return isNumber() && number < 0; }
-  /// As it is written.
+  /// The printed form.
   std::string str() const;
-  /// Whether both are the same in form.
+  /// Returns true if both have the same form.
   bool operator==(Size other) const { return number == other.number && expression == other.expression; }
   bool operator!=(Size other) const { return !(*this == other); }
 
@@ -52,36 +53,37 @@ std::string sizesToString(llvm::ArrayRef<Size> sizes);
 /// The sizes of a tensor: those of its encoding, if it has them, else its shape.
 SizeList sizesOf(mlir::RankedTensorType type);
 SizeList sizesOf(llvm::ArrayRef<int64_t> numbers);
-/// What an array attribute of sizes holds (`Dynamo_SizeArray`).
+/// The sizes in an array attribute of sizes (`Dynamo_SizeArray`).
 SizeList sizesOf(mlir::Attribute array);
-/// How many that are.
+/// The number of sizes in it.
 size_t countSizes(mlir::Attribute array);
 
-/// The results; `?` where an operand is `?`, nothing where no size says it.
+/// The results; `?` if an operand is `?`, nothing if the result cannot be represented as a size.
 std::optional<Size> add(Size a, Size b);
 std::optional<Size> multiply(Size a, Size b);
 std::optional<Size> multiply(llvm::ArrayRef<Size> sizes);
-/// `a mod divisor`, which is positive.
+/// `a mod divisor`; the divisor is positive.
 std::optional<Size> modulo(Size a, int64_t divisor);
 
-/// How two sizes are compared.
+/// A relation between two sizes.
 enum class Relation { equal, less, lessOrEqual };
 
-/// Whether a relation holds for all values of the symbols, as the function around `op` declares them; nothing where that
-/// depends on them, or on a `?`.
+/// Returns true or false if a relation has that value for all values of the symbols, as the function around `op`
+/// declares them; nothing if it depends on them, or on a `?`.
 std::optional<bool> decide(mlir::Operation *op, Size a, Relation relation, Size b);
-/// Whether two sizes are known to be equal. `?` passes for `?` here: of a size that nobody knows, verifiers ask nothing. Folders,
-/// which would have to know, do not ask this.
+/// Returns true if two sizes are known to be equal. `?` counts as equal to `?` here, since verifiers do not check
+/// unknown sizes. Folders must not use this, as they need certainty.
 bool areEqual(mlir::Operation *op, Size a, Size b);
 bool areEqual(mlir::Operation *op, llvm::ArrayRef<Size> a, llvm::ArrayRef<Size> b);
-/// Whether a size is negative for all values of its symbols.
+/// Returns true if a size is negative for all values of its symbols.
 bool isSurelyNegative(mlir::Operation *op, Size size);
-/// An error where one of the sizes is.
+/// Reports an error if one of the sizes is.
 llvm::LogicalResult verifyNotNegative(mlir::Operation *op, llvm::Twine what, llvm::ArrayRef<Size> sizes);
-/// Whether two tensors have one shape.
+/// Returns true if two tensors have the same shape.
 bool haveOneShape(mlir::Operation *op, mlir::RankedTensorType a, mlir::RankedTensorType b);
 
-/// A size from its text; null where it is none, or where nobody has given callbacks, with an error at a position.
+/// Parses a size from text. Returns null, with an error at a position, if the text is not a size or callbacks are not
+/// set.
 mlir::Attribute readSize(mlir::MLIRContext *context, llvm::StringRef text,
                          llvm::function_ref<mlir::InFlightDiagnostic(size_t position)> emitError);
 
@@ -94,11 +96,11 @@ inline void printSize(mlir::OpAsmPrinter &printer, mlir::Operation *, mlir::Attr
 mlir::ParseResult parseSizeArray(mlir::AsmParser &parser, mlir::Attribute &array);
 void printSizeArray(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Attribute array);
 
-/// Checks `dynamo.symbols` of a function, and that what is not of this dialect in it names declared symbols only.
+/// Checks `dynamo.symbols` of a function, and that operations of other dialects in it use only declared symbols.
 llvm::LogicalResult verifySymbols(mlir::FunctionOpInterface function, mlir::Attribute value);
-/// Checks that what is not of this dialect in a function, itself included, names declared symbols only.
+/// Checks that operations of other dialects in a function, and the function itself, use only declared symbols.
 llvm::LogicalResult verifyNamedSymbols(mlir::FunctionOpInterface function);
-/// Checks that an operation's types and attributes name declared symbols only.
+/// Checks that an operation's types and attributes use only declared symbols.
 llvm::LogicalResult verifyDeclared(mlir::Operation *op);
 
 } // namespace dynamlir::dynamo

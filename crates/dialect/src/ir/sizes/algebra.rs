@@ -1,4 +1,4 @@
-//! The algebra of sizes for the dialect's C++: `crates/shapes`, behind two functions.
+//! The algebra of sizes for the dialect's C++ code: `crates/shapes`, behind two functions.
 
 use std::{
     ffi::c_void,
@@ -15,15 +15,15 @@ use crate::{
     ir::{str_ref, to_string},
 };
 
-/// Gives C++ the algebra; safe to call more than once. Everything that makes a context or a registry with the dialect does so.
+/// Passes the algebra to C++; safe to call more than once. Everything that creates a context or a registry with the dialect calls it.
 pub fn register() {
     static ONCE: Once = Once::new();
     let callbacks = ffi::SizeCallbacks { read, decide };
-    // SAFETY: the struct is copied, the functions are statics; contexts that have the dialect are made after this.
+    // SAFETY: the struct is copied and the functions are statics; contexts with the dialect are created only after this.
     ONCE.call_once(|| unsafe { ffi::dynamoSetSizeCallbacks(&raw const callbacks) });
 }
 
-/// Entered by C++: reads a size, and gives it to `take`. Nothing unwinds out of it.
+/// Called from C++: parses a size and passes it to `take`. Nothing unwinds out of it.
 unsafe extern "C" fn read(text: MlirStringRef, take: SizeTake, user_data: *mut c_void) {
     let mut size = ffi::Size {
         is_number: false,
@@ -49,11 +49,11 @@ unsafe extern "C" fn read(text: MlirStringRef, take: SizeTake, user_data: *mut c
         }
         Err(_) => size.fault = str_ref("internal error in the reader of sizes"),
     }
-    // SAFETY: what the size points to lives through the call; the pointer is the caller's own.
+    // SAFETY: everything that the size points to lives through the call; the pointer is the caller's own.
     unsafe { take(&raw const size, user_data) };
 }
 
-/// Entered by C++: whether a relation holds for all values of the symbols (1), for none (0), or one cannot say (-1).
+/// Called from C++: returns 1 if a relation holds for all values of the symbols, 0 if for none, and -1 if that is not known.
 unsafe extern "C" fn decide(
     symbols: *const ffi::SymbolFields,
     num_symbols: isize,
@@ -63,7 +63,7 @@ unsafe extern "C" fn decide(
     right: MlirStringRef,
 ) -> i32 {
     let symbols = match usize::try_from(num_symbols) {
-        // SAFETY: as many as the caller says, borrowed for the call.
+        // SAFETY: there are as many as the caller states, borrowed for the call.
         Ok(count) if count > 0 => unsafe { slice::from_raw_parts(symbols, count) },
         _ => &[],
     };
@@ -86,15 +86,15 @@ unsafe extern "C" fn decide(
     answer.ok().flatten().map_or(-1, i32::from)
 }
 
-/// Takes for true what a text says, one predicate after the other. What it does not say in this form is not known.
+/// Assumes the predicates of a text, one after the other. A predicate that does not parse is skipped.
 pub(super) fn assume(scope: &mut Scope, text: &str) {
     for predicate in text.split("; ").filter_map(|predicate| predicate.parse::<Predicate>().ok()) {
-        // What contradicts itself holds in no call.
+        // A predicate that contradicts the others holds in no call.
         let _ = scope.assume(&predicate);
     }
 }
 
-/// What the fields of a declaration say is known of its symbol.
+/// The range, divisor and hint of a symbol, from the fields of its declaration.
 pub(super) fn info(fields: &ffi::SymbolFields) -> SymbolInfo {
     SymbolInfo { range: Interval::new(fields.min, fields.max), hint: (fields.hint >= 0).then_some(fields.hint), divisor: fields.divisor }
 }

@@ -1,4 +1,4 @@
-//! `dynamo.symbols`: the symbols of a function, what is known of them, and where their values come from.
+//! `dynamo.symbols`: the symbols of a function, the facts known about them, and the sources of their values.
 
 use dynamlir_shapes::{ParseError, Predicate, Scope, Symbol, SymbolInfo};
 
@@ -9,9 +9,9 @@ use crate::{
     ops,
 };
 
-/// Where a function finds the value of a symbol.
+/// The place where a function finds the value of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SymbolSite {
     /// It is a size of an argument.
     Size {
         /// The argument.
@@ -31,8 +31,8 @@ pub enum Place {
 pub struct SizeSymbol {
     /// The symbol.
     pub symbol: Symbol,
-    /// Where it comes from; an entry says so of each.
-    pub place: Option<Place>,
+    /// The place of its value; set for every symbol of an entry.
+    pub place: Option<SymbolSite>,
     /// Its range, divisor and hint.
     pub info: SymbolInfo,
 }
@@ -42,13 +42,13 @@ impl AttrValue for SizeSymbol {
 
     fn read(attr: Attr) -> Option<Self> {
         let mut fields = ffi::SymbolFields { number: 0, argument: -1, dim: -1, min: 0, max: 0, divisor: 1, hint: -1 };
-        // SAFETY: the attribute is live; the fields are written where it is a symbol.
+        // SAFETY: the attribute is live; the fields are written if it is a symbol.
         if !unsafe { ffi::dynamoSymbolAttrGetFields(attr.raw(), &raw mut fields) } {
             return None;
         }
         let place = match (usize::try_from(fields.argument), usize::try_from(fields.dim)) {
-            (Ok(argument), Ok(dim)) => Some(Place::Size { argument, dim }),
-            (Ok(argument), Err(_)) => Some(Place::Index { argument }),
+            (Ok(argument), Ok(dim)) => Some(SymbolSite::Size { argument, dim }),
+            (Ok(argument), Err(_)) => Some(SymbolSite::Index { argument }),
             _ => None,
         };
         Some(Self { symbol: Symbol(u32::try_from(fields.number).ok()?), place, info: info(&fields) })
@@ -56,8 +56,8 @@ impl AttrValue for SizeSymbol {
 
     fn try_write(ctx: Ctx, given: &Self) -> Option<Attr> {
         let (argument, dim) = match given.place {
-            Some(Place::Size { argument, dim }) => (argument as i64, dim as i64),
-            Some(Place::Index { argument }) => (argument as i64, -1),
+            Some(SymbolSite::Size { argument, dim }) => (argument as i64, dim as i64),
+            Some(SymbolSite::Index { argument }) => (argument as i64, -1),
             None => (-1, -1),
         };
         let range = given.info.range;
@@ -76,7 +76,7 @@ impl AttrValue for SizeSymbol {
     }
 
     /// # Panics
-    /// The verifier does not take it; the diagnostic says why.
+    /// If the verifier rejects it; the diagnostic gives the reason.
     fn write(ctx: Ctx, given: &Self) -> Attr {
         Self::try_write(ctx, given).unwrap_or_else(|| panic!("not a declaration: {given:?}"))
     }
@@ -87,7 +87,7 @@ pub fn declared(function: Op) -> Vec<SizeSymbol> {
     ops::SYMBOLS.of(function).unwrap_or_default().into_iter().filter_map(SizeSymbol::read).collect()
 }
 
-/// Declares the symbols of a function; without one it declares nothing.
+/// Declares the symbols of a function; an empty list declares nothing.
 pub fn declare(function: Op, symbols: &[SizeSymbol]) {
     if symbols.is_empty() {
         ops::SYMBOLS.remove(function);
@@ -97,7 +97,7 @@ pub fn declare(function: Op, symbols: &[SizeSymbol]) {
     ops::SYMBOLS.set(function, &attrs);
 }
 
-/// What is known of sizes in a function.
+/// The facts known about sizes in a function.
 pub fn scope(function: Op) -> Scope {
     let mut scope = Scope::new();
     for SizeSymbol { symbol, info, .. } in declared(function) {
@@ -109,8 +109,10 @@ pub fn scope(function: Op) -> Scope {
     scope
 }
 
-/// What holds of a function's symbols in each call, beside what is declared of each; an error where the text says it in no form that is
-/// known, or of another symbol.
+/// The predicates on a function's symbols that hold in each call, besides the declaration of each symbol.
+///
+/// # Errors
+/// If the text has an unknown form, or refers to an undeclared symbol.
 pub fn assumed(function: Op) -> Result<Vec<Predicate>, String> {
     let Some(text) = ops::ASSUMED.of(function) else { return Ok(Vec::new()) };
     let declared: Vec<Symbol> = declared(function).into_iter().map(|declared| declared.symbol).collect();
@@ -126,7 +128,7 @@ pub fn assumed(function: Op) -> Result<Vec<Predicate>, String> {
     text.split("; ").map(read).collect()
 }
 
-/// Says what holds of a function's symbols in each call.
+/// Sets the predicates on a function's symbols that hold in each call.
 pub fn set_assumed(function: Op, predicates: &[Predicate]) {
     let texts: Vec<String> = predicates.iter().map(ToString::to_string).collect();
     if !texts.is_empty() {
@@ -159,8 +161,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                SizeSymbol { symbol: Symbol(0), place: Some(Place::Size { argument: 0, dim: 0 }), info: first },
-                SizeSymbol { symbol: Symbol(1), place: Some(Place::Index { argument: 1 }), info: second },
+                SizeSymbol { symbol: Symbol(0), place: Some(SymbolSite::Size { argument: 0, dim: 0 }), info: first },
+                SizeSymbol { symbol: Symbol(1), place: Some(SymbolSite::Index { argument: 1 }), info: second },
             ]
         );
         let scope = scope(function);

@@ -1,4 +1,4 @@
-//! Sizes in the IR: numbers, or expressions over symbols that the function around declares.
+//! Sizes in the IR: numbers, or expressions over symbols that the enclosing function declares.
 //!
 //! | in the IR | in Rust |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `!dynamo.tensor<[s0, 2]xf32, [2, 1]>` | [`Type::window`], [`Type::mutable_of`] |
 //! | `dynamo.symbols = [#dynamo.symbol<s0, …>]` | [`SizeSymbol`], [`declared`], [`scope`] |
 //!
-//! What is a number is written as it always was. The dialect's C++ knows no algebra: it calls `crates/shapes` ([`register`]).
+//! Sizes that are numbers keep their usual form. The dialect's C++ code has no algebra of its own: it calls `crates/shapes` ([`register`]).
 
 mod algebra;
 mod declarations;
@@ -18,7 +18,7 @@ mod values;
 use mlir_sys::MlirStringRef;
 
 pub use algebra::register;
-pub use declarations::{Place, SizeSymbol, assumed, declare, declared, scope, set_assumed};
+pub use declarations::{SizeSymbol, SymbolSite, assumed, declare, declared, scope, set_assumed};
 
 use super::{Ctx, Op, to_string};
 use crate::ffi;
@@ -27,19 +27,19 @@ use crate::ir::Type;
 #[cfg(doc)]
 use dynamlir_shapes::Dim;
 
-/// Whether an expression was ever made in a context. Where none was, no type or attribute has one.
+/// Returns true if an expression was ever created in a context. If not, its types and attributes do not contain any.
 pub fn holds_expressions(ctx: Ctx) -> bool {
     // SAFETY: the context is alive.
     unsafe { ffi::dynamoContextHoldsExpressions(ctx.0) }
 }
 
-/// The first operation, in or at `root`, that says an expression, and the expression. It costs nothing where there is none.
+/// The first operation, in or at `root`, that contains an expression, and the expression. It is free if the context has no expressions.
 pub fn find_expression(root: Op) -> Option<(Op, String)> {
     if !holds_expressions(root.ctx()) {
         return None;
     }
     let mut text = MlirStringRef { data: std::ptr::null(), length: 0 };
-    // SAFETY: the operation is alive; the text is written where one is found, and the context owns it.
+    // SAFETY: the operation is alive; the text is written if one is found, and the context owns it.
     let found = unsafe { ffi::dynamoFindExpression(root.raw(), &raw mut text) };
     (!found.ptr.is_null()).then(|| (Op::from_raw(found), to_string(text)))
 }

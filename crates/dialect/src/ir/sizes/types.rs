@@ -8,17 +8,17 @@ use crate::{
     ir::{Attr, AttrValue, DYNAMIC, Type},
 };
 
-/// A number as MLIR has it in a shape.
+/// A size as MLIR stores it in a shape.
 fn number(dim: &Dim) -> i64 {
     dim.known().unwrap_or(DYNAMIC)
 }
 
-/// A number of MLIR's, if it is one.
+/// A size from MLIR, if it is static.
 fn known(number: i64) -> Option<Dim> {
     (number != DYNAMIC).then(|| Dim::from(number))
 }
 
-/// All of them as sizes, if they are numbers: read as such they cost least.
+/// All of them as sizes, if all are numbers: the cheapest way to read them.
 fn all_known(numbers: Vec<i64>) -> Option<Vec<Dim>> {
     (!numbers.contains(&DYNAMIC)).then(|| numbers.into_iter().map(Dim::from).collect())
 }
@@ -28,7 +28,7 @@ fn read(raw: MlirAttribute) -> Option<Dim> {
 }
 
 impl Type {
-    /// Sizes of a tensor, memref or `!dynamo.tensor`; empty for others. None where one is a `?` of which nothing is said.
+    /// Sizes of a tensor, memref or `!dynamo.tensor`; empty for others. `None` if one is a `?` without an expression.
     pub fn sizes(self) -> Option<Vec<Dim>> {
         if self.is_mutable() {
             if let Some(known) = all_known(self.shape()) {
@@ -47,22 +47,22 @@ impl Type {
         self.shape().into_iter().map(known).collect()
     }
 
-    /// The same of a type that is known to say them.
+    /// The same for a type whose sizes are known to be given.
     ///
     /// # Panics
-    /// One is a `?` of which nothing is said.
+    /// If one is a `?` without an expression.
     pub fn dims(self) -> Vec<Dim> {
         self.sizes().unwrap_or_else(|| panic!("{self} does not say its sizes"))
     }
 
-    /// Sizes, where all of them are numbers.
+    /// Sizes, if all of them are numbers.
     pub fn numbers(self) -> Option<Vec<i64>> {
         let shape = self.shape();
         (!shape.contains(&DYNAMIC)).then_some(shape)
     }
 
-    /// Sizes, strides and offset of a `!dynamo.tensor` or memref; of a builtin tensor, which is row-major. None where one is a
-    /// `?` of which nothing is said, and for types without sizes.
+    /// Sizes, strides and offset of a `!dynamo.tensor` or memref, or of a builtin tensor, which is row-major. `None` if one is a `?`
+    /// without an expression, and for types without sizes.
     pub fn window(self, scope: &Scope) -> Option<Window> {
         let sizes = self.sizes()?;
         if self.is_mutable() {
@@ -82,35 +82,35 @@ impl Type {
         if self.is_tensor() { Window::row_major_in(&sizes, scope).ok() } else { None }
     }
 
-    /// `tensor<sizes x element>`, with `#dynamo.sizes` where a size is an expression.
+    /// `tensor<sizes x element>`, with `#dynamo.sizes` if a size is an expression.
     pub fn tensor_of(sizes: &[Dim], element: Self) -> Self {
         let shape: Vec<i64> = sizes.iter().map(number).collect();
         if sizes.iter().all(|size| size.known().is_some()) {
             return Self::tensor(&shape, element);
         }
         let encoding = Vec::<Dim>::write(element.ctx(), sizes);
-        // SAFETY: as many sizes as the rank says; the encoding is one of this context.
+        // SAFETY: there are as many sizes as the rank; the encoding is from this context.
         Self::from_raw(unsafe { mlirRankedTensorTypeGet(shape.len() as isize, shape.as_ptr(), element.raw(), encoding.raw()) })
     }
 
-    /// `!dynamo.tensor` of a window; None, with a diagnostic, where no tensor has it.
+    /// `!dynamo.tensor` of a window; `None`, with a diagnostic, if no tensor has such a window.
     pub fn mutable_of(window: &Window, element: Self) -> Option<Self> {
         let ctx = element.ctx();
         let write = |dims: &[Dim]| -> Vec<_> { dims.iter().map(|dim| Dim::write(ctx, dim).raw()).collect() };
         let (sizes, strides, offset) = (write(&window.sizes), write(&window.strides), Dim::write(ctx, &window.offset).raw());
         let rank = sizes.len().min(strides.len()) as isize;
-        // SAFETY: both lists have as many attributes, all of them sizes.
+        // SAFETY: both lists have equally many attributes, all of them sizes.
         let raw =
             unsafe { ffi::dynamoMutableTensorTypeGetOfSizes(ctx.raw(), rank, sizes.as_ptr(), element.raw(), strides.as_ptr(), offset) };
         (!raw.ptr.is_null()).then(|| Self::from_raw(raw))
     }
 
-    /// Whether it is plain that it has one element.
+    /// Returns true if it is plain that it has one element.
     pub fn is_single(self) -> bool {
         self.shape().iter().all(|&size| size == 1)
     }
 
-    /// Product of the sizes; None where one is a `?` of which nothing is said, or the product is not a size.
+    /// Product of the sizes; `None` if one is a `?` without an expression, or the product is not a size.
     pub fn count(self) -> Option<Dim> {
         self.sizes()?.iter().try_fold(Dim::from(1), |product, size| product.mul(size)).ok()
     }

@@ -23,7 +23,7 @@ impl AttrValue for Dim {
     }
 
     /// # Panics
-    /// C++ does not read what is printed here: the two disagree.
+    /// If C++ rejects the text printed here: the two disagree.
     fn write(ctx: Ctx, given: &Self) -> Attr {
         if let Some(number) = given.known() {
             return Attr::i64(ctx, number);
@@ -42,7 +42,7 @@ impl AttrValue for Vec<Dim> {
         if let Some(numbers) = attr.as_i64s() {
             return Some(numbers.into_iter().map(Dim::from).collect());
         }
-        // SAFETY: the attribute is live; there are as many sizes as it says.
+        // SAFETY: the attribute is live; there are as many sizes as it reports.
         unsafe {
             let count = ffi::dynamoSizesAttrGetCount(attr.raw());
             (count >= 0).then(|| (0..count).map(|index| Attr::from_raw(ffi::dynamoSizesAttrGetSize(attr.raw(), index))))
@@ -53,7 +53,7 @@ impl AttrValue for Vec<Dim> {
 
     fn write(ctx: Ctx, given: &[Dim]) -> Attr {
         let sizes: Vec<_> = given.iter().map(|dim| Dim::write(ctx, dim).raw()).collect();
-        // SAFETY: as many as the length says, borrowed for the call.
+        // SAFETY: the list has the stated length and is borrowed for the call.
         Attr::from_raw(unsafe { ffi::dynamoSizesAttrGet(ctx.raw(), sizes.len() as isize, sizes.as_ptr()) })
     }
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::Session;
 
-    /// An expression by each rule of the grammar, with its canonical form.
+    /// An expression for each rule of the grammar, with its canonical form.
     const FORMS: &[(&str, &str)] = &[
         ("s0", "s0"),
         ("s0*2 + s0", "s0*3"),

@@ -1,4 +1,4 @@
-//! Reading and writing by index: `gather` and a `scatter` that sums are each other's transpose.
+//! Reading and writing by index: `gather` and a summing `scatter` are each other's transpose.
 
 use dynamlir_dialect::{
     ir::{Type, Value},
@@ -7,7 +7,7 @@ use dynamlir_dialect::{
 
 use crate::{autodiff::at::At, emit::Emit};
 
-/// Gives the gradients; None for another primitive.
+/// Emits the gradients; returns None for other primitives.
 pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     let e = at.a.e;
     match op {
@@ -43,7 +43,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     Some(())
 }
 
-/// Where each element of the source goes, one index for each dimension of the base.
+/// Returns the place of each element of the source, as one index for each dimension of the base.
 fn places(e: &Emit, op: ScatterOp) -> Vec<Value> {
     let shape = op.source().ty().dims();
     let mut given = op.indices().into_iter();
@@ -51,7 +51,7 @@ fn places(e: &Emit, op: ScatterOp) -> Vec<Value> {
     op.dims().into_iter().filter_map(place).collect()
 }
 
-/// Which elements of the source are still there in the end: of several for one place, the last.
+/// Returns true for the elements of the source that remain in the end: of several for one place, the last.
 fn stays(e: &Emit, op: ScatterOp) -> Option<Value> {
     let (ty, index) = (op.source().ty(), Type::int(e.ctx(), 64));
     let own = if ty.rank() == 0 { e.scalar(index, 0_i64) } else { e.reshape(e.iota(&[ty.count()?], 0), &ty.dims()) };

@@ -1,4 +1,4 @@
-//! Derivatives of primitives: of what functionalization makes, and of programs that were written by hand.
+//! Derivatives of primitives: those that functionalization emits, and those in hand-written programs.
 
 mod index;
 mod moves;
@@ -12,7 +12,7 @@ pub use moves::put_back;
 
 use super::at::At;
 
-/// Whether small changes of operands can change the result: integers and steps have no gradients.
+/// Returns true if small changes of the operands can change the result: integers and step functions do not have gradients.
 pub fn is_differentiable(op: DynamoOp) -> bool {
     !matches!(
         op,
@@ -27,7 +27,7 @@ pub fn is_differentiable(op: DynamoOp) -> bool {
     )
 }
 
-/// Gives the gradients of a primitive's operands; None where nothing is known.
+/// Emits the gradients of a primitive's operands; returns None if the derivative is unknown.
 pub fn differentiate(op: DynamoOp, at: &mut At) -> Option<()> {
     let g = at.g()?;
     match op {

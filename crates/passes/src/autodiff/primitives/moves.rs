@@ -1,7 +1,7 @@
-//! What only moves elements: the gradient moves back, and is zero for elements that went nowhere.
+//! Primitives that only move elements: the gradient moves back, and is zero for elements that were not used.
 //!
-//! Such a primitive is a matrix of zeros and ones, and the gradient goes through its transpose. Elements that went to several places
-//! get the sum of what comes from there.
+//! Such a primitive is a matrix of zeros and ones, and the gradient is multiplied by its transpose. Elements that were copied to several
+//! places get the sum of the gradients at these places.
 
 use dynamlir_dialect::{
     ir::{Type, Value},
@@ -11,7 +11,7 @@ use dynamlir_shapes::{Dim, Dimension, Window, is_empty_in};
 
 use crate::autodiff::{at::At, aten::Aten};
 
-/// Gives the gradients; None for another primitive.
+/// Emits the gradients; returns None for other primitives.
 pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     let (a, e) = (at.a, at.a.e);
     let shape = g.ty().dims();
@@ -91,14 +91,14 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     Some(())
 }
 
-/// The gradient of what a window was read from: each element gets the sum of what the window shows of it. None where it is not known
-/// what it shows.
+/// The gradient of a tensor from which a window was read: each element gets the sum of the gradients of its occurrences in the window.
+/// Returns None if it is not known which elements the window contains.
 pub fn put_back(a: &Aten, g: Value, from: Type, window: &Window) -> Option<Value> {
     let zeros = a.e.full(&from.dims(), from.element(), 0.0);
     if window.is_empty_in(a.scope).ok()? {
         return Some(zeros);
     }
-    // Repetition by a stride of 0 is a sum along the dimension.
+    // The gradient of a repetition by a stride of 0 is a sum along the dimension.
     let repeats = |d: &usize| window.strides[*d].is(0) && !window.sizes[*d].is(1);
     let repeated: Vec<i64> = (0..window.sizes.len()).filter(repeats).map(|d| d as i64).collect();
     let once = a.sum(g, &repeated, true);
@@ -110,7 +110,7 @@ pub fn put_back(a: &Aten, g: Value, from: Type, window: &Window) -> Option<Value
     if !may_repeat {
         return Some(a.e.as_strided_scatter(zeros, once, &window.strides, window.offset));
     }
-    // Windows that overlap otherwise: each element says where it was read.
+    // For windows that overlap in other ways, each element is added at the index from which it was read.
     let (e, shape) = (a.e, &window.sizes);
     let place = |number: &Dim| e.size(number, Type::tensor_of(shape, Type::int(e.ctx(), 64)));
     let index = (0..shape.len()).fold(place(&window.offset), |sum, d| e.add(sum, e.mul(e.iota(shape, d), place(&window.strides[d]))));

@@ -1,4 +1,4 @@
-//! Pointwise primitives: the gradient times the derivative, which is the one of any table; where it is not unique, torch's choice.
+//! Pointwise primitives: the gradient times the usual derivative; where that is not unique, torch's choice.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
 
@@ -9,7 +9,7 @@ use crate::{
     decompose::formula::{Cond, Num},
 };
 
-/// Gives the gradients; None for another primitive. Arithmetic on 16-bit floats is not one of primitives.
+/// Emits the gradients; returns None for other primitives. Primitives do not compute with 16-bit floats.
 pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     let element = g.ty().element();
     if !element.is_float() || element.width() == 16 {
@@ -61,7 +61,7 @@ fn one(op: DynamoOp, g: Num, x: Num, y: Num, at: &At) -> Option<Num> {
         DynamoOp::Atanh(_) => g / (1.0 - x * x),
         DynamoOp::Erf(_) => g * (-(x * x)).exp() * FRAC_2_SQRT_PI,
         DynamoOp::Erfc(_) => -(g * (-(x * x)).exp() * FRAC_2_SQRT_PI),
-        // digamma has no primitive.
+        // digamma is not a primitive.
         DynamoOp::Lgamma(_) => g * x.of(at.a.unary("aten.digamma.default", x.v)),
         _ => return None,
     })
@@ -70,7 +70,7 @@ fn one(op: DynamoOp, g: Num, x: Num, y: Num, at: &At) -> Option<Num> {
 /// `∂a` and `∂b` of `y = f(a, b)`.
 fn two(op: DynamoOp, g: Num, [a, b]: [Num; 2], y: Num) -> Option<[Num; 2]> {
     let zero = g.constant(0.0);
-    // Two that are equal share the gradient.
+    // Equal operands share the gradient.
     let larger = |wins: Cond, loses: Cond| {
         let half = a.eq(b).pick(g * 0.5, g);
         [loses.pick(0.0, half), wins.pick(0.0, half)]

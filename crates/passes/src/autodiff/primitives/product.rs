@@ -1,4 +1,4 @@
-//! Products: of matrices by two products, of images and windows by torch's own backward operators.
+//! Products: gradients of matrix products are two products; those of convolutions and pooling use torch's own backward operators.
 
 use dynamlir_dialect::{
     ir::{Type, Value},
@@ -9,7 +9,7 @@ use dynamlir_shapes::{Dim, product as lengths};
 
 use crate::autodiff::{at::At, aten::args};
 
-/// Gives the gradients; None for another primitive.
+/// Emits the gradients; returns None for other primitives.
 pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     match op {
         DynamoOp::Matmul(op) => matmul(op, at, g),
@@ -53,7 +53,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
             if shape.iter().product::<i64>() != g.ty().numel() {
                 return None;
             }
-            // Which element was the largest is not said by the primitive.
+            // The primitive does not return the index of the largest element, so torch's operator recomputes it.
             let how = [op.window(), op.strides(), op.padding(), op.dilation()].map(super::super::aten::Arg::from);
             let [window, strides, padding, dilation] = how;
             let again = [x.into(), window.clone(), strides.clone(), padding.clone(), dilation.clone(), false.into()];
@@ -67,12 +67,12 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     }
 }
 
-/// How often a window fits along each dimension.
+/// Returns the number of positions of a window along each dimension.
 fn positions(sizes: &[i64], window: &[i64], [strides, padding, dilation]: [&[i64]; 3]) -> Vec<i64> {
     (0..sizes.len()).map(|d| (sizes[d] + 2 * padding[d] - dilation[d] * (window[d] - 1) - 1) / strides[d] + 1).collect()
 }
 
-/// `∂lhs = g · rhsᵀ` and `∂rhs = lhsᵀ · g`, with all dimensions of one side as one.
+/// `∂lhs = g · rhsᵀ` and `∂rhs = lhsᵀ · g`, with all dimensions of one side flattened to one.
 fn matmul(op: MatmulOp, at: &mut At, g: Value) -> Option<()> {
     let (lhs, rhs, e) = (op.lhs(), op.rhs(), at.a.e);
     let batch = usize::try_from(op.batch()).unwrap_or(0);

@@ -9,7 +9,7 @@ use dynamlir_shapes::{Dim, product};
 
 use crate::{autodiff::at::At, emit::Emit};
 
-/// Gives the gradients; None for another primitive.
+/// Emits the gradients; returns None for other primitives.
 pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     let e = at.a.e;
     match op {
@@ -19,7 +19,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
                 ReduceKind::Sum => spread(&e, g, x, &dims),
                 _ if x.ty().element().width() == 16 => return None,
                 ReduceKind::Max | ReduceKind::Min => {
-                    // Those that are the result share the gradient evenly, as in torch's `amax`.
+                    // Elements equal to the result share the gradient evenly, as in torch's `amax`.
                     let is_one = e.convert(e.eq(x, spread(&e, op.result(), x, &dims)), x.ty().element());
                     let count = e.sum(is_one, &dims, false);
                     e.mul(is_one, spread(&e, e.div(g, count), x, &dims))
@@ -30,7 +30,7 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
             at.give_to(x, back);
         }
         DynamoOp::Scan(op) if op.kind() == ReduceKind::Sum && g.ty().element().width() > 16 => {
-            // x_i is in all sums from the i-th on.
+            // x_i is part of all sums from the i-th on.
             let dims = [op.dim()];
             at.give_to(op.operand(), e.reverse(e.scan("sum", e.reverse(g, &dims), op.dim()), &dims));
         }
@@ -39,15 +39,15 @@ pub fn differentiate(op: DynamoOp, at: &mut At, g: Value) -> Option<()> {
     Some(())
 }
 
-/// A result of a reduction along `dims`, in each place of what was reduced.
+/// Broadcasts the result of a reduction along `dims` to the shape of its operand.
 fn spread(e: &Emit, reduced: Value, x: Value, dims: &[i64]) -> Value {
     let shape = x.ty().dims();
     let kept: Vec<i64> = (0..shape.len() as i64).filter(|d| !dims.contains(d)).collect();
     e.broadcast(reduced, &shape, &kept)
 }
 
-/// For each element the product of the others along `dims`: of those before it and of those after it. No division, so that zeros
-/// are like any other numbers.
+/// Returns for each element the product of the others along `dims`: the product of those before it times that of those after it. This
+/// avoids a division, so that zeros need no special case.
 fn products_of_others(e: &Emit, x: Value, dims: &[i64]) -> Option<Value> {
     let shape = x.ty().dims();
     let kept: Vec<i64> = (0..shape.len() as i64).filter(|d| !dims.contains(d)).collect();
@@ -56,7 +56,7 @@ fn products_of_others(e: &Emit, x: Value, dims: &[i64]) -> Option<Value> {
     let order = [kept.clone(), listed.clone()].concat();
     let moved = e.permute(x, &order);
     let sizes = |dims: &[i64]| dims.iter().map(|&d| shape[d as usize].clone()).collect::<Vec<Dim>>();
-    // What there is before and after each depends on whether there is any.
+    // The count decides if there are elements before and after each element.
     let count = product(&sizes(&listed)).ok()?.known()?;
     let rows = [sizes(&kept), vec![Dim::from(count)]].concat();
     let (flat, last) = (e.reshape(moved, &rows), kept.len() as i64);
@@ -69,7 +69,7 @@ fn products_of_others(e: &Emit, x: Value, dims: &[i64]) -> Option<Value> {
     Some(e.permute(e.reshape(others, &moved.ty().dims()), &inverse))
 }
 
-/// The product of all elements before each.
+/// Returns for each element the product of all elements before it.
 fn before(e: &Emit, x: Value, dim: i64) -> Value {
     let mut shape = x.ty().dims();
     let count = shape[dim as usize].known().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Activations, whose backward operators torch has.
+//! Activations for which torch has backward operators.
 
 use super::{Row, first};
 use crate::autodiff::{
@@ -32,7 +32,7 @@ fn of_result(r: &mut At, backward: &str) -> Option<()> {
     r.give(0, r.a.cast(gradient, x.ty().element()))
 }
 
-/// `backward(g, self, …)` with arguments of the call and others after them.
+/// `backward(g, self, …)`, followed by the call's arguments `taken` and by `more`.
 fn of_operand(r: &mut At, backward: &str, taken: &[usize], more: &[Arg]) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
     let taken = taken.iter().map(|&i| r.c()?.arg(i).map(Arg::Attr)).collect::<Option<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! Sums, products, quotients and powers, which broadcast and promote.
+//! Sums, products, quotients and powers, with broadcasting and promotion.
 
 use dynamlir_dialect::ir::Value;
 
@@ -33,7 +33,7 @@ pub const TABLE: &[Row] = &[
     first("aten.lerp.Scalar", lerp).keeping(Keeps::Nothing),
 ];
 
-/// `plus + sign · alpha · scaled`, where of `self` and `other` the second is scaled, or of `rsub` the first.
+/// `plus + sign · alpha · scaled`. `scaled` is `other`, but `self` for `rsub`.
 fn sum(r: &mut At, [plus, scaled]: [usize; 2], sign: f64) -> Option<()> {
     let g = r.g()?;
     if r.needs(plus) {
@@ -93,7 +93,8 @@ fn div(r: &mut At) -> Option<()> {
         r.give_broadcast(0, a.div(g, other))?;
     }
     if r.needs(1) {
-        // The result is not read, though it is this: eager's node does not keep it, and has no gradient of it in later orders.
+        // Recomputes the quotient instead of reading the result. Eager's node does not save the result, so in higher orders the gradient
+        // does not depend on it.
         let quotient = a.div(a.like("aten.div.Tensor", args![r.tensor(0)?, other], r.out(0)), other);
         r.give_broadcast(1, a.mul(a.neg(g), quotient))?;
     }
@@ -106,7 +107,7 @@ fn div_number(r: &mut At) -> Option<()> {
     r.give_broadcast(0, r.a.like("aten.div.Scalar", args![g, number], g))
 }
 
-/// What is rounded is flat.
+/// Rounded quotients have a gradient of zero.
 fn div_mode(r: &mut At) -> Option<()> {
     if r.c()?.is_none(2) {
         return div(r);
@@ -119,7 +120,7 @@ fn div_mode(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// `g · (n · selfⁿ⁻¹)`; 0 for `n = 0`, also where `self` is 0.
+/// `g · (n · selfⁿ⁻¹)`; 0 for `n = 0`, even if `self` is 0.
 fn pow_number(r: &mut At) -> Option<()> {
     let (g, x, a, n) = (r.g()?, r.tensor(0)?, r.a, r.c()?.scalar(1)?);
     if n.as_f64() == 0.0 {
@@ -129,7 +130,7 @@ fn pow_number(r: &mut At) -> Option<()> {
         Scalar::Float(n) => Scalar::Float(n - 1.0),
         other => Scalar::Int(other.as_i64() - 1),
     };
-    // In the element type of the result, as eager promotes.
+    // Computed in the element type of the result, as eager promotes.
     let power = a.scalar("aten.pow.Tensor_Scalar", a.cast(x, g.ty().element()), less);
     r.give_broadcast(0, a.mul(g, a.scale(power, n)))
 }

@@ -1,5 +1,5 @@
-//! What the compiler itself emits on complex numbers: as pairs of real ones, windows of them, sums of gradients. The operators of the
-//! program come with torch's formulas.
+//! Operators on complex numbers that the compiler itself emits: conversions to pairs of real numbers, windows, sums of gradients. The
+//! program's own operators are recorded with torch's formulas.
 
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::Window;
@@ -28,7 +28,7 @@ fn view_as_complex(r: &mut At) -> Option<()> {
     r.give(0, r.a.one("aten.view_as_real.default", args![g], x.ty()))
 }
 
-/// A window of a row-major value that shows no element twice.
+/// A window of a row-major value; declined if the window may contain an element twice.
 fn as_strided_copy(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
     let window = window(r, 1)?;
@@ -52,7 +52,7 @@ fn as_strided_scatter(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// Two gradients of one value.
+/// The sum of two gradients of one value.
 fn sum(r: &mut At) -> Option<()> {
     let (g, x, y) = (r.g()?, r.tensor(0)?, r.tensor(1)?);
     if x.ty() != g.ty() || y.ty() != g.ty() || r.c()?.int(2)? != 1 {
@@ -62,13 +62,13 @@ fn sum(r: &mut At) -> Option<()> {
     r.give(1, g)
 }
 
-/// The window that a call is given from this argument on.
+/// Reads the window from a call's arguments, starting at this one.
 fn window(r: &At, from: usize) -> Option<Window> {
     let call = r.c()?;
     Some(Window { sizes: call.sizes(from)?, strides: call.sizes(from + 1)?, offset: call.size(from + 2)? })
 }
 
-/// Operands, and a window of the first.
+/// Returns the arguments of a call on operands and a window of the first.
 fn placed(operands: &[Value], window: Window) -> Vec<Arg> {
     let operands = operands.iter().map(|&value| Arg::from(value));
     operands.chain([Arg::Sizes(window.sizes), Arg::Sizes(window.strides), Arg::Size(window.offset)]).collect()

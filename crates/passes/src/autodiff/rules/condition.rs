@@ -1,6 +1,6 @@
-//! What takes one value or another: the gradient goes to the one that was taken.
+//! Operators that select one of two values: the gradient goes to the selected one.
 //!
-//! `clamp` is not here: what its gradient is at the bounds depends on the version of torch, so torch has to be asked (`vjp`).
+//! `clamp` is not here: its gradient at the bounds depends on the version of torch, so torch's own formula is recorded (`vjp`).
 
 use super::{Keeps, Row, first};
 use crate::autodiff::at::At;
@@ -20,7 +20,7 @@ pub const TABLE: &[Row] = &[
 
 fn choose(r: &mut At) -> Option<()> {
     let (g, condition, a) = (r.g()?, r.tensor(0)?, r.a);
-    // The condition may be ui8: then it is not 0.
+    // The condition may be ui8, meaning nonzero; this is declined.
     if !condition.ty().element().is_bool() {
         return None;
     }
@@ -44,7 +44,7 @@ fn fill(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// Two that are equal have half of the gradient each.
+/// Equal operands get half of the gradient each.
 fn larger(r: &mut At, loses: &str, wins: &str) -> Option<()> {
     let (g, x, y, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     if x.ty().element() != y.ty().element() {

@@ -1,4 +1,4 @@
-//! Convolutions, pooling and interpolation, whose backward operators torch has.
+//! Convolutions, pooling and interpolation, for which torch has backward operators.
 
 use super::{Keeps, Row, first};
 use crate::autodiff::{
@@ -30,7 +30,7 @@ fn convolution(r: &mut At) -> Option<()> {
     let (g, x, w, bias) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.tensor(2));
     let sizes = bias.map_or(Arg::None, |bias| Arg::Sizes(bias.ty().dims()));
     let how = passed(r, 3..9)?;
-    // Each for itself, where eager calls it once: so there is code for one, or the library, as is better for it.
+    // One call for each gradient, where eager makes one for both: so generated code or the library can be chosen for each separately.
     for wanted in (0..2).filter(|&i| r.needs(i)).collect::<Vec<_>>() {
         let operand = r.tensor(wanted)?;
         let mut made = [r.a.nothing(), r.a.nothing(), r.a.nothing()];
@@ -47,7 +47,7 @@ fn convolution(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// Arguments that go to the backward operator as they are.
+/// Returns arguments that are passed unchanged to the backward operator.
 fn passed(r: &At, which: std::ops::Range<usize>) -> Option<Vec<Arg>> {
     which.map(|i| r.c()?.arg(i).map(Arg::Attr)).collect()
 }
@@ -69,8 +69,8 @@ fn adaptive_pool(r: &mut At) -> Option<()> {
     r.give(0, r.a.like("aten._adaptive_avg_pool2d_backward.default", args![g, x], x))
 }
 
-/// `backward(g, sizes of the result, sizes of self, whether corners are aligned, a scale for each dimension)`. It lies as `g`
-/// does.
+/// `backward(g, sizes of the result, sizes of self, align_corners, a scale for each dimension)`. The result has the layout of `g`, so only
+/// a row-major `g` is accepted.
 fn upsample(r: &mut At, backward: &str) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
     if r.a.layout(g) != r.a.row_major(g.ty()) {

@@ -1,4 +1,4 @@
-//! Reading by index: what was read several times gets the sum of the gradients.
+//! Reading by index: elements that were read several times get the sum of the gradients.
 
 use dynamlir_shapes::{Dim, Relation};
 
@@ -21,7 +21,7 @@ pub const TABLE: &[Row] = &[
 
 fn embedding(r: &mut At) -> Option<()> {
     let (g, w, indices) = (r.g()?, r.tensor(0)?, r.tensor(1)?);
-    // Gradients that are sparse are for eager.
+    // Sparse gradients are left to eager.
     if r.c()?.bool(4)? {
         return None;
     }
@@ -42,7 +42,7 @@ fn index(r: &mut At) -> Option<()> {
 
 fn gather(r: &mut At) -> Option<()> {
     let (g, x, dim, index) = (r.g()?, r.tensor(0)?, r.c()?.arg(1)?, r.tensor(2)?);
-    // Gradients that are sparse are for eager.
+    // Sparse gradients are left to eager.
     if r.c()?.bool(3)? {
         return None;
     }
@@ -55,7 +55,7 @@ fn scatter_add(r: &mut At) -> Option<()> {
         r.give(0, g)?;
     }
     if r.needs(3) {
-        // More may be given than is written.
+        // The source may have more elements than are written.
         if index.ty().dims() != source.ty().dims() {
             return None;
         }
@@ -73,7 +73,7 @@ fn index_add(r: &mut At) -> Option<()> {
         if source.ty().rank() == 0 || g.ty().rank() != source.ty().rank() {
             return None;
         }
-        // More or less may be given than is written.
+        // The source may have more or fewer elements than are written.
         let place = usize::try_from(r.c()?.dim(1, g.ty().rank())?).ok()?;
         let mut read = g.ty().dims();
         read[place] = index.ty().count()?;
@@ -87,7 +87,7 @@ fn index_add(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// Of the source, only what was written to: none of it where nothing is known of the mask.
+/// Declined if the source needs a gradient: the elements taken from it depend on the mask's values.
 fn masked_scatter(r: &mut At) -> Option<()> {
     let (g, mask) = (r.g()?, r.tensor(1)?);
     if r.needs(2) {

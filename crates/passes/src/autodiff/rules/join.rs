@@ -1,11 +1,11 @@
-//! Tensors put together: each gets back its part of the gradient.
+//! Joined tensors: each gets its part of the gradient.
 
 use dynamlir_shapes::{Dim, Dimension, Relation};
 
 use super::{Keeps, Row, first, none};
 use crate::autodiff::at::At;
 
-/// The rules of this file, with the operators that make tensors of which only the sizes come from others.
+/// The rules of this file, including operators that create tensors and use only the type of their operand.
 pub const TABLE: &[Row] = &[
     first("aten.cat.default", cat).keeping(Keeps::Nothing),
     first("aten.stack.default", stack).keeping(Keeps::Nothing),
@@ -29,7 +29,7 @@ fn cat(r: &mut At) -> Option<()> {
     let dim = r.c()?.dim(1, rank)?;
     let mut start = Dim::from(0);
     for x in r.c()?.tensors(0)? {
-        // A vector of nothing goes with everything.
+        // An empty vector can be concatenated with anything.
         if x.ty().rank() != rank {
             if r.wants(x) {
                 r.give_to(x, r.a.zeros(x));
@@ -58,7 +58,7 @@ fn stack(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// `pad` lists what is added before and after, the last dimension first.
+/// `pad` lists the padding before and after each dimension, the last dimension first.
 fn pad(r: &mut At) -> Option<()> {
     let (g, x) = (r.g()?, r.tensor(0)?);
     let (sizes, pad) = (x.ty().dims(), r.c()?.sizes(1)?);

@@ -1,4 +1,4 @@
-//! Products of matrices. Their gradients are products, in the order that gives them the layout of the operand.
+//! Products of matrices. Their gradients are products, in the order that results in the operand's layout.
 
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::{Dim, Dimension, product};
@@ -45,7 +45,7 @@ fn t(a: &Aten, x: Value) -> Value {
     a.transpose(x, 0, 1)
 }
 
-/// Whether columns lie one after another: the gradient should, too.
+/// Returns true if columns are adjacent in memory: the gradient should have the same layout.
 fn is_column_major(a: &Aten, x: Value) -> bool {
     a.layout(x) == [Dim::from(1), x.ty().dims().swap_remove(0)]
 }
@@ -81,7 +81,7 @@ fn baddbmm(r: &mut At) -> Option<()> {
     bmm(r, [1, 2], r.c()?.scalar(4)?)
 }
 
-/// `input · weightᵀ + bias`, all dimensions of the input but the last as one.
+/// `input · weightᵀ + bias`, with all dimensions of the input but the last flattened to one.
 fn linear(r: &mut At) -> Option<()> {
     let (g, x, w, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     let [outputs, inputs] = &w.ty().dims()[..] else { return None };
@@ -126,7 +126,7 @@ fn dot(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// The mask has no derivative, as in torch, which takes another way where it wants one.
+/// Declined if the mask needs a gradient; torch, too, uses another implementation then.
 fn attention(r: &mut At) -> Option<()> {
     let (g, a) = (r.g()?, r.a);
     if r.needs(5) {

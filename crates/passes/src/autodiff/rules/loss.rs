@@ -32,7 +32,7 @@ fn nll(r: &mut At, backward: &str) -> Option<()> {
     r.give(0, r.a.one(backward, all, x.ty()))
 }
 
-/// `backward(g, self, target, …)`, and for the target with the two exchanged. They have one shape and element type.
+/// `backward(g, self, target, …)`, and for the target the same with the two swapped. Both must have the same shape and element type.
 fn both(r: &mut At, backward: &str, how: std::ops::Range<usize>) -> Option<()> {
     let (g, x, y) = (r.g()?, r.tensor(0)?, r.tensor(1)?);
     if x.ty() != y.ty() {
@@ -55,8 +55,8 @@ fn cross_entropy(r: &mut At) -> Option<()> {
     r.give(0, r.a.like("aten.binary_cross_entropy_backward.default", args![g, x, target, weight, reduction], x))
 }
 
-/// `(sigmoid(self) - target) · g`; with a weight of positives, `t` times the target, `((t + 1 - target) · sigmoid(self) - t) · g`.
-/// That times the weight, and where the mean is taken, divided by the number of elements.
+/// `(sigmoid(self) - target) · g`; with a weight of positives `((t + 1 - target) · sigmoid(self) - t) · g`, where `t` is that weight times
+/// the target. The result is multiplied by the weight and, if the mean is taken, divided by the number of elements.
 fn cross_entropy_with_logits(r: &mut At) -> Option<()> {
     let (g, x, target, reduction, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.c()?.int(4)?, r.a);
     let (weight, positives) = (r.tensor(2), r.tensor(3));
@@ -92,7 +92,7 @@ fn dropout(r: &mut At) -> Option<()> {
     r.give(0, r.a.like("aten.native_dropout_backward.default", args![g, mask, scale], x))
 }
 
-/// The noise that has been drawn is the slope, and 1 above 0. In inference the slope is the middle of the interval.
+/// In training the saved noise is the slope, which is 1 above 0. In inference the slope is the middle of the interval.
 fn rrelu(r: &mut At) -> Option<()> {
     let (g, x, noise) = (r.g()?, r.tensor(0)?, r.out(1));
     let (lower, upper, training) = (r.c()?.float(2)?, r.c()?.float(3)?, r.c()?.bool(4)?);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 macro_rules! unary {
-    // The gradient `g`, the operand in the result's element type, and the result give the gradient of the operand.
+    // The formula computes the operand's gradient from the gradient `g`, the operand in the result's element type, and the result.
     ($schema:literal, |$a:ident, $g:ident, $x:ident, $y:ident| $formula:expr) => {
         first(concat!("aten.", $schema, ".default"), |r| {
             let g = r.g()?;

@@ -1,7 +1,7 @@
 //! The derivatives of ``ATen`` operators, by schema.
 //!
-//! They are those of torch's `derivatives.yaml`, so that a gradient is made by the operators that eager makes it by. What a formula
-//! there writes with Python-like operators is written here with those of [`Aten`](super::aten::Aten); where it only moves elements, with primitives.
+//! They are those of torch's `derivatives.yaml`, so that gradients are computed by the same operators as in eager. Formulas there use
+//! Python-like operators; here they use those of [`Aten`](super::aten::Aten), and primitives where elements only move.
 
 mod activation;
 mod arith;
@@ -22,19 +22,19 @@ use std::{collections::HashMap, sync::OnceLock};
 
 use super::at::Rule;
 
-/// In which results an operator is differentiable.
+/// The results in which an operator is differentiable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Results {
-    /// In the first.
+    /// The first.
     First,
-    /// In all.
+    /// All.
     All,
-    /// In none: no gradient goes through.
+    /// None: no gradient passes through.
     None,
 }
 
 impl Results {
-    /// Whether it is in this one.
+    /// Returns true if the operator is differentiable in this result.
     pub fn contains(self, index: usize) -> bool {
         match self {
             Self::First => index == 0,
@@ -44,30 +44,31 @@ impl Results {
     }
 }
 
-/// Says if autograd's node of an operator keeps a tensor, also one that no gradient here is made of: one walk uses it up.
+/// The condition under which autograd's node of an operator saves a tensor, even one that the gradients here do not use. A backward pass
+/// frees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
-    /// In any case.
+    /// Always.
     Something,
-    /// Where one of these arguments requires a gradient.
+    /// If one of these arguments requires a gradient.
     For(&'static [usize]),
-    /// Never: sizes and numbers at most.
+    /// Never: it saves at most sizes and numbers.
     Nothing,
 }
 
-/// What is known of an operator.
+/// The derivative of an operator.
 #[derive(Clone, Copy)]
 pub struct Row {
     /// `aten.<op>.<overload>`.
     pub schema: &'static str,
-    /// In which results it is differentiable.
+    /// The results in which it is differentiable.
     pub results: Results,
-    /// Gives the gradients of the arguments.
+    /// Emits the gradients of the arguments.
     pub rule: Rule,
-    /// Says if eager keeps a tensor for these gradients.
+    /// The condition under which eager saves a tensor for these gradients.
     pub keeps: Keeps,
-    /// Whether a recording of torch's formula serves better: it comes with torch's decomposition of the backward operator, or with
-    /// its derivative, of which this compiler has none.
+    /// True if a recording of torch's formula serves better: it comes with torch's decomposition of the backward operator, or with its
+    /// derivative, which this compiler does not have.
     pub is_better_recorded: bool,
 }
 
@@ -81,7 +82,7 @@ impl Row {
     }
 }
 
-/// Rows of operators for whose gradients eager keeps nothing.
+/// Marks rows of operators for whose gradients eager saves nothing.
 const fn keeping_nothing<const N: usize>(mut rows: [Row; N]) -> [Row; N] {
     let mut at = 0;
     while at < N {
@@ -103,7 +104,7 @@ const fn none(schema: &'static str) -> Row {
     Row { schema, results: Results::None, rule: |_| Some(()), keeps: Keeps::Nothing, is_better_recorded: false }
 }
 
-/// The tables, for real numbers; each schema stands in one.
+/// The tables for real numbers; each schema is in exactly one.
 const TABLES: &[&[Row]] = &[
     activation::TABLE,
     arith::TABLE,
@@ -120,24 +121,24 @@ const TABLES: &[&[Row]] = &[
     view::TABLE,
 ];
 
-/// What is known of an operator, if anything.
+/// Returns the row of an operator, if it has one.
 pub fn find(schema: &str) -> Option<Row> {
     static ROWS: OnceLock<HashMap<&str, Row>> = OnceLock::new();
     let rows = ROWS.get_or_init(|| TABLES.iter().flat_map(|table| table.iter().map(|row| (row.schema, *row))).collect());
     rows.get(schema).copied()
 }
 
-/// The rule of an operator that takes or gives complex numbers, where it has one.
+/// Returns the rule of an operator with complex operands or results, if it has one.
 pub fn of_complex(schema: &str) -> Option<Rule> {
     complex::TABLE.iter().find(|(known, _)| *known == schema).map(|(_, rule)| *rule)
 }
 
-/// Whether an operator gives something that has no gradient, whatever it is given.
+/// Returns true if the results of an operator never have a gradient.
 pub fn is_constant(schema: &str) -> bool {
     find(schema).is_some_and(|row| row.results == Results::None)
 }
 
-/// Every schema with a rule of which a recording serves better, or those of which none does.
+/// Returns the schemas with a rule: those for which a recording serves better, or the others.
 pub fn schemas(better_recorded: bool) -> impl Iterator<Item = &'static str> {
     TABLES.iter().flat_map(|table| table.iter()).filter(move |row| row.is_better_recorded == better_recorded).map(|row| row.schema)
 }

@@ -1,4 +1,4 @@
-//! Normalizations, whose backward operators give the gradients of input, weight and bias at once.
+//! Normalizations, whose backward operators return the gradients of input, weight and bias at once.
 
 use super::{Row, first};
 use crate::autodiff::{
@@ -35,7 +35,7 @@ fn group(r: &mut At) -> Option<()> {
     })
 }
 
-/// Where the arguments are: running statistics, whether it trains (else it does not), epsilon.
+/// Takes the positions of the arguments: running statistics, the training flag (None: inference), epsilon.
 fn batch(r: &mut At, running: [usize; 2], training: Option<usize>, epsilon: usize) -> Option<()> {
     let (g, x, w) = (r.g()?, r.tensor(0)?, r.tensor(1));
     let [mean, variance] = running.map(|i| r.tensor(i));

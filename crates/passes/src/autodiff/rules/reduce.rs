@@ -1,4 +1,4 @@
-//! Reductions: the gradient goes to all that was combined, to each as much as it counts for.
+//! Reductions: the gradient is distributed to all reduced elements, according to their contributions.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::{Dim, Relation, product};
@@ -34,18 +34,18 @@ pub const TABLE: &[Row] = &[
     first("aten.linalg_vector_norm.default", norm),
 ];
 
-/// Along which dimensions of `x` a call reduces.
+/// Returns the dimensions of `x` along which a call reduces.
 fn dims(c: &Call, at: Option<usize>, x: Value) -> Option<Vec<i64>> {
     let rank = x.ty().rank();
     at.map_or_else(|| Some((0..rank as i64).collect()), |i| c.dims(i, rank))
 }
 
-/// What was reduced to `reduced`, in each place of `x` again.
+/// Broadcasts a reduced value back to the shape of `x`.
 fn spread(a: &Aten, reduced: Value, x: Value, dims: &[i64]) -> Value {
     a.e.broadcast_to(kept(a, reduced, x, dims), &x.ty().dims())
 }
 
-/// With 1 in the place of each dimension that was reduced.
+/// Reshapes a reduced value so that each reduced dimension has size 1.
 fn kept(a: &Aten, value: Value, x: Value, dims: &[i64]) -> Value {
     a.e.reshape(value, &reduced(&x.ty().dims(), dims, true))
 }
@@ -63,18 +63,18 @@ fn mean(r: &mut At, at: Option<usize>) -> Option<()> {
     r.give(0, spread(&r.a, r.a.cast(share, x.ty().element()), x, &dims))
 }
 
-/// How many elements become one.
+/// Returns the number of elements that are reduced to one.
 fn count(x: Value, dims: &[i64]) -> Option<Dim> {
     let sizes = x.ty().dims();
     product(&dims.iter().map(|&d| sizes[d as usize].clone()).collect::<Vec<_>>()).ok()
 }
 
-/// The gradient of each of them, of that of their mean.
+/// Divides the gradient of a mean among its `count` elements.
 fn share(a: &Aten, g: Value, count: Dim) -> Value {
     a.like("aten.div.Scalar", args![g, count], g)
 }
 
-/// `2 / (n - correction) · g · (self - mean)`; None where there are no degrees of freedom.
+/// `2 / (n - correction) · g · (self - mean)`; None without degrees of freedom.
 fn variance_gradient(r: &At, g: Value) -> Option<Value> {
     let (x, a) = (r.tensor(0)?, r.a);
     let dims = dims(r.c()?, Some(1), x)?;
@@ -85,7 +85,7 @@ fn variance_gradient(r: &At, g: Value) -> Option<Value> {
     Some(a.mul(a.sub(x, mean), scaled))
 }
 
-/// `2 / (n - correction) · g`; None where there are no degrees of freedom, or it is not known that there are.
+/// `2 / (n - correction) · g`; None without degrees of freedom, or if their existence is unknown.
 fn by_freedom(a: &Aten, g: Value, count: &Dim, correction: f64) -> Option<Value> {
     if let Some(count) = count.known() {
         let freedom = count as f64 - correction;
@@ -94,11 +94,11 @@ fn by_freedom(a: &Aten, g: Value, count: &Dim, correction: f64) -> Option<Value>
     if !a.surely(count, Relation::Gt, correction.floor() as i64) {
         return None;
     }
-    // In doubles, and rounded as eager rounds a number.
+    // Computed in doubles, and rounded as eager rounds a number.
     let (e, double) = (a.e, Type::tensor(&[], Type::f64(a.e.ctx())));
     let freedom = e.sub(e.size(count, double), e.full::<i64>(&[], double.element(), correction));
     let factor = e.div(e.full::<i64>(&[], double.element(), 2.0), freedom);
-    // A single number does not widen what it is multiplied with, and need not be as coarse.
+    // A 0-d factor does not widen the product, so it need not be rounded to 16 bits.
     let element = if g.ty().element().width() == 16 { Type::f32(e.ctx()) } else { g.ty().element() };
     let factor = e.convert(factor, element);
     Some(a.mul(g, factor))
@@ -109,7 +109,7 @@ fn variance(r: &mut At) -> Option<()> {
     r.give(0, gradient)
 }
 
-/// `g / (2 · result)`, 0 where the result is 0, as the gradient of the variance.
+/// Applies the gradient of the variance to `g / (2 · result)`, or 0 where the result is 0.
 fn deviation(r: &mut At) -> Option<()> {
     let (g, y, a) = (r.g()?, r.out(0), r.a);
     let quotient = a.div(g, a.scale(y, 2_i64));
@@ -131,7 +131,7 @@ fn variance_and_mean(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// Those that are the result share the gradient evenly. Others are multiplied by zero, as in eager.
+/// Elements equal to the result share the gradient evenly. The others are multiplied by zero, as in eager.
 fn extremum(r: &mut At) -> Option<()> {
     let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
     let dims = dims(r.c()?, Some(1), x)?;
@@ -141,7 +141,7 @@ fn extremum(r: &mut At) -> Option<()> {
     r.give(0, a.mul(is_one, share))
 }
 
-/// The same over all elements, where others have zero, and all that are NaN are the result if it is.
+/// The same over all elements, except that the others are set to zero, and that NaNs count as equal to a NaN result.
 fn one_of_all(r: &mut At) -> Option<()> {
     let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
     let dims = dims(r.c()?, None, x)?;
@@ -157,7 +157,7 @@ fn one_of_all(r: &mut At) -> Option<()> {
     r.give(0, a.zero_unless(a.e.broadcast_to(share, &x.ty().dims()), is_one))
 }
 
-/// The gradient goes to the element of which the second result is the index.
+/// The gradient goes to the element whose index is the second result.
 fn selected(r: &mut At) -> Option<()> {
     let (g, x, e) = (r.g()?, r.tensor(0)?, r.a.e);
     let shape = x.ty().dims();
@@ -170,7 +170,7 @@ fn selected(r: &mut At) -> Option<()> {
     r.give(0, e.select(is_one, g, r.a.zeros(x)))
 }
 
-/// Each element is in all sums from its own on.
+/// Each element is part of all sums from its own position on.
 fn cumsum(r: &mut At) -> Option<()> {
     let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
     let g = a.cast(g, x.ty().element());
@@ -190,7 +190,7 @@ fn logsumexp(r: &mut At) -> Option<()> {
     r.give(0, a.mul(a.unary("aten.exp.default", difference), kept(&a, g, x, &dims)))
 }
 
-/// Of order 2: `g · (self / result)`, 0 where the result is 0.
+/// For order 2 only: `g · (self / result)`, 0 where the result is 0.
 fn norm(r: &mut At) -> Option<()> {
     let (g, x, a) = (r.g()?, r.tensor(0)?, r.a);
     if r.c()?.float(1)? != 2.0 || x.ty().element() != g.ty().element() {

@@ -1,6 +1,6 @@
-//! Backward operators that are differentiated again. Those that are not here have no rule, and the
-//! second derivative is eager's; of some torch has none. The elementwise ones broadcast: a batch of tangents
-//! is given at one operand (`torch.func.jacrev`).
+//! Backward operators, differentiated for double backward. Those not listed do not have a rule, so their second derivative is left to
+//! eager; for some torch does not have one either. The elementwise ones broadcast: `torch.func.jacrev` passes a batch of tangents as one
+//! operand.
 
 use dynamlir_dialect::ir::{Type, Value};
 use dynamlir_shapes::Dimension;
@@ -59,7 +59,7 @@ fn one_minus(a: &Aten, x: Value) -> Value {
     a.like("aten.rsub.Scalar", args![x, 1_i64, 1_i64], x)
 }
 
-/// The gradient of something with straight pieces: linear in `g`, and flat in the operand.
+/// The gradient of a piecewise linear function: linear in `g`, and constant in the operand.
 fn step(r: &mut At, taken: &[usize]) -> Option<()> {
     let (t, x, a) = (r.g()?, r.tensor(1)?, r.a);
     if r.needs(0) {
@@ -165,7 +165,7 @@ fn nll(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// `y = 2 · g · (self - target)`, divided by their number where the mean is taken.
+/// `y = 2 · g · (self - target)`, divided by the number of elements if the mean is taken.
 fn mse(r: &mut At) -> Option<()> {
     let (t, g, x, y, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.tensor(2)?, r.a);
     let factor = if r.c()?.int(3)? == 1 { 2.0 / x.ty().count()?.known()? as f64 } else { 2.0 };
@@ -182,7 +182,7 @@ fn mse(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// What was not counted, at the padding index, gets nothing.
+/// Elements at the padding index, which did not contribute, get zero.
 fn embedding(r: &mut At) -> Option<()> {
     let (t, g, indices, a) = (r.g()?, r.tensor(0)?, r.tensor(1)?, r.a);
     let padding = r.c()?.int(3)?;
@@ -222,7 +222,7 @@ fn avg_pool(r: &mut At) -> Option<()> {
     Some(())
 }
 
-/// With `accumulate`: what is written is added.
+/// With `accumulate` only: the values are added.
 fn index_put(r: &mut At) -> Option<()> {
     let (t, values, indices) = (r.g()?, r.tensor(2)?, r.c()?.opt_tensors(1)?);
     if !r.c()?.bool(3)? {
@@ -232,7 +232,7 @@ fn index_put(r: &mut At) -> Option<()> {
         r.give(0, t)?;
     }
     if r.needs(2) {
-        // What is read has the sizes of the values where these were not broadcast, as they are not in gradients of reading.
+        // Reading returns the values' sizes only if the values were not broadcast; in gradients of reads they are not.
         let given: Vec<Type> = indices.iter().flatten().map(|index| index.ty()).collect();
         let rank = given.iter().map(|ty| ty.rank()).max()? + r.tensor(0)?.ty().rank() - given.len();
         let shape = values.ty().dims();

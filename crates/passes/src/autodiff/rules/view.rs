@@ -1,4 +1,4 @@
-//! Views, and copies that change nothing but the layout: elements move back.
+//! Views, and copies that change only the layout: elements move back.
 
 use dynamlir_dialect::ir::Value;
 use dynamlir_shapes::{Dim, Dimension, Window, is_empty_in};
@@ -87,12 +87,12 @@ fn slice(r: &mut At) -> Option<()> {
     r.give(0, put_slice(r, g, x, (dim, start, step))?)
 }
 
-/// A part along one dimension, `step` apart from `start` on, among zeros.
+/// Places a part along one dimension, from `start` on at intervals of `step`, among zeros.
 fn put_slice(r: &At, part: Value, whole: Value, (dim, start, step): (usize, Dim, i64)) -> Option<Value> {
     let (sizes, count) = (whole.ty().dims(), part.ty().dims().swap_remove(dim));
     if step == 1 || count.known().is_some_and(|count| count <= 1) {
         let (mut low, mut high) = (vec![Dim::from(0); sizes.len()], vec![Dim::from(0); sizes.len()]);
-        // A part of nothing may begin after the end.
+        // An empty part may start past the end.
         let rest = sizes[dim].sub(&count).ok()?;
         low[dim] = start.min_in(&rest, r.a.scope).ok()?;
         high[dim] = rest.sub(&low[dim]).ok()?;
@@ -138,7 +138,7 @@ fn flip(r: &mut At) -> Option<()> {
     r.give(0, if rank == 0 { g } else { r.a.e.reverse(g, &dims) })
 }
 
-/// The parts one after another again. Those that no gradient has reached are zeros.
+/// Concatenates the gradients of the parts. Those that no gradient has reached are zeros.
 fn split(r: &mut At, dim: usize) -> Option<()> {
     let dim = r.c()?.dim(dim, r.tensor(0)?.ty().rank())?;
     let parts: Vec<Value> = parts(r);

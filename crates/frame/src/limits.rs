@@ -1,0 +1,76 @@
+//! Limits: decides whether an entry may be created for a call that misses.
+//!
+//! The number of entries must be limited, since a call that never hits would be recompiled forever. But sizes of 0 and 1 have entries of
+//! their own, and dynamic sizes are discovered one after the other: a program whose inputs are one text or several, of one word or more,
+//! with a cache or without, has a dozen entries that are all useful. So the limits apply to the number of *kinds* of calls, which differ in
+//! more than sizes, and to the number of entries of each kind that no later one covers.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{Entry, Limits, callable::Miss};
+
+/// The common class of entries whose calls differ only in sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SizeClass(u64);
+
+impl SizeClass {
+    fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Miss<'_, '_> {
+    /// Returns whether one more entry is within the limits, as far as this is decidable without inspecting the call. Returns None if the
+    /// call must be inspected, which costs as much as a capture of a small function.
+    pub fn surely_has_room(&self, limits: Limits) -> Option<bool> {
+        let entries = self.cache.entries();
+        if entries.iter().filter(|entry| entry.guards.is_valid()).count() >= limits.accumulated {
+            return Some(false);
+        }
+        let kinds = self.kinds();
+        let count = kinds.values().sum::<usize>();
+        if count < limits.entries {
+            return Some(true);
+        }
+        // One of the kinds may have room.
+        let fits = kinds.len() < limits.entries || kinds.values().any(|count| *count < limits.entries);
+        if fits { None } else { Some(false) }
+    }
+
+    /// Returns true if one more entry is within the limits; inspects the call.
+    pub fn has_room(&self, limits: Limits) -> bool {
+        let kinds = self.kinds();
+        match self.known_kind() {
+            Some(kind) => kinds.get(&kind).is_none_or(|count| *count < limits.entries),
+            None => kinds.len() < limits.entries,
+        }
+    }
+
+    /// Returns the kind of the call: that of an entry whose calls differ from it only in sizes, or a new one.
+    pub fn kind(&self) -> SizeClass {
+        self.known_kind().unwrap_or_else(SizeClass::fresh)
+    }
+
+    fn known_kind(&self) -> Option<SizeClass> {
+        let entries = self.cache.of_key(self.callable.key());
+        // A check that raises means another kind.
+        let alike = |entry: &&Arc<Entry>| entry.guards.differs_in_sizes(self.roots()).unwrap_or(false);
+        entries.iter().find(alike).map(|entry| entry.kind)
+    }
+
+    /// Returns the number of counting entries of each kind.
+    fn kinds(&self) -> HashMap<SizeClass, usize> {
+        let mut kinds = HashMap::new();
+        for entry in self.cache.of_key(self.callable.key()).iter().filter(|entry| entry.counts()) {
+            *kinds.entry(entry.kind).or_default() += 1;
+        }
+        kinds
+    }
+}
