@@ -1,57 +1,28 @@
-//! The house rules as tests: the map in ARCHITECTURE.md is true, dependencies point one way, unsafe code is fenced,
-//! every file says what it is for, every pass has a test.
+//! Tests the house rules: the map in ARCHITECTURE.md is true, dependencies point one way, unsafe code is fenced, every file states its
+//! purpose, every pass has a test.
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot read the tree has failed")]
+
+mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
 
+use common::{extension, files, none, read, root, with_extension};
 use serde_json::Value;
 
 /// Crates that may contain unsafe code; all others forbid it.
 const MAY_BE_UNSAFE: &[&str] =
     &["cpython-abi", "dialect", "torch-abi", "trails", "runtime", "codegen", "cuda", "cuda-mock", "python", "opt"];
 
-/// Longer files than this want a reason.
-const LINES: usize = 600;
+/// The largest size of a source file, in bytes. Bytes, since a limit of lines is met by longer ones.
+const BYTES: usize = 32_000;
 
-/// Files over the limit, each with its reason.
-const LONG_FILES: &[(&str, &str)] = &[("docs/dynamo.md", "generated from the dialect's ODS files")];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace's root")
-}
-
-/// What git tracks or would track, relative to the root.
-fn files() -> Vec<String> {
-    let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root())
-        .output()
-        .expect("git runs");
-    assert!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("paths are UTF-8");
-    let listed: BTreeSet<&str> = text.lines().collect();
-    listed.into_iter().filter(|path| root().join(path).is_file()).map(str::to_owned).collect()
-}
-
-fn extension(path: &str) -> &str {
-    Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default()
-}
-
-fn with_extension(extensions: &[&str]) -> Vec<String> {
-    files().into_iter().filter(|path| extensions.contains(&extension(path))).collect()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// The crate table of ARCHITECTURE.md: each crate and what it may use.
+/// The crate table of ARCHITECTURE.md: each crate and the crates it may use.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let text = read("ARCHITECTURE.md");
     let from_head = text.lines().skip_while(|line| !line.starts_with("| crate |"));
@@ -67,7 +38,7 @@ fn table() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// Everything a crate may use, directly or through others.
+/// All crates that a crate may use, directly or indirectly.
 fn closure(table: &BTreeMap<String, BTreeSet<String>>, name: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![name.to_owned()];
@@ -79,10 +50,6 @@ fn closure(table: &BTreeMap<String, BTreeSet<String>>, name: &str) -> BTreeSet<S
         }
     }
     found
-}
-
-fn none(found: &[String], rule: &str) {
-    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }
 
 #[test]
@@ -114,7 +81,7 @@ fn dependencies_point_one_way() {
         let name = folder(manifest.trim_end_matches("/Cargo.toml"));
         let allowed = closure(&table, &name);
         for dependency in package["dependencies"].as_array().expect("dependencies") {
-            // A path is one of ours; what tests use does not shape the program.
+            // A dependency with a path is one of our crates; dev dependencies do not affect the program's structure.
             let Some(path) = dependency["path"].as_str().filter(|_| dependency["kind"] != "dev") else { continue };
             if !allowed.contains(&folder(path)) {
                 wrong.push(format!("{name} uses {}", folder(path)));
@@ -124,7 +91,7 @@ fn dependencies_point_one_way() {
     none(&wrong, "not in the crate table of ARCHITECTURE.md");
 }
 
-/// Whether a file starts as files of its kind do.
+/// Returns true if a file starts in the way that files of its kind must.
 fn introduces_itself(path: &str, text: &str) -> bool {
     match extension(path) {
         "rs" => text.starts_with("//!"),
@@ -156,24 +123,15 @@ fn unsafe_code_is_fenced() {
 }
 
 #[test]
-fn files_are_short() {
-    let excepted: BTreeSet<&str> = LONG_FILES.iter().map(|(path, _)| *path).collect();
+fn source_files_are_short() {
     let mut long = Vec::new();
-    for path in with_extension(&["rs", "py", "pyi", "cpp", "h", "td", "md", "mlir", "cmake", "txt"]) {
-        let lines = read(&path).lines().count();
-        // Tests of the dialect and of passes are lists of cases, each short by itself.
-        let limit = if extension(&path) == "mlir" { 2 * LINES } else { LINES };
-        if lines > limit && !excepted.contains(path.as_str()) {
-            long.push(format!("{path}: {lines} lines"));
+    for path in with_extension(&["rs", "py", "pyi", "cpp", "h", "td", "mlir", "cmake", "txt"]) {
+        let bytes = read(&path).len();
+        if bytes > BYTES {
+            long.push(format!("{path}: {bytes} bytes of {BYTES}"));
         }
     }
-    none(&long, "split these files, or except them in LONG_FILES with a reason");
-}
-
-#[test]
-fn exceptions_are_needed() {
-    let idle = LONG_FILES.iter().filter(|(path, _)| read(path).lines().count() <= LINES);
-    none(&idle.map(|(path, _)| (*path).to_owned()).collect::<Vec<_>>(), "no longer long: take these out of LONG_FILES");
+    none(&long, "split these files, each about one idea");
 }
 
 /// The part of a Rust file before its tests, without comments.
@@ -184,7 +142,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 #[test]
 fn names_of_operations_are_constants() {
-    // A name that is spelled wrong in a string is an operation that is never met.
+    // An operation name misspelled in a string would silently never match.
     let dialects = ["arith", "bufferization", "builtin", "dynamo", "func", "gpu", "linalg", "math", "memref", "scf", "tensor", "vector"];
     let names_an_operation = |literal: &str| {
         let (dialect, rest) = literal.split_once('.').unwrap_or_default();
@@ -211,7 +169,7 @@ fn names_of_operations_are_constants() {
 
 #[test]
 fn imports_ask_nothing_of_the_frame_that_runs() {
-    // The methods of pyo3 call the `__import__` of the code that is running, which may be the user's own, or missing.
+    // The methods of pyo3 call the `__import__` of the running code, which may be the user's own, or missing.
     let mut found = Vec::new();
     for path in with_extension(&["rs"]).into_iter().filter(|path| path.starts_with("crates/") && !path.starts_with("crates/tidy/")) {
         let text = read(&path);
@@ -229,7 +187,7 @@ fn no_path_of_one_machine() {
     let inside_a_path = |byte: u8| byte.is_ascii_alphanumeric() || b"._-)}$".contains(&byte);
     let mut found = Vec::new();
     for path in files() {
-        // What is not text is not searched.
+        // Files that are not text are skipped.
         let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
         for (number, line) in text.lines().enumerate() {
             let starts = |at: usize| at == 0 || !inside_a_path(line.as_bytes()[at - 1]);
@@ -243,7 +201,7 @@ fn no_path_of_one_machine() {
 
 #[test]
 fn every_pass_has_a_test() {
-    // The names stand in the Pass values: `name: "dynamo-…"`.
+    // The names are in the Pass values: `name: "dynamo-…"`.
     let mut names = BTreeSet::new();
     for path in
         with_extension(&["rs"]).into_iter().filter(|path| path.starts_with("crates/passes/src/") || path.starts_with("crates/nvptx/src/"))
