@@ -1,6 +1,5 @@
 //! The facts about symbols that a capture reads and records.
 
-use dynamlir_graph::Line;
 use dynamlir_shapes::{Dim, Predicate, Symbol};
 
 use crate::{SizeGuard, Sizes};
@@ -51,9 +50,8 @@ impl Sizes {
         self.with(|known| known.marked.push((symbol, place)));
     }
 
-    /// Returns the first marked size that turned out to be a single number: the size, the number, and the guards behind that, each as text
-    /// and with its location.
-    pub fn marked_as_number(&self) -> Option<(String, i64, Vec<(String, Vec<Line>)>)> {
+    /// Returns the first marked size that turned out to be a single number: the size, the number, and the guards behind that.
+    pub fn marked_as_number(&self) -> Option<(String, i64, Vec<SizeGuard>)> {
         self.with(|known| {
             known.marked.iter().find_map(|(symbol, place)| {
                 let value = Dim::from(*symbol).simplify(&known.scope).ok()?.known()?;
@@ -62,7 +60,7 @@ impl Sizes {
                     left.to_expr().symbols().contains(symbol) || right.to_expr().symbols().contains(symbol)
                 };
                 let guards = known.guards.iter().filter(about);
-                Some((place.clone(), value, guards.map(|guard| (guard.predicate.to_string(), guard.location.clone())).collect()))
+                Some((place.clone(), value, guards.cloned().collect()))
             })
         })
     }

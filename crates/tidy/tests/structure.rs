@@ -72,7 +72,10 @@ fn types_have_few_methods() {
         match stored(name, of) {
             Some(stored) => ratchet(stored, *count, &format!("methods of {name}'s {of}"), &[]),
             None => {
-                assert!(*count <= METHODS, "{of} of crates/{name} has {count} methods, of {METHODS}: give a part of them a type of its own")
+                assert!(
+                    *count <= METHODS,
+                    "{of} of crates/{name} has {count} methods, of {METHODS}: give a part of them a type of its own"
+                );
             }
         }
     }
@@ -104,7 +107,9 @@ fn folders_have_few_files() {
 fn cycles<'a>(edges: &BTreeSet<(&'a str, &'a str)>) -> Vec<Vec<&'a str>> {
     let graph: DiGraphMap<&str, (), std::hash::RandomState> = edges.iter().map(|(from, to)| (*from, *to, ())).collect();
     let mut found: Vec<_> = tarjan_scc(&graph).into_iter().filter(|part| part.len() > 1).collect();
-    found.iter_mut().for_each(|part| part.sort_unstable());
+    for part in &mut found {
+        part.sort_unstable();
+    }
     found.sort_by_key(|part| std::cmp::Reverse(part.len()));
     found
 }

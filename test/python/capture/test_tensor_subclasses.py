@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import dynamlir
@@ -81,6 +81,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "two, returned": (lambda a: TwoTensor(a.sin(), a.cos()), lambda: (X,)),
     "two, changed in place": (changes, lambda: (X,)),
 }
+
+
+@pytest.fixture(autouse=True)
+def keys_are_restored() -> Iterator[None]:
+    """Restores the thread's dispatch keys: with a subclass as a weight, torch leaves one of them set."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    with torch._C._ForceDispatchKeyGuard(included, excluded):
+        yield
 
 
 def seen(value: Any) -> Any:

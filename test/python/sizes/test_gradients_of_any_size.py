@@ -56,7 +56,7 @@ def check(function: Callable[..., Any], inputs: Callable[[int], list[torch.Tenso
         expected, found = gradients(function, tensors, used), gradients(compiled, tensors, used)
         for left, right in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
             torch.testing.assert_close(left, right, equal_nan=True)
-    assert not dynamlir.counters()["fallbacks"]
+    assert not dynamlir.counters()["fallbacks"], [guards.code_parts for guards, _ in compiled._cache]
     assert len(compiled._cache) <= 5
     return compiled_graphs() - before - len(compiled._cache)
 
@@ -187,7 +187,7 @@ def test_gradients_of_gradients() -> None:
         x = randn(size, 4).requires_grad_()
         (first,) = torch.autograd.grad(total(x), x, create_graph=True)
         assert torch.equal(first, torch.ones(size, 4, dtype=torch.float64))
-    assert not dynamlir.counters()["fallbacks"]
+    assert not dynamlir.counters()["fallbacks"], [guards.code_parts for guards, _ in compiled._cache]
 
 
 def test_behind_torch_compile() -> None:
@@ -202,7 +202,7 @@ def test_behind_torch_compile() -> None:
         for left, right in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
             torch.testing.assert_close(left, right)
     assert compiled_graphs() <= 2
-    assert not dynamlir.counters()["fallbacks"]
+    assert not dynamlir.counters()["fallbacks"], [guards.code_parts for guards, _ in compiled._cache]
 
 
 class Cube(torch.autograd.Function):
@@ -248,7 +248,7 @@ def test_random_numbers_are_those_of_a_graph_for_one_size() -> None:
         torch.testing.assert_close(found, expected)
     assert len(compiled._cache) == 2
     assert compiled._cache[0].compiled.instances or compiled._cache[1].compiled.instances
-    assert not dynamlir.counters()["fallbacks"]
+    assert not dynamlir.counters()["fallbacks"], [guards.code_parts for guards, _ in compiled._cache]
 
 
 def test_gradients_of_gradients_with_random_numbers() -> None:

@@ -21,7 +21,7 @@ use pyo3::{
 };
 use rustc_hash::FxHashMap;
 
-use dynamlir_symint::{Declared, Sizes, declared::Line, sym_int};
+use dynamlir_symint::{Declared, SizeGuard, Sizes, declared::Line, sym_int};
 
 use super::decisions::{Decided, DecidedSize};
 use crate::{
@@ -496,8 +496,8 @@ impl<'py> Capture<'py> {
     pub(crate) fn violated(&self) -> PyResult<Option<PyErr>> {
         let Some(sizes) = self.sizes.sizes() else { return Ok(None) };
         let Some((place, value, guards)) = sizes.bind(self.py).get().marked_as_number() else { return Ok(None) };
-        let line = |location: &[dynamlir_graph::Line]| location.first().map(|(file, line, name)| format!(" at {file}:{line} in {name}"));
-        let why: Vec<_> = guards.iter().map(|(guard, location)| format!("{guard}{}", line(location).unwrap_or_default())).collect();
+        let line = |guard: &SizeGuard| guard.location.first().map(|(file, line, name)| format!(" at {file}:{line} in {name}"));
+        let why: Vec<_> = guards.iter().map(|guard| format!("{}{}", guard.predicate, line(guard).unwrap_or_default())).collect();
         let message = format!(
             "Constraints violated ({place})! It was marked dynamic, but the program takes it for {value}: {}. Mark it as \
              maybe_mark_dynamic does if that is right.",

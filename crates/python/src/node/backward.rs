@@ -25,14 +25,14 @@ pub struct Backward {
     training: Arc<Differentiable>,
     /// The index of this node.
     node: usize,
-    double_backward: Arc<DoubleBackward>,
+    higher_order: Arc<DoubleBackward>,
     /// `types.MethodType`
     method: Py<PyAny>,
 }
 
 impl Backward {
-    pub fn new(py: Python<'_>, training: Arc<Differentiable>, node: usize, double_backward: Arc<DoubleBackward>) -> PyResult<Self> {
-        Ok(Self { training, node, double_backward, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
+    pub fn new(py: Python<'_>, training: Arc<Differentiable>, node: usize, higher_order: Arc<DoubleBackward>) -> PyResult<Self> {
+        Ok(Self { training, node, higher_order, method: dynamlir_cpython_abi::import(py, "types")?.getattr("MethodType")?.unbind() })
     }
 
     fn node(&self) -> &Derived {
@@ -44,13 +44,13 @@ impl Backward {
         let (ctx, count) = split(args)?;
         let has_history = calls.abi.is_grad_enabled().map_err(failed)?;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
-        if self.double_backward.knows_the_program() && any_is_strange(&calls, &given)? {
+        if self.higher_order.knows_the_program() && any_is_strange(&calls, &given)? {
             let gradients = match self.batch(py, &given, has_history)? {
                 Some(batch) => self.run_in_batch(&ctx, &batch, has_history)?,
                 None => self.run_differentiably(&ctx, &given)?,
             };
             if !has_history {
-                self.double_backward.give_back(&ctx, self.node())?;
+                self.higher_order.give_back(&ctx, self.node())?;
             }
             return Ok(gradients);
         }
@@ -58,7 +58,7 @@ impl Backward {
             return self.run_differentiably(&ctx, &given);
         }
         let gradients = self.compute(&mut calls, &ctx, (&given, count))?;
-        self.double_backward.give_back(&ctx, self.node())?;
+        self.higher_order.give_back(&ctx, self.node())?;
         Ok(gradients)
     }
 
@@ -103,7 +103,7 @@ impl Backward {
             && !self.training.forward().plan().random
             && self.node().lost().is_empty()
             && (!has_history || self.node().kept_by_eager().is_empty());
-        if is_simple && self.double_backward.takes_batches(py)? {
+        if is_simple && self.higher_order.takes_batches(py)? {
             return Ok(None);
         }
         let split = dynamlir_cpython_abi::import_once(py, &SPLIT, "dynamlir.batched_gradients", "split")?;
@@ -147,7 +147,7 @@ impl Backward {
         let mut calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
         let needed = needed(ctx, self.node())?;
         let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
-        let (why, made_of) = match self.double_backward.gradients(ctx, self.node(), tangents, &wanted)? {
+        let (why, made_of) = match self.higher_order.gradients(ctx, self.node(), tangents, &wanted)? {
             Ok(gradients) => return Ok(gradients),
             Err(refusal) => refusal,
         };

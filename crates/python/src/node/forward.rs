@@ -19,12 +19,12 @@ pub struct Forward {
     training: Arc<Differentiable>,
     /// The index of this node.
     node: usize,
-    double_backward: Arc<DoubleBackward>,
+    higher_order: Arc<DoubleBackward>,
 }
 
 impl Forward {
-    pub fn new(training: Arc<Differentiable>, node: usize, double_backward: Arc<DoubleBackward>) -> Self {
-        Self { training, node, double_backward }
+    pub fn new(training: Arc<Differentiable>, node: usize, higher_order: Arc<DoubleBackward>) -> Self {
+        Self { training, node, higher_order }
     }
 
     fn node(&self) -> &Derived {
@@ -40,8 +40,8 @@ impl Forward {
             run.outcome = Some(Ok(results));
             return outputs;
         }
-        run.state = self.double_backward.state(py, &self.training)?;
-        run.copies = self.double_backward.copies(&self.training, run)?;
+        run.state = self.higher_order.state(py, &self.training)?;
+        run.copies = self.higher_order.copies(&self.training, run)?;
         let outcome = if run.known {
             // SAFETY: the code that set the flag has compared the metadata.
             unsafe { forward.run_known_for_results(run.tensors, &mut calls) }
@@ -99,7 +99,7 @@ impl Forward {
             ctx.setattr(intern!(py, "to_save"), PyTuple::new(py, kept)?)?;
         }
         ctx.setattr(intern!(py, "materialize_grads"), false)?;
-        self.double_backward.lend(ctx, node, run)?;
+        self.higher_order.lend(ctx, node, run)?;
         PyTuple::new(py, outputs)
     }
 

@@ -50,7 +50,7 @@ pub struct Node {
 struct Class {
     /// `apply` of the class, bypassing the handling of functions written in Python.
     apply: Py<PyAny>,
-    double_backward: Arc<double_backward::DoubleBackward>,
+    higher_order: Arc<double_backward::DoubleBackward>,
 }
 
 /// The reason that a call returned nothing.
@@ -80,7 +80,7 @@ impl Node {
     /// Sets the function for double backward of a node; see [`double_backward::DoubleBackward`].
     pub fn set_double_backward(&self, node: usize, with: Py<PyAny>) {
         if let Some(class) = self.classes.get(node) {
-            class.double_backward.set(with);
+            class.higher_order.set(with);
         }
     }
 
@@ -165,17 +165,17 @@ impl Class {
     fn new(py: Python<'_>, training: &Arc<Differentiable>, node: usize) -> PyResult<Self> {
         let module = dynamlir_cpython_abi::import(py, "torch.autograd.function")?;
         let function = module.getattr("Function")?;
-        let double_backward = Arc::new(double_backward::DoubleBackward::new(py)?);
-        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(training), node, Arc::clone(&double_backward))?)?;
+        let higher_order = Arc::new(double_backward::DoubleBackward::new(py)?);
+        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(training), node, Arc::clone(&higher_order))?)?;
         let members = PyDict::new(py);
         members.set_item("__module__", "dynamlir")?;
         members.set_item("__doc__", "A compiled graph.")?;
-        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(training), node, Arc::clone(&double_backward)))?)?;
+        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(training), node, Arc::clone(&higher_order)))?)?;
         members.set_item("backward", &backward)?;
         let class = module.getattr("FunctionMeta")?.call1((NAME, (&function,), members))?;
         class.getattr("_backward_cls")?.setattr("apply", backward)?;
         let apply = dynamlir_cpython_abi::import(py, "builtins")?.getattr("super")?.call1((function, class))?.getattr("apply")?;
-        Ok(Self { apply: apply.unbind(), double_backward })
+        Ok(Self { apply: apply.unbind(), higher_order })
     }
 }
 

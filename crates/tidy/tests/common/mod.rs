@@ -1,5 +1,4 @@
 //! The tree as the house rules read it: tracked files, their text, and how findings are reported.
-#![expect(clippy::allow_attributes, reason = "each test binary uses a part of this module")]
 #![allow(dead_code, reason = "each test binary uses a part of this module")]
 
 use std::{
