@@ -15,10 +15,11 @@ def copy_tests(folder: Path) -> Path:
     return folder
 
 
-def find_test(name: str) -> str:
-    """Returns the path, from the root, of a test file that is given by its name or its path."""
+def find_test(test: str) -> str:
+    """Returns the path of a test that is given by its file's name or path, with or without ``::name``."""
+    name, separator, of_file = test.partition("::")
     found = [path.relative_to(ROOT).as_posix() for path in (ROOT / "test/python").rglob(Path(name).name)]
     matching = [path for path in found if path.endswith(name)]
     if len(matching) != 1:
         raise SystemExit(f"no test file {name} below test/python")
-    return matching[0]
+    return matching[0] + separator + of_file
