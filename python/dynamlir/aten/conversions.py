@@ -27,6 +27,8 @@ def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
         raise Fallback("raised", f"{func} of bools")
     if facts.floats_or_bytes and not (result.is_floating_point() or result.dtype == torch.uint8):
         raise Fallback("raised", f"{func} of {result.dtype}")
+    if facts.long_index:
+        _check_index(func, full)
     if facts.one_type or facts.parameters_of_one_type:
         _check_types(func, full)
     for at in _scalars(func):
@@ -37,6 +39,13 @@ def check(func: OpOverload, full: Sequence[Any], result: Any) -> None:
         _, common = elementwise_dtypes(*operands, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
         if not torch.can_cast(common, full[0].dtype):
             raise Fallback("raised", f"{func}: {common} cannot be cast to {full[0].dtype}")
+
+
+def _check_index(func: OpOverload, full: Sequence[Any]) -> None:
+    names = [argument.name for argument in schema.info(func).arguments]
+    index = full[names.index("index")]
+    if index.dtype != torch.int64:
+        raise Fallback("raised", f"{func} with an index of {index.dtype}")
 
 
 def _check_types(func: OpOverload, full: Sequence[Any]) -> None:

@@ -109,6 +109,8 @@ class Facts(NamedTuple):
     """Its numbers need not fit an int type: one beyond the range does not bound anything."""
     refuses_bools: bool = False
     """Does not have a kernel for bools."""
+    long_index: bool = False
+    """Its index must be of `torch.int64`, where other operators also take `torch.int32`."""
     floats_or_bytes: bool = False
     """Has kernels only for floats and `torch.uint8`."""
     strictly_unsigned: bool = False
@@ -150,6 +152,7 @@ ROWS: tuple[Row, ...] = (
         Facts(parameters_of_one_type=True),
     ),
     Row("constant_pad_nd", Facts(strictly_unsigned=True)),
+    Row("index_fill index_fill_ index_copy index_copy_ put put_", Facts(long_index=True)),
     Row("abs abs_ arange", Facts(refuses_bools=True)),
     Row(
         "upsample_nearest1d upsample_nearest2d upsample_nearest3d "

@@ -95,3 +95,37 @@ def test_what_kernels_take_is_compiled() -> None:
         assert eager.dtype == ours.dtype
         torch.testing.assert_close(ours, eager)
     assert len(dynamlir.fallbacks()) == before
+
+
+INT32 = torch.tensor([0], dtype=torch.int32)
+INDEXED: dict[str, Callable[[Tensor], Tensor]] = {
+    "index_fill": lambda x: x.index_fill(0, INT32, 1),
+    "index_fill with a tensor": lambda x: x.index_fill(0, INT32, torch.tensor(1.0)),
+    "index_fill_": lambda x: x.clone().index_fill_(0, INT32, 1),
+    "nothing is indexed": lambda x: x.index_fill(0, INT32[:0], 1),
+    "index_copy": lambda x: x.index_copy(0, INT32, torch.ones(1)),
+    "put": lambda x: x.put(INT32, torch.ones(1)),
+    "take": lambda x: x.take(INT32),
+}
+
+
+@pytest.mark.parametrize(
+    "door", [dynamlir.compile, lambda f: torch.compile(f, backend="dynamlir")], ids=["own", "torch"]
+)
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_of_32_bits_is_refused_as_in_eager(door: Any, name: str) -> None:
+    with pytest.raises((IndexError, RuntimeError)) as wanted:
+        INDEXED[name](torch.zeros(3))
+    with pytest.raises(type(wanted.value), match=r"(?i)expected .*(int64|long)"):
+        door(INDEXED[name])(torch.zeros(3))
+
+
+@pytest.mark.parametrize("name", ["index_add", "index_select", "gather", "scatter"])
+def test_where_eager_takes_such_an_index_it_is_compiled(name: str) -> None:
+    more = {"index_add": (torch.ones(1),), "scatter": (1.0,)}.get(name, ())
+
+    def program(x: Tensor) -> Tensor:
+        return cast(Tensor, getattr(x, name)(0, INT32, *more))
+
+    assert torch.equal(dynamlir.compile(program)(torch.zeros(3)), program(torch.zeros(3)))
+    assert not dynamlir.fallbacks()
