@@ -18,7 +18,7 @@ from typing import Any
 
 import dynamlir
 import torch
-from test_replay import dynamlir_opt
+from stages import dynamlir_opt
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -12,7 +12,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from test_replay import dynamlir_opt
+from stages import dynamlir_opt
 from torch import nn
 from torch.utils import _pytree as pytree
 

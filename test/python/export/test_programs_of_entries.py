@@ -9,7 +9,7 @@ import dynamlir
 import pytest
 import torch
 from dynamlir import _native
-from test_replay import dump
+from stages import dump
 from torch import Tensor
 
 pytestmark = pytest.mark.native

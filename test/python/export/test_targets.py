@@ -10,7 +10,7 @@ from pathlib import Path
 import dynamlir
 import pytest
 import torch
-from test_replay import dump, dynamlir_opt
+from stages import dump, dynamlir_opt
 from torch import Tensor
 
 pytestmark = pytest.mark.native

@@ -13,8 +13,9 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
+from products import SCHEDULE, compiled, generated, program, wide_vectors
 from sampled import one_in_product
-from test_products import SCHEDULE, compiled, generated, planned, program, run_text, wide_vectors
+from test_products import planned, run_text
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+from products import SCHEDULE, close, compiled, exact, generated, wide_vectors
 from sampled import one_in, one_in_product
-from test_products import SCHEDULE, close, compiled, exact, generated, planned, run_text, wide_vectors
+from test_products import planned, run_text
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -5,19 +5,17 @@ The reference is the same in float64. Errors of a sum of n products of numbers n
 
 from __future__ import annotations
 
-import functools
 import random
 import re
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import dynamlir
 import pytest
 import torch
+from products import SCHEDULE, close, compiled, exact, generated, wide_vectors
 from sampled import one_in, one_in_product
 from stages import dynamlir_opt
 from torch import Tensor
@@ -25,60 +23,8 @@ from torch.nn import functional as F
 
 pytestmark = pytest.mark.native
 
-SCHEDULE = re.compile(r"dynamo\.matmul = \{[^}]*\}")
-
-
-def close(got: Tensor, want: Tensor, terms: int) -> None:
-    """Checks that the error is within the rounding of a sum of ``terms`` products."""
-    assert got.shape == want.shape and got.stride() == want.stride() and got.dtype == want.dtype
-    error = (got.double() - want.double()).abs().max().item()
-    assert error <= 1e-6 * (4 + terms**0.5) * max(1.0, want.abs().max().item() / 8), error
-
-
-def exact(fn: Callable[..., Tensor], *args: Tensor) -> Tensor:
-    """The result computed in double precision, as float."""
-    return fn(*(arg.double() for arg in args)).to(args[0].dtype)
-
-
-def generated(folder: Path) -> bool:
-    """Returns true if the dump has a generated product, and none that was given up."""
-    text = (folder / "06-scheduled.mlir").read_text() if (folder / "06-scheduled.mlir").exists() else ""
-    assert "dynamo.unscheduled" not in text
-    return "dynamo.matmul" in text
-
-
-def program(fn: Callable[..., Any], folder: Path) -> Callable[..., Tensor]:
-    """The function, recompiled with a dump at its first call."""
-    torch._dynamo.reset()
-    dynamlir.reset()
-    made = torch.compile(fn, backend="dynamlir", options={"dump": str(folder), "no_cache": True})
-
-    def run(*args: Tensor) -> Tensor:
-        with torch.no_grad():
-            result = made(*args)
-        assert not dynamlir.fallbacks()
-        return result
-
-    return run
-
-
-def compiled(fn: Callable[..., Any], folder: Path, *args: Tensor) -> Tensor:
-    """The result of the function, recompiled with a dump."""
-    return program(fn, folder)(*args)
-
 
 LINES, DEPTHS = [1, 2, 3, 5, 8, 15, 16, 17, 33, 50], [8, 17, 64, 100]
-
-
-@functools.cache
-def wide_vectors() -> bool:
-    """Returns true if this processor has vectors that products are generated for."""
-    random = torch.get_rng_state()
-    with tempfile.TemporaryDirectory() as folder:
-        compiled(F.linear, Path(folder), torch.randn(4, 64), torch.randn(64, 64))
-        found = generated(Path(folder))
-    torch.set_rng_state(random)
-    return found
 
 
 @pytest.mark.parametrize(("m", "k"), one_in_product(3, LINES, DEPTHS))

@@ -11,8 +11,8 @@ import dynamlir
 import pytest
 import torch
 from dynamlir import _native
+from stages import dump, dynamlir_opt
 from symbolized import symbolized
-from test_replay import dump, dynamlir_opt
 
 pytestmark = pytest.mark.native
 

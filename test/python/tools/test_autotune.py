@@ -22,7 +22,7 @@ from dynamlir import logs, native, report
 from dynamlir.autotune import measure, record
 from dynamlir.autotune.problem import Problem
 from dynamlir.report import Product
-from test_products import close, exact, wide_vectors
+from products import close, exact, wide_vectors
 from torch import Tensor
 from torch.nn import functional as F
 
