@@ -290,7 +290,7 @@ impl<'py> Frame<'py> {
     pub fn take_stack(&self) -> impl Iterator<Item = Option<Bound<'py, PyAny>>> + use<'_, 'py> {
         let top = self.replace_stack_top(None).unwrap_or(self.locals_count);
         let null = self.references().null();
-        // SAFETY: slots between the locals and the top hold references or NULL, of which we take ownership.
+        // SAFETY: slots between the locals and the top hold references or NULL; we take ownership of them.
         (self.locals_count..top).map(move |index| unsafe { self.references().take(self.py(), self.slot(index).replace(null)) })
     }
 

@@ -78,7 +78,7 @@ fn step(blocks: &mut Blocks<'_>, incoming: &mut [usize], block: BlockId) -> bool
     }
 }
 
-/// Returns true if the block continues a chained comparison, of which it must first become a part.
+/// Returns true if the block continues a chained comparison: it must become a part of that first.
 fn compares_on(blocks: &Blocks<'_>, block: BlockId) -> bool {
     blocks.all.iter().any(|before| {
         let leads = match before.next {

@@ -329,7 +329,7 @@ fn vectors(root: &Phase, blocks: Option<&[Tile]>, vector_bits: i64) -> Inner {
     Inner::Vectors { lanes, peel: inner % lanes != 0 || range % inner != 0 }
 }
 
-/// Chooses strips, of which the innermost cache can hold several, for rows that consist of whole strips.
+/// Chooses strips that are small enough for the innermost cache to hold several, for rows that consist of whole strips.
 fn strips(kernel: &Kernel, reduction: &Phase) -> Inner {
     if reduction.open.last() == Some(&true) {
         return Inner::Loops;

@@ -89,7 +89,7 @@ fn branches(module: Op, pass: &Run) -> PassResult {
 }
 
 /// Returns true if an innermost loop computes with `f32`, and uses `f64` only to sum. Computations of an instruction or two are faster
-/// without an annotation: they are bound by the sums, of which LLVM then interleaves several.
+/// without an annotation: the sums limit them, and LLVM then interleaves several sums.
 fn sums_wide(op: Op) -> bool {
     let body = op.body().map(Block::ops).unwrap_or_default();
     let [single, double] = [Type::f32(op.ctx()), Type::f64(op.ctx())];

@@ -61,7 +61,7 @@ pub fn unproven() -> Vec<String> {
 pub struct CapturedFrame(CapturedPiece);
 
 /// Captures one call. With `shows`, its outcome is kept for `CapturedFrame.ends`. With `dynamic`, all sizes are dynamic that may be; with
-/// `declared` (see `Declared`), those are. Returns a `CapturedFrame`, or the reason that there is none as `(reason, message, location)`.
+/// `declared` (see `Declared`), those are. Returns a `CapturedFrame`, or why the capture failed, as `(reason, message, location)`.
 #[pyfunction]
 #[pyo3(signature = (function, args=None, kwargs=None, steps=None, *, shows=false, dynamic=false, declared=None))]
 pub fn capture<'py>(

@@ -41,7 +41,7 @@ use crate::{
 /// A `dynamlir.capture.api.Compiler` behind a callable.
 struct PythonCompiler {
     object: Py<PyAny>,
-    /// True if the Python side was last informed that there is no room.
+    /// True if the Python side was last informed that the cache is full.
     full: AtomicBool,
     /// The longer there is no room for an entry, the fewer calls are inspected.
     crowded: BackOff,

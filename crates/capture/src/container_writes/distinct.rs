@@ -19,7 +19,7 @@ impl<'py> Capture<'py> {
     /// Guards that the changed containers are distinct from the other containers that were seen, and from the dicts of the attributes,
     /// globals and module parts that were read.
     pub(crate) fn tell_containers_apart(&self, writes: &[Rc<Written>]) {
-        // Grouped by class, and by belonging to modules, of which there are many.
+        // Grouped by class, and by belonging to modules, since there are many modules.
         let mut groups: BTreeMap<(usize, bool), BTreeMap<usize, SourceId>> = BTreeMap::new();
         for written in writes.iter().filter(|written| matches!(written.kind, WrittenKind::Call | WrittenKind::Contents)) {
             let class = written.owner.bind(self.py).get_type_ptr() as usize;

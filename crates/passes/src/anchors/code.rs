@@ -133,7 +133,7 @@ impl Code {
     pub(super) fn store(&self, value: Value, memory: Value, at: Value) {
         self.b.memref_store(value, memory, &[at]);
     }
-    /// Loads `lanes` adjacent elements, of which only the first `valid` are read; the others are 0.
+    /// Loads `lanes` adjacent elements. Only the first `valid` are read; the others are 0.
     pub(super) fn load_vector(&self, memory: Value, at: Value, (lanes, valid): (i64, i64)) -> Value {
         let ty = Type::vector(&[lanes], memory.ty().element());
         if valid >= lanes {

@@ -15,7 +15,7 @@
 //! | dots | few rows, and k is contiguous | along k; vectors are summed up at the end |
 //!
 //! The lanes of panels usually hold the smaller operand: in `x @ W.T` that is x. So weights are read in place, once each, in their own
-//! layout, and there is no copy of them that could become stale.
+//! layout, so no copy of them can become stale.
 //!
 //! The sums of a block of the result are in a buffer in the innermost cache. The epilogue, a `linalg.generic` over the block, computes the
 //! result from them.

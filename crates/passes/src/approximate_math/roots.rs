@@ -15,7 +15,7 @@ struct Kind {
     estimate: &'static str,
     /// The bits of the smallest common number, whose residuals are exact, and the bits of infinity.
     common: [i64; 2],
-    /// The number of Newton steps before the last one; each doubles the correct bits, of which the estimate has 14.
+    /// The number of Newton steps before the last one; each doubles the number of correct bits. The estimate has 14.
     steps: usize,
 }
 
