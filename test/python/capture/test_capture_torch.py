@@ -73,11 +73,12 @@ def test_an_input_that_is_only_asked_for_its_type():
 
 def test_operators_looked_up_while_capturing():
     # A new operator: one of torch's may have been looked up, and cannot be made new, since torch keeps its object.
+    aten = torch.ops.aten
     with torch.library._scoped_library("looked_up", "DEF") as library:
         library.define("doubled(Tensor x) -> Tensor")
         library.impl("doubled", lambda x: x * 2, "CompositeExplicitAutograd")
         assert "doubled" not in torch.ops.looked_up.__dict__
-        check(lambda x: torch.ops.looked_up.doubled(x) + torch.ops.aten.add.Tensor(x, 1), X)
+        check(lambda x: torch.ops.looked_up.doubled(x) + aten.add.Tensor(x, 1), X)
     check(lambda x: x * len(torch.broadcast_shapes((3, 1), (1, 4))), X)
     check(lambda x: x.to(torch.promote_types(torch.float32, torch.float64)), X)
 
