@@ -1,4 +1,4 @@
-"""pytest set-up: the native module, or its pure-Python stand-in if DYNAMLIR_FAKE_NATIVE is set."""
+"""pytest set-up: paths, options and markers, and a clean start for each test."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parents[1] / "scripts"
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python"), str(SCRIPTS / "bench"), str(SCRIPTS)]
 
-FAKE = bool(os.environ.get("DYNAMLIR_FAKE_NATIVE"))
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests marked long, which take hours together")
@@ -30,7 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: worth running before a release and not at each change; needs --long")
     config.addinivalue_line("markers", "stale: makes entries of the cache stale, behind the back of their guards")
     config.addinivalue_line("markers", "unaudited: counts events that an audit adds to; not run with --audit")
-    config.addinivalue_line("markers", "native: needs the real extension module")
     config.addinivalue_line("markers", "whole: what is not captured whole runs as plain Python, as a whole")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where there is none")
     # Tests about something else run much of their code plain on purpose. `pytest.warns` sees the warning all the same.
@@ -55,8 +52,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if config.getoption("--audit") and item.get_closest_marker("unaudited"):
             item.add_marker(pytest.mark.skip(reason="counts events that an audit adds to"))
-        if FAKE and item.get_closest_marker("native"):
-            item.add_marker(pytest.mark.skip(reason="needs the real extension module"))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -111,17 +106,15 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     """Starts each test with no compiled functions, no counts and eager's default state."""
     import dynamlir
     import torch
+    from dynamlir import native
 
     torch._dynamo.reset()
     dynamlir.reset()
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
-    if not FAKE:
-        from dynamlir import native
-
-        # Such a call runs plain. That is correct, but shows that we forgot a guard.
-        assert native.module().unproven() == []
+    # Such a call runs plain. That is correct, but shows that we forgot a guard.
+    assert native.module().unproven() == []
     if request.config.getoption("--audit") and not request.node.get_closest_marker("stale"):
         # A test may have expected an error, and have seen that of a stale entry instead.
         assert dynamlir.audits().differences == []

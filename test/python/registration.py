@@ -6,11 +6,7 @@ import os
 
 
 def ensure() -> None:
-    """Registers the backend if no entry point did, and installs stand-ins if the environment asks for them."""
-    if os.environ.get("DYNAMLIR_FAKE_NATIVE"):
-        import fake_native
-
-        fake_native.install()
+    """Registers the backend if no entry point did, and makes kernels for a chip if the environment names one."""
     if chip := os.environ.get("DYNAMLIR_TEST_CHIP"):
         import on_chip
 

@@ -16,7 +16,6 @@ import pytest
 import torch
 from between import X, alike, goes_on, said, say
 
-pytestmark = pytest.mark.native
 HERE = __file__
 
 

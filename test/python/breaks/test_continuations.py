@@ -14,8 +14,6 @@ import pytest
 import torch
 from between import X, said, say
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

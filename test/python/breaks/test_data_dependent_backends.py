@@ -14,7 +14,7 @@ import torch._dynamo
 from data_dependent_programs import COUNTS, PROGRAMS, count, ones, same
 from dynamlir import report
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 class Graphs:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from data_dependent_programs import same
 from dynamlir import report
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 COUNTS = (3, 0, 1, 2, 8)
 Program = Callable[[torch.Tensor], Any]

@@ -12,8 +12,6 @@ import torch
 import torch._dynamo
 from between import X, alike, goes_on, said, say
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -17,7 +17,6 @@ import pytest
 import torch
 from between import X, alike, goes_on, outcome, said, say
 
-pytestmark = pytest.mark.native
 HERE = __file__
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 @torch.compiler.disable

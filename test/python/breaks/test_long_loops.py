@@ -6,8 +6,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 LIMIT = 8
 
 

@@ -8,8 +8,6 @@ import torch
 from both import check_both, each_door
 from torch import nn
 
-pytestmark = pytest.mark.native
-
 region = torch.compiler.nested_compile_region
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 HALF = torch.full((4,), 0.5)

@@ -10,8 +10,6 @@ import pytest
 import torch
 from between import X, alike
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

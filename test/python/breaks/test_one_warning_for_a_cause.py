@@ -14,8 +14,6 @@ from dynamlir import config
 from plain_world import DOORS, X, heard
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 class Image(Tensor):
     """A tensor subclass, like those of libraries."""

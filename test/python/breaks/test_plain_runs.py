@@ -22,7 +22,7 @@ from dynamlir import PlainRunWarning, config, native, reasons
 from plain_world import CASES, DOORS, OURS, Case, X, complex_numbers, heard
 from torch import Tensor
 
-pytestmark = [pytest.mark.native, pytest.mark.whole]
+pytestmark = [pytest.mark.whole]
 
 BOTH = pytest.mark.parametrize("door", list(DOORS))
 

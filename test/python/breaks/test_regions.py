@@ -13,8 +13,6 @@ from same_trees import same
 from torch import nn
 from torch._higher_order_ops import while_loop
 
-pytestmark = pytest.mark.native
-
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(3, 4, generator=GENERATOR)
 BOTH = (X.abs(), -X.abs())

@@ -15,8 +15,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.ones(2)
 LOG: list[str] = []
 

@@ -9,8 +9,6 @@ import pytest
 import torch
 from worlds import X, alike
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh():

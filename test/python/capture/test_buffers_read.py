@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(-1, 1, 18).reshape(2, 9)
 
 

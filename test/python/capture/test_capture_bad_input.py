@@ -20,8 +20,6 @@ import pytest
 import torch
 from dynamlir import reasons
 
-pytestmark = pytest.mark.native
-
 A = torch.arange(12.0).reshape(3, 4)
 
 

@@ -16,8 +16,6 @@ import torch
 from between import X, alike, goes_on, outcome, said, say
 from torch import nn
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

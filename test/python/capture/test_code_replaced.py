@@ -11,8 +11,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.arange(4.0)
 
 

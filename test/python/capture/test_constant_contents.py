@@ -10,7 +10,6 @@ import pytest
 import torch
 from written import same
 
-pytestmark = pytest.mark.native
 X = torch.arange(6.0).reshape(2, 3)
 
 

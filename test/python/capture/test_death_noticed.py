@@ -9,8 +9,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 log: list[object] = []
 
 

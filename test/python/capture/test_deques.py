@@ -11,8 +11,6 @@ import pytest
 import torch
 from worlds import X, alike, shown
 
-pytestmark = pytest.mark.native
-
 
 def stack(x, q):
     return torch.stack(list(q)).sum(0) + x

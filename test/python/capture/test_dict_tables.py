@@ -17,8 +17,6 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 NAMES = tuple("abcdef")
 
 CHANGES: dict[str, Callable[[random.Random, dict[Any, Any]], Any]] = {

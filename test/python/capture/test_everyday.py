@@ -19,8 +19,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.tensor([-1.0, 2.0, 3.0])
 CONFIG: dict[str, Any] = {"hidden": {"size": 4, "names": ["a", "b"]}, "act": None}
 

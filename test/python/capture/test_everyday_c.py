@@ -16,8 +16,6 @@ import pytest
 import torch
 from worlds import X, alike
 
-pytestmark = pytest.mark.native
-
 
 def calls(function: Any, times: int = 2):
     """A world that calls a function several times with a tensor."""

@@ -14,8 +14,6 @@ import torch
 from worlds import X, alike
 from written import either
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh():

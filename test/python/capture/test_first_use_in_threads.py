@@ -67,7 +67,6 @@ def test_one_that_never_came_to_the_registry(unknown, monkeypatch):
     assert registry.lookup_backend("dynamlir") is dynamlir.backend
 
 
-@pytest.mark.native
 def test_all_compile(unknown):
     def work(at):
         compile_ = dynamlir.compile if at % 2 else lambda f: torch.compile(f, backend="dynamlir")

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.skipif(sys.version_info < (3, 15), reason="CPython 3.15 and later have it"),
 ]
 

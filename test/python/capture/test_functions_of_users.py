@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-pytestmark = pytest.mark.native
-
 DOORS = each_door(dynamic=False)
 
 

@@ -16,8 +16,6 @@ from between import alike as same
 from between import goes_on, say
 from worlds import X, alike
 
-pytestmark = pytest.mark.native
-
 
 def twice(make, use):
     """A world that uses the results of two calls in turn."""

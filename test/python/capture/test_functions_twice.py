@@ -13,8 +13,6 @@ from test_functions_of_users import DOORS, Once, leaf, orders
 from torch import Tensor
 from torch.autograd import Function
 
-pytestmark = pytest.mark.native
-
 
 @DOORS
 def test_once_differentiable_where_tangents_are_constant(door: Any) -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from sampled import one_in_product
 
-pytestmark = pytest.mark.native
 transformers = pytest.importorskip("transformers")
 
 TOKENS = 6

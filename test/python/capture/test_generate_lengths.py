@@ -11,8 +11,6 @@ import pytest
 import torch
 from test_generate import gpt2, llama, mixtral, qwen3, t5
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:

@@ -11,8 +11,6 @@ import pytest
 import torch
 from dynamlir import native
 
-pytestmark = pytest.mark.native
-
 X = torch.ones(2)
 
 

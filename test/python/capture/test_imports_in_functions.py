@@ -12,8 +12,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(-1, 1, 4)
 MODULES = {
     "imported_log": "import torch\nwritten = []\nsettings = {'scale': 1.0, 'ready': False}\nTOTAL = torch.zeros(4)\n",

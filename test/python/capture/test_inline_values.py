@@ -16,8 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 
 class Plain:
     """Some attributes, one of them a default of the class."""

@@ -21,9 +21,6 @@ from dynamlir import interruptions, modes, progress
 from dynamlir.capture.session import Session
 from torch._dynamo import symbolic_convert
 
-pytestmark = pytest.mark.native
-
-
 OURS = os.path.dirname(dynamlir.__file__) + os.sep
 
 

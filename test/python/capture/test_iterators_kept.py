@@ -10,8 +10,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 
 def grown_in_the_loop(x, items):
     for at, value in enumerate(items):

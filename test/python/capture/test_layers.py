@@ -7,9 +7,6 @@ import pytest
 import torch
 from sampled import one_in
 
-pytestmark = pytest.mark.native
-
-
 LAYERS = one_in(2, [12, 48])
 
 

@@ -11,8 +11,6 @@ import pytest
 import torch
 from worlds import X, alike
 
-pytestmark = pytest.mark.native
-
 DEEP = 100_000
 
 MAKERS = {

@@ -19,8 +19,6 @@ import pytest
 import torch
 from numbers_in_graphs import NUMBERS
 
-pytestmark = pytest.mark.native
-
 
 def graphs() -> int:
     """The number of compiled graphs."""

@@ -23,7 +23,7 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 def alias(self: Any) -> Any:

@@ -12,8 +12,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 
 class Whole(int):
     pass

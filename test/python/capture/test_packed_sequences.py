@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import rnn
 
-pytestmark = pytest.mark.native
-
 SIZES = [[2, 1], [2, 2], [2, 2, 1], [2, 1, 1, 1]]
 
 

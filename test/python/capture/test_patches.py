@@ -11,8 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.native
-
 X = torch.ones(2)
 
 

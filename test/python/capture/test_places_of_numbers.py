@@ -16,8 +16,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 Pair = collections.namedtuple("Pair", "left right")
 
 

@@ -17,8 +17,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.ones(2)
 
 # The initial state, the expression that raises, the change; `args` are passed to the function after `x`.

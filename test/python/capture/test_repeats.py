@@ -16,8 +16,6 @@ from dynamlir.capture import session, sharing
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import forked
 import pytest
 
-pytestmark = pytest.mark.native
-
 FUNCTION = """
 def importer(name, globals=None, locals=None, fromlist=(), level=0):
     seen.append(name)

@@ -17,7 +17,7 @@ import pytest
 import torch
 from worlds import X, alike, shown
 
-pytestmark = [pytest.mark.native, pytest.mark.whole]
+pytestmark = [pytest.mark.whole]
 
 
 @pytest.fixture(autouse=True)

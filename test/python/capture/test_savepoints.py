@@ -64,7 +64,6 @@ def shared() -> Stack:
     return Stack(*(Shared(other) for _ in range(5))).eval()
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("attempt", [raises, writes_and_raises, records_one_more])
 @pytest.mark.parametrize("model", [stack, shared, lambda: stack(Layer, 12)])
 def test_a_layer_that_cannot_be_repeated_is_interpreted(

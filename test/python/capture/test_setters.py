@@ -9,8 +9,6 @@ import pytest
 import torch
 from worlds import X, alike
 
-pytestmark = pytest.mark.native
-
 
 class Doubles:
     """Has a `__set__` and no `__get__`: a read returns the value stored in the instance."""

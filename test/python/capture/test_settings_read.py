@@ -13,8 +13,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.ones(2)
 
 

@@ -11,8 +11,6 @@ import pytest
 import torch
 from worlds import X, alike
 
-pytestmark = pytest.mark.native
-
 
 class Output(collections.OrderedDict):
     """A dict with items by name and by position."""

@@ -12,8 +12,6 @@ from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 from torch._guards import TracingContext, detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 KEPT = torch.arange(3.0)
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-pytestmark = pytest.mark.native
-
 X = torch.arange(3.0)
 
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 numpy = pytest.importorskip("numpy")
-pytestmark = pytest.mark.native
 
 LONG = 10**1000
 DIGITS = "1" * 1000

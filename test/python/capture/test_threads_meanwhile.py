@@ -14,8 +14,6 @@ import pytest
 import torch
 from dynamlir.capture.session import Session
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture
 def meanwhile(monkeypatch):

@@ -18,8 +18,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.native
-
 STATE = [2]
 X = torch.ones(2)
 

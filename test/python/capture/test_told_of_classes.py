@@ -16,7 +16,6 @@ import torch
 from torch.fx.node import map_aggregate, map_arg
 from written import same
 
-pytestmark = pytest.mark.native
 X = torch.arange(3.0)
 
 

@@ -10,8 +10,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 
 def raises(x):
     if torch.compiler.is_compiling():

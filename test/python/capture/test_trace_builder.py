@@ -8,8 +8,6 @@ import pytest
 from dynamlir import native
 from dynamlir.recording import DTYPES, TensorMeta
 
-pytestmark = pytest.mark.native
-
 META = TensorMeta("f32", (2, 3), (3, 1), 0)
 
 

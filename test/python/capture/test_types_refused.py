@@ -18,8 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 OTHERS = (torch.float64, torch.bfloat16)
 SAMPLES = 3
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]

@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from dynamlir import fake_warnings
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def without_ours():

@@ -7,8 +7,6 @@ import pytest
 from reading import run
 from reading.kinds import KINDS
 
-pytestmark = pytest.mark.native
-
 KNOWN = frozenset(run.KNOWN.read_text().splitlines())
 
 

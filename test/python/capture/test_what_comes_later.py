@@ -13,8 +13,6 @@ import pytest
 import torch
 from test_what_decides import Made, Step, X, check
 
-pytestmark = pytest.mark.native
-
 CASES: dict[str, Callable[[], Made]] = {}
 
 

@@ -20,8 +20,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.ones(2)
 Step = Callable[[], tuple[Any, ...]]
 Made = tuple[Callable[..., Any], list[Step]]

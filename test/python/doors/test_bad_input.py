@@ -228,7 +228,6 @@ def test_strides_dtype_and_grad_change() -> None:
         assert found.requires_grad == x.requires_grad
 
 
-@pytest.mark.native
 def test_all_sizes_are_compiled_for_once_one_has_changed() -> None:
     """After one size changes, Dynamo makes sizes symbolic, and so does dynamlir."""
     compiled = torch.compile(plus, backend="dynamlir")

@@ -15,7 +15,6 @@ import torch.distributed
 from sampled import one_in
 
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch has no gloo"),
 ]
 

@@ -15,8 +15,6 @@ import pytest
 import torch
 from dynamlir import config
 
-pytestmark = pytest.mark.native
-
 
 def everything() -> dict[str, Any]:
     return {name: getattr(config, name) for name in config.SETTINGS}

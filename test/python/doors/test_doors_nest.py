@@ -14,8 +14,6 @@ import torch
 from dynamlir import nested_doors
 from torch import nn
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 

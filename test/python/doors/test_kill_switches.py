@@ -12,8 +12,6 @@ import torch
 from dynamlir import reasons
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 X = torch.arange(4.0)
 
 PROGRAM = """

@@ -8,8 +8,6 @@ import torch
 from both import each_door
 from dynamlir.graph_modules import quiet
 
-pytestmark = pytest.mark.native
-
 X = torch.arange(6.0).reshape(2, 3)
 
 

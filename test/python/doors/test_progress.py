@@ -99,7 +99,6 @@ def compile_slowly(seconds: float = 0.7, do: Callable[[], Any] = lambda: None) -
         assert dynamlir.compile(add, backend=slow(seconds, do))(X).tolist() == [2, 2, 2]
 
 
-@pytest.mark.native
 def test_our_door(terminal: Terminal) -> None:
     terminal.attach()
     compile_slowly(1.0)
@@ -123,7 +122,6 @@ def test_torchs_door(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Non
     assert screen(written) == []
 
 
-@pytest.mark.native
 def test_a_capture_is_counted_and_left_alone(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects that are created during a capture, in any thread, might belong to the captured call."""
     terminal.attach()
@@ -149,7 +147,6 @@ def sleep_shown(seconds: float) -> None:
         time.sleep(seconds)
 
 
-@pytest.mark.native
 def test_code_generation_lets_the_line_go_on(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """The native compiler runs without the GIL."""
     terminal.attach()
@@ -171,7 +168,6 @@ def where(thread: int) -> str:
     return sys._current_frames()[thread].f_code.co_name
 
 
-@pytest.mark.native
 def test_nothing_is_shown(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.attach()
     with torch.no_grad():
@@ -189,7 +185,6 @@ def test_nothing_is_shown(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -
     assert terminal.written() != ""  # so the lines above did suppress it
 
 
-@pytest.mark.native
 def test_no_terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     terminal.attach()
     for stderr in ((tmp_path / "stderr").open("w"), None):
@@ -199,7 +194,6 @@ def test_no_terminal(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (tmp_path / "stderr").read_text() == terminal.written() == ""
 
 
-@pytest.mark.native
 def test_of_two_threads_one_is_shown(terminal: Terminal) -> None:
     terminal.attach()
 
@@ -216,7 +210,6 @@ def test_of_two_threads_one_is_shown(terminal: Terminal) -> None:
     assert screen(written) == [] and "\n" not in written
 
 
-@pytest.mark.native
 def test_a_child_leaves_the_line_alone(terminal: Terminal) -> None:
     """A process forked meanwhile does not write to the line, and can have lines of its own."""
     terminal.attach()
@@ -240,7 +233,6 @@ def test_a_child_leaves_the_line_alone(terminal: Terminal) -> None:
     assert screen(written) == [] and written.rstrip().count("\n") == 0
 
 
-@pytest.mark.native
 def test_what_breaks_the_line_breaks_nothing_else(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.attach()
     told = []
@@ -275,7 +267,6 @@ def test_what_a_signal_handler_raises_is_the_callers(terminal: Terminal, monkeyp
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.native
 def test_a_log_is_not_written_into_the_line(terminal: Terminal) -> None:
     terminal.attach()
     handler = logs._StderrHandler()
@@ -301,7 +292,6 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.native
 def test_nothing_is_left_after_an_interruption(tmp_path: Path) -> None:
     """Ctrl-C as typed at a terminal, which echoes it; the line appears after two seconds, the usual delay."""
     program = tmp_path / "slow.py"

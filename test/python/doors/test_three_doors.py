@@ -21,8 +21,6 @@ from harness import clone_tree, differences, run
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 # ---- programs
 
 

@@ -14,8 +14,6 @@ import torch
 from dynamlir import native
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 X = torch.arange(4.0)
 
 

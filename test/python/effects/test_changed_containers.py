@@ -14,8 +14,6 @@ import torch
 from worlds import X, alike
 from written import Thing, either, entries
 
-pytestmark = pytest.mark.native
-
 CALLS = 8
 
 

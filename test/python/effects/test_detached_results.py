@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 FUNCTIONS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "zeros": lambda x: (torch.zeros_like(x),),
     "filled": lambda x: (torch.full_like(x, 3), torch.ones_like(x)),

@@ -10,8 +10,6 @@ import effect_programs
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

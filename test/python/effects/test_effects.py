@@ -24,8 +24,6 @@ import pytest
 import torch
 from dynamlir import native
 
-pytestmark = pytest.mark.native
-
 LOG: list[str] = []
 
 

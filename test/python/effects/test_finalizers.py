@@ -13,8 +13,6 @@ import torch
 from worlds import X, alike, shown
 from written import either
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh():

@@ -15,8 +15,6 @@ import torch
 from stages import dump, dynamlir_opt, stages
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 def program(x: Tensor, state: Tensor, index: Tensor, mask: Tensor, table: Tensor) -> tuple[Tensor | None, ...]:
     """A product, a gather, a write through a view, a flip, a join, bools and bytes; outputs of every kind."""

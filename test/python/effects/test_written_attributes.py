@@ -10,8 +10,6 @@ import torch
 from worlds import X, alike
 from written import Thing, follow, same
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh() -> Any:

@@ -16,8 +16,6 @@ from torch import nn
 from worlds import X, alike
 from written import CALLS, Thing, either, entries, follow, same
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh() -> Any:

@@ -14,8 +14,6 @@ import torch
 from worlds import X, alike
 from written import entries, same
 
-pytestmark = pytest.mark.native
-
 # A module for these tests: functions that set its names, and some that read them.
 SOURCE = """
 import torch

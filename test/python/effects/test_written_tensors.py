@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from worlds import alike
 
-pytestmark = pytest.mark.native
-
 
 def parameter(*values: float) -> torch.nn.Parameter:
     return torch.nn.Parameter(torch.tensor(values))

@@ -16,8 +16,6 @@ from edges import Operator, check, grid, line, signed
 from torch import Tensor
 from torch.testing._internal import common_methods_invocations as invocations
 
-pytestmark = pytest.mark.native
-
 aten = torch.ops.aten
 FLOATS = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}
 OTHERS = {"i64": torch.int64, "i32": torch.int32, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}

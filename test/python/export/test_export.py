@@ -16,8 +16,6 @@ from stages import dynamlir_opt
 from torch import nn
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = torch.randn(3, 4, generator=GENERATOR), torch.randn(3, 4, generator=GENERATOR)
 

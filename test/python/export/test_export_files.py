@@ -19,9 +19,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
-
 WEIGHTS = torch.linspace(-1, 1, 12).view(3, 4)
 
 

@@ -19,8 +19,6 @@ from torch.export import Dim
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 S, T = Dim("s", max=5000), Dim("t")
 SIZES = (2, 3, 5, 16, 97, 1021)
 """The smallest size, primes, a power of two, and large sizes."""

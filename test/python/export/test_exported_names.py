@@ -16,8 +16,6 @@ from named_programs import OTHERWISE, PROGRAMS, Program
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-pytestmark = pytest.mark.native
-
 X, Y = torch.randn(3, 4), torch.randn(3, 4)
 SCALE = torch.ones(4)
 

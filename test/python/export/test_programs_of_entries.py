@@ -12,8 +12,6 @@ from dynamlir import _native
 from stages import dump
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 # At stage prims: the softplus of a matrix, and of a vector with as many elements, whose double is returned as well.
 TWO = """
 module {

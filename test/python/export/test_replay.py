@@ -13,8 +13,6 @@ import pytest
 import torch
 from stages import dump, dynamlir_opt, stages
 
-pytestmark = pytest.mark.native
-
 
 def bert(folder: Path) -> dynamlir.CompileReport:
     """A BERT of two layers."""

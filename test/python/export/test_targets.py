@@ -13,8 +13,6 @@ import torch
 from stages import dump, dynamlir_opt
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 X86 = "x86_64-unknown-linux-gnu"
 # With a library of narrower vectors, all products are generated code.
 AVX2 = f'#dynamo.target<"{X86}", "x86-64-v3", "+avx,+avx2,+fma", vector_bits = 256, library_vector_bits = 128>'

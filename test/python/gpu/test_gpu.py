@@ -20,7 +20,7 @@ from torch.nn import functional
 
 WHY = "there is no CUDA device of compute capability 8.0 or later"
 HERE = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
-pytestmark = [pytest.mark.gpu, pytest.mark.native, pytest.mark.skipif(not HERE, reason=WHY)]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not HERE, reason=WHY)]
 
 DOORS: dict[str, Callable[..., Any]] = {
     "own capture": dynamlir.compile,

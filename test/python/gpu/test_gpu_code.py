@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.skipif(torch.cuda.is_available(), reason="fakes of CUDA tensors would meet the real driver"),
 ]
 

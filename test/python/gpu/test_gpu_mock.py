@@ -23,7 +23,6 @@ from torch.nn import functional
 
 MOCK = on_chip.mock()
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.skipif(MOCK is None, reason=f"{on_chip.LIBRARY} has not been built"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]

@@ -19,7 +19,7 @@ import pytest
 import torch
 from audited import BOX, LOG, audited, in_the_graph, ones, turn
 
-pytestmark = [pytest.mark.native, pytest.mark.stale]
+pytestmark = [pytest.mark.stale]
 __all__ = ["audited"]
 
 Pair = collections.namedtuple("Pair", "scale shift")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import textwrap
 
 import forked
-import pytest
-
-pytestmark = pytest.mark.native
 
 
 def run(program: str) -> str:

@@ -15,7 +15,7 @@ import torch
 from audited import BOX, LOG, audited, in_the_graph, ones
 from dynamlir.capture import fingerprint
 
-pytestmark = [pytest.mark.native, pytest.mark.stale]
+pytestmark = [pytest.mark.stale]
 __all__ = ["audited"]
 
 

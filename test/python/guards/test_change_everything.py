@@ -9,8 +9,6 @@ import pytest
 import torch
 from change_everything import Leaf, Subject
 
-pytestmark = pytest.mark.native
-
 KNOWN = frozenset(
     {
         # A number in a default is read again, bypassing its symbol.

@@ -13,8 +13,6 @@ import torch
 from worlds import X, alike
 from written import Thing, entries
 
-pytestmark = pytest.mark.native
-
 CALLS = 8
 
 

@@ -8,7 +8,7 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 def plain_runs() -> int:

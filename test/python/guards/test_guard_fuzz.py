@@ -8,8 +8,6 @@ import dynamlir
 import pytest
 from guard_fuzz import programs, run
 
-pytestmark = pytest.mark.native
-
 
 def test_changes_between_calls(seeds: Iterator[int]) -> None:
     whole = ran = 0

@@ -15,7 +15,7 @@ import sampled
 import torch
 from gradients import run_with_gradients
 
-pytestmark = [pytest.mark.native, pytest.mark.long]
+pytestmark = [pytest.mark.long]
 
 SAMPLES = 3
 # Listing the OpInfos takes seconds, in each process that collects tests.

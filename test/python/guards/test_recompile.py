@@ -16,8 +16,6 @@ import torch
 from recompile_cases import CASES, Case, Tools, X
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 assert recompile_tensors.Net, "the cases there register themselves"
 
 

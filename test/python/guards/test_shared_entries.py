@@ -16,7 +16,6 @@ import torch
 from dynamlir.capture import sharing
 from torch import nn
 
-pytestmark = pytest.mark.native
 X = torch.arange(3.0)
 
 

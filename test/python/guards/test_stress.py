@@ -16,8 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 
 def resident() -> int:
     """The memory of this process, in KiB."""

@@ -16,8 +16,6 @@ import torch
 import used_places
 from dynamlir import native
 
-pytestmark = pytest.mark.native
-
 Pair = collections.namedtuple("Pair", "left right")
 X = torch.ones(2)
 TABLE = {("a", 1): 5}

@@ -20,8 +20,6 @@ from hypothesis import HealthCheck, given, settings
 from sampled import examples, one_in
 from untouched import compare, known, programs, watch
 
-pytestmark = pytest.mark.native
-
 
 def drawn(count: int) -> Any:
     """The settings of a test of random programs, the same in each run."""

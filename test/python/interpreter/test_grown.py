@@ -16,8 +16,6 @@ from grown import run, tensors
 from interpreters import SUPPORTED
 from test_interpreter import interpreters
 
-pytestmark = pytest.mark.native
-
 HERE = Path(__file__).resolve().parents[1]
 # The time limit for another interpreter's programs, in seconds; the number that run depends on the machine.
 SECONDS = 5

@@ -18,8 +18,6 @@ import pytest
 from dynamlir import _native
 from interpreters import SUPPORTED, found
 
-pytestmark = pytest.mark.native
-
 HERE = Path(__file__).resolve().parents[1]
 
 

@@ -20,7 +20,6 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.skipif(sys.version_info < (3, 14), reason="CPython 3.14 and later have it"),
 ]
 

@@ -9,8 +9,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 A = torch.arange(12.0).reshape(3, 4)
 
 

@@ -12,8 +12,6 @@ import forked
 import pytest
 from interpreters import KNOWN
 
-pytestmark = pytest.mark.native
-
 PRETENDING = """
 import ctypes, mmap
 

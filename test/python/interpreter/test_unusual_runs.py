@@ -15,8 +15,6 @@ import forked
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(-1, 1, 4)
 # On 3.11 torch's backward refuses to run in a process that has had two interpreters, so this runs in its own.
 BESIDE = """

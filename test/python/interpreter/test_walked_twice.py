@@ -18,8 +18,6 @@ from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 Call = tuple[Callable[..., Any], list[Any], list[int]]
 
 

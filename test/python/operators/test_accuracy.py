@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 SMALLEST_NORMAL = 2.0**-126
 
 

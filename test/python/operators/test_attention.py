@@ -19,8 +19,6 @@ from test_products import planned, run_text
 from torch import Tensor
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 INF = float("inf")
 
 

@@ -112,7 +112,6 @@ def test_writes_of_complex_numbers(function: Callable[..., Any], dtype: torch.dt
     check(function, z, expect="compiled", calls=2, dispatch=False)
 
 
-@pytest.mark.native
 def test_a_module_with_complex_parameters() -> None:
     class Filter(nn.Module):
         def __init__(self) -> None:
@@ -131,7 +130,6 @@ def test_a_module_with_complex_parameters() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.native
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore::dynamlir.PlainRunWarning")
 @pytest.mark.parametrize(
@@ -152,7 +150,6 @@ def test_what_runs_plain(function: Callable[..., Any], reason: str) -> None:
     assert [event.reason for event in dynamlir.fallbacks()] == [reason]
 
 
-@pytest.mark.native
 @torch.no_grad()
 @dynamlir.config.patch(on_plain="ignore")
 def test_a_conjugated_argument_is_another_call() -> None:

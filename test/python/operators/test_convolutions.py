@@ -20,8 +20,6 @@ from test_products import planned, run_text
 from torch import Tensor
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 
 def conv(**options: Any) -> Callable[..., Tensor]:
     """A convolution with these options."""

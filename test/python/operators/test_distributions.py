@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import distributions as D
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(0.5, 2.0, 4)
 
 

@@ -15,8 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 NAN, INF = math.nan, math.inf
 Functions = Sequence[Callable[..., Any]]
 

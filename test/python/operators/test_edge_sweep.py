@@ -16,8 +16,6 @@ import pytest
 import sampled
 import torch
 
-pytestmark = pytest.mark.native
-
 PARTS = 12
 SAMPLES = sampled.examples(1, 6)
 

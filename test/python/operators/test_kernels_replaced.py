@@ -12,8 +12,6 @@ import torch
 from both import DOORS
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture
 def library(quiet: None) -> Iterator[Any]:

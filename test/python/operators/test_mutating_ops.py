@@ -14,8 +14,6 @@ from both import DOORS
 from harness import differences, run
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 @torch.library.custom_op("dynamlir_test::add_to", mutates_args=("x",))
 def add_to(x: Tensor, y: Tensor, by: float = 1.0, sizes: list[int] | None = None) -> None:

@@ -35,7 +35,6 @@ def test_nothing_wrong(summary: opinfo_runner.Summary) -> None:
     assert not summary.wrong, summary.text(rows=False)
 
 
-@pytest.mark.native
 def test_generated_share(summary: opinfo_runner.Summary) -> None:
     covered, own = summary.coverage()
     assert covered >= TARGET * own, summary.text()

@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64]
 
 

@@ -22,8 +22,6 @@ import pytest
 import torch
 from prim_products import Case, Cases, attention, convolution, matmul, max_pool
 
-pytestmark = pytest.mark.native
-
 ROOT = Path(__file__).resolve().parents[3]
 FLOATS = (torch.float32, torch.float64)
 HALVES = (torch.float16, torch.bfloat16)

@@ -21,9 +21,6 @@ from stages import dynamlir_opt
 from torch import Tensor
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
-
 LINES, DEPTHS = [1, 2, 3, 5, 8, 15, 16, 17, 33, 50], [8, 17, 64, 100]
 
 

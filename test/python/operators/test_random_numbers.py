@@ -22,7 +22,6 @@ from both import DOORS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-pytestmark = pytest.mark.native
 F = torch.nn.functional
 N = 100_000
 BOTH = pytest.mark.parametrize("door", DOORS)

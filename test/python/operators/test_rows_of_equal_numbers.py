@@ -10,8 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 NUMBERS = [0.1, 3.3, 1e4, -7e-5]
 
 

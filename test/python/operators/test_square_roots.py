@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 

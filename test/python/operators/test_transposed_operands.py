@@ -12,8 +12,6 @@ import torch.nn.functional as F
 from harness import check
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 DTYPES = [
     torch.float64,
     torch.float32,

@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 FLOATS = [torch.float32, torch.float64]
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 COUNT = 4099

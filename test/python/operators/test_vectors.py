@@ -15,8 +15,6 @@ from harness import check
 from sampled import one_in_product
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 FLOATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 ALL = [*FLOATS, *INTEGERS, torch.bool]

@@ -16,7 +16,6 @@ import pytest
 import torch
 from written import same
 
-pytestmark = pytest.mark.native
 X = torch.arange(3.0)
 
 

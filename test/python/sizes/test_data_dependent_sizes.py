@@ -13,7 +13,7 @@ import torch.utils.checkpoint
 from data_dependent_programs import COUNTS, LENGTH, PROGRAMS, Program, count, ones, same
 from dynamlir import report
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 def repeated() -> int:

@@ -9,8 +9,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 
 def sizes_as_values(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (x * x.shape[0] + y[: x.shape[0]]).view(-1, 2), torch.arange(x.shape[0]) + 1

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 SCALE = torch.tensor(2.0, requires_grad=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 SIZES = [5, 7, 2, 1, 0, 3, 64, 13, 31, 7]
 """All but three share one graph: the first comes before the size is known to vary; 0 and 1 have their own graphs."""

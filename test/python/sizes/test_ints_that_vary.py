@@ -10,8 +10,6 @@ import dynamlir
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 VALUES = [3, 4, 5, 7, 11, 13, 16, 17, 2, 31, 32, 6, 9, 10, 12, 14, 15, 18, 19, 20]
 HUGE = [2**31, 2**40 + 1, 2**53 + 1, 2**62, 2**70]
 

@@ -96,7 +96,6 @@ def outcome_raises(module: torch.nn.Module, arguments: Any, training: bool) -> b
     return outcome(asked, asked, arguments, training).error is not None
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("name", sampled.one_in(6, INFOS))
 def test_modules_with_any_batch(name: str, training: bool) -> None:

@@ -321,7 +321,6 @@ def check_operator(op: Any, modes: tuple[str, ...], dtype: torch.dtype, count: i
     return seen
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("part", sampled.one_in(3, range(PARTS)))
 def test_operators_with_any_number_of_rows(part: int) -> None:
     wrong: list[str] = []

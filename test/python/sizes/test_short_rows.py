@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from dynamlir.aten.row_lengths import SHORT
 from torch import Tensor
 
-pytestmark = [pytest.mark.native, pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.usefixtures("quiet")]
 
 SUMS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda x: x.sum(-1),

@@ -10,8 +10,6 @@ import pytest
 import size_programs
 import torch
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -14,8 +14,6 @@ from dynamlir import _native
 from stages import dump, dynamlir_opt
 from symbolized import symbolized
 
-pytestmark = pytest.mark.native
-
 SEEN, OTHER, MOST = 37, 53, 200
 
 

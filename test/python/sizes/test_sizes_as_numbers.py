@@ -13,8 +13,6 @@ from both import each_door
 from torch import nn
 from torch.nn import functional
 
-pytestmark = pytest.mark.native
-
 X = torch.linspace(1, 2, 6, dtype=torch.float64)
 
 PROGRAMS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {

@@ -14,8 +14,6 @@ import torch.nn.functional as F
 from dynamlir.capture import graphs_by_size
 from torch import nn
 
-pytestmark = pytest.mark.native
-
 
 class Residual(nn.Module):
     def __init__(self, inner: int, outer: int, stride: int) -> None:

@@ -13,8 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-pytestmark = pytest.mark.native
-
 WORDS = 30
 
 

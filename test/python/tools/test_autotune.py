@@ -26,8 +26,6 @@ from products import close, exact, wide_vectors
 from torch import Tensor
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def vectors() -> None:

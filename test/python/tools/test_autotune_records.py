@@ -22,7 +22,6 @@ from dynamlir import logs
 from dynamlir.autotune import measure, record
 from test_autotune import LAYER, check, written
 
-pytestmark = pytest.mark.native
 # The fixtures of the measuring tests.
 folder, quick, warned = test_autotune.folder, test_autotune.quick, test_autotune.warned
 vectors, warnings_anew = test_autotune.vectors, test_autotune.warnings_anew

@@ -150,7 +150,6 @@ def run_tiny(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return cli.main([*arguments, *quick])
 
 
-@pytest.mark.native
 def test_a_run_writes_its_record_and_its_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written, drawn = tmp_path / "run.json", tmp_path / "run.svg"
     assert run_tiny(monkeypatch, "models", "profile", "--json", str(written), "--plot", str(drawn)) == 0
@@ -171,7 +170,6 @@ def test_a_run_writes_its_record_and_its_picture(monkeypatch: pytest.MonkeyPatch
     assert len(circles) == len(plot.COLOURS) + 4
 
 
-@pytest.mark.native
 def test_a_wrong_result_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def enter(field: contestants.Field, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda **inputs: function(**inputs) + 1
@@ -181,7 +179,6 @@ def test_a_wrong_result_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "dynamlir DIFFERS FROM EAGER" in capsys.readouterr().out
 
 
-@pytest.mark.native
 def test_a_fresh_process_compiles_and_weighs() -> None:
     pytest.importorskip("transformers")
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
@@ -206,7 +203,6 @@ def test_without_a_device_the_part_says_so(capsys: pytest.CaptureFixture[str]) -
     assert "there is no CUDA device" in capsys.readouterr().out
 
 
-@pytest.mark.native
 def test_a_chain_by_each_backend(tmp_path: Path) -> None:
     made = record.Record({}, tmp_path / "record.json")
     chain.run(made, contestants.Field(inductor=False), 0.0)

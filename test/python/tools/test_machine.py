@@ -19,8 +19,6 @@ from sampled import one_in
 from torch import Tensor
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 
 def mapped(x: Tensor, y: Tensor) -> Tensor:
     return torch.tanh(x) * y + 1

@@ -12,8 +12,6 @@ import forked
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 X = torch.randn(64, 64)
 
 

@@ -18,8 +18,6 @@ from gradient_cases import CASES, COMPOSITES, F64, Case, made
 from sampled import one_in
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 def compare(found: Tensor | None, expected: Tensor | None, what: str, tolerance: float) -> None:
     """Checks that both have the same type and value, or that both are missing."""

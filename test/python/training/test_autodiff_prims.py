@@ -16,8 +16,6 @@ import torch.nn.functional as F
 from differentiated import Joint, opt, seeded
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 class Case(NamedTuple):
     """Operand types, the body, and the result's sizes. Operands of i64 are indices below 3."""

@@ -14,9 +14,6 @@ from dynamlir import reasons, report
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-pytestmark = pytest.mark.native
-
-
 DOORS = each_door(fullgraph=True)
 
 

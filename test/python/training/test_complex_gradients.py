@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.filterwarnings("ignore::dynamlir.PlainRunWarning"),
     pytest.mark.filterwarnings("ignore:Casting complex values"),
 ]

@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 def compiled_by_torch(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Compiles through torch's door: hypothesis traces Python code, and our own capture does not run under a tracer."""

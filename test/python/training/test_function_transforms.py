@@ -13,8 +13,6 @@ from same_trees import same
 from torch import nn
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-pytestmark = pytest.mark.native
-
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y, W = (torch.randn(size, generator=GENERATOR) for size in ((3, 4), (3, 4), (4, 4)))
 LINEAR = nn.Linear(4, 2)

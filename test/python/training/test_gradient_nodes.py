@@ -17,8 +17,6 @@ from dynamlir import reasons
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 Program = Callable[..., Sequence[Tensor]]
 
 

@@ -13,8 +13,6 @@ import torch
 from both import DOORS
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 Function = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 

@@ -13,8 +13,6 @@ import gradient_programs
 import pytest
 import torch
 
-pytestmark = pytest.mark.native
-
 
 @pytest.mark.parametrize("door", gradient_programs.DOORS)
 def test_gradients_are_eagers(door: str, seeds: Iterator[int], quiet: None) -> None:

@@ -11,8 +11,6 @@ import torch
 from dynamlir import reasons, report
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:

@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(params=list(DOORS))
 def door(request: pytest.FixtureRequest) -> Callable[..., Any]:

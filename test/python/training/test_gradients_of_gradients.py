@@ -17,8 +17,6 @@ from both import DOORS
 from torch import Tensor, nn
 from torch.autograd import Function
 
-pytestmark = pytest.mark.native
-
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolution": (lambda: nn.Conv1d(2, 3, 2), (2, 2, 5)),
     "transposed": (lambda: nn.ConvTranspose2d(1, 2, 2), (1, 1, 3, 3)),

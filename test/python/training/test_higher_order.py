@@ -13,8 +13,6 @@ from both import each_door
 from dynamlir import reasons
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 DOORS = each_door(dynamic=False)
 
 

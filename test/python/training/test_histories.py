@@ -12,8 +12,6 @@ import torch.utils.checkpoint
 from both import check_both
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def fresh(quiet: None) -> None:

@@ -15,8 +15,6 @@ import torch.nn.functional as F
 from both import DOORS
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 def joined(x: Tensor) -> Sequence[Tensor]:
     q, k, v = torch.cat([x, x.sin(), x], 1).chunk(3, 1)

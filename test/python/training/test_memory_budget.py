@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-pytestmark = pytest.mark.native
-
 DOORS = [
     lambda function, **options: dynamlir.compile(function, **options),
     lambda function, **options: torch.compile(function, backend="dynamlir", **options),

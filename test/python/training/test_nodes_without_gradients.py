@@ -13,8 +13,6 @@ import torch
 from both import each_door
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 Program = Callable[..., Sequence[Tensor]]
 
 

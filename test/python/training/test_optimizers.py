@@ -12,8 +12,6 @@ import torch
 from numbers_in_graphs import NUMBERS
 from sampled import one_in_product
 
-pytestmark = pytest.mark.native
-
 STEPS = 20
 SHAPES = [(3, 4), (8,), (1,), (3, 4), (2, 3, 4), (), (8,), (16, 1, 3, 3), (7, 7), (64, 33)]
 

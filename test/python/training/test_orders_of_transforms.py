@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-pytestmark = pytest.mark.native
-
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = (torch.randn(3, dtype=torch.float64, generator=GENERATOR) for _ in range(2))
 W = torch.randn(3, 3, dtype=torch.float64, generator=GENERATOR)

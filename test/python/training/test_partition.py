@@ -12,8 +12,6 @@ import torch
 from differentiated import as_plain_function
 from stages import dynamlir_opt
 
-pytestmark = pytest.mark.native
-
 SHAPE, ROW = "tensor<4x8xf32>", "tensor<4xf32>"
 UNARY = ("sin", "cos", "tanh", "neg", "abs")
 BINARY = ("add", "sub", "mul", "max")

@@ -15,8 +15,6 @@ from both import DOORS
 from gradient_programs import Noisy as NoisyBackwards
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 Program = Callable[..., Sequence[Tensor]]
 
 

@@ -12,8 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "GRU": lambda: nn.GRU(5, 6),
     "both directions": lambda: nn.GRU(5, 6, num_layers=2, bidirectional=True),

@@ -14,8 +14,6 @@ import torch.nn.functional as F
 from both import DOORS
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def drawn_by_torch(quiet: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.testing._internal.two_tensor import TwoTensor
 
-pytestmark = pytest.mark.native
-
 WAYS = {
     "nothing forced": None,
     "second order refused": 2,

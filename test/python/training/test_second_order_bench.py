@@ -12,8 +12,6 @@ import pytest
 import torch
 from suite import contestants, record, second_order
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

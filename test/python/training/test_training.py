@@ -17,8 +17,6 @@ from gradients import tangent
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 
 def leaf(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*sizes, dtype=dtype).requires_grad_()

@@ -12,8 +12,6 @@ import torch
 from both import each_door
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "batch norm": lambda: nn.BatchNorm2d(4),
     "batch norm without statistics": lambda: nn.BatchNorm2d(4, track_running_stats=False),

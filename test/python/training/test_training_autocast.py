@@ -13,8 +13,6 @@ from both import DOORS
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.native
-
 BF16 = torch.bfloat16
 
 

@@ -17,8 +17,6 @@ from both import DOORS
 from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(params=list(DOORS))
 def door(request: pytest.FixtureRequest) -> Callable[..., Any]:

@@ -14,7 +14,6 @@ import pytest
 import torch.distributed
 
 pytestmark = [
-    pytest.mark.native,
     pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch has no gloo"),
 ]
 

@@ -17,8 +17,6 @@ from both import DOORS
 from sampled import one_in
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 PAGE = resource.getpagesize()
 STEPS, WARM = 10_000, 1_000
 

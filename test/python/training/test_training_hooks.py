@@ -20,8 +20,6 @@ import torch.utils.checkpoint
 from both import DOORS
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.native
-
 
 @pytest.fixture(params=list(DOORS))
 def door(request: pytest.FixtureRequest) -> Callable[..., Any]:

@@ -16,8 +16,6 @@ import torch
 import torch.utils.checkpoint
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 # y = sin(x) * w. Saved: x, which is an argument, cos(x), which is not an output, and w.
 SINE = """
 module {

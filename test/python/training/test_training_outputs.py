@@ -12,8 +12,6 @@ from test_training_node import grads, leaf, load, raised
 from torch import Tensor
 from torch.testing._internal.two_tensor import TwoTensor
 
-pytestmark = pytest.mark.native
-
 # a = x * x and b = exp(w), each with its own storage; b is saved.
 TWO = """
 module {

@@ -16,7 +16,7 @@ from both import DOORS
 from sampled import one_in
 from suite import steps, training_models
 
-pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.filterwarnings("ignore")]
 
 STEPS = 4
 

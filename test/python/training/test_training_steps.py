@@ -14,7 +14,6 @@ from sampled import one_in
 from torch import Tensor
 from worlds import alike
 
-pytestmark = pytest.mark.native
 F = torch.nn.functional
 X = torch.tensor([[1.0, 2.0], [3.0, -4.0], [0.5, 1.0]], dtype=torch.float64)
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from torch.func import functional_call, grad, grad_and_value, vjp
 from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.native
-
 DOORS = each_door(fullgraph=True)
 
 

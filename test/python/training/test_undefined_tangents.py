@@ -14,8 +14,6 @@ import torch
 from both import each_door
 from torch import Tensor
 
-pytestmark = pytest.mark.native
-
 WEIGHTS = torch.arange(1.0, 5.0)
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
