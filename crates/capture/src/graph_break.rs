@@ -6,6 +6,8 @@
 use dynamlir_graph::Line;
 use pyo3::PyErr;
 
+pub use dynamlir_reasons as reason;
+
 /// A reason from the registry (`dynamlir.reasons`), with a message and the lines of the user's Python.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphBreak {
@@ -29,5 +31,20 @@ impl GraphBreak {
     }
 }
 
-/// The IDs of the registry.
-pub use dynamlir_reasons as reason;
+/// The reason why an operation has no result.
+#[derive(Debug)]
+pub enum Halt {
+    /// Python raised; the frame may handle it.
+    Raise(PyErr),
+    /// The capture ends.
+    Break(GraphBreak),
+}
+
+impl From<PyErr> for Halt {
+    fn from(error: PyErr) -> Self {
+        Self::Raise(error)
+    }
+}
+
+/// The result of an operation during a capture.
+pub type Outcome<T> = Result<T, Halt>;

@@ -1,93 +1,27 @@
 //! The capture policy: runs a frame on fakes, records its torch operations, and notes its assumptions about everything else.
 //!
 //! Values are real Python objects; only tensors are replaced, by fakes. Objects that existed before the frame are never touched. A table
-//! ([`effects`]) says what C code may do to them; C code that is not in the table ends the capture with a reason.
+//! ([`objects::effects`]) says what C code may do to them; C code that is not in the table ends the capture with a reason.
 #![forbid(unsafe_code)]
 
-mod ambient;
-mod attempt_options;
-mod attempts;
-mod attribute_writes;
-mod attributes;
-mod audit;
-mod autograd_functions;
-mod break_point;
-mod buffers;
-mod c_calls;
-mod c_code_on_tensors;
-mod c_special_methods;
-mod callable_kinds;
-mod callbacks;
-mod calls;
-mod classes;
-mod compile_queries;
-mod computed_numbers;
-mod container_writes;
-mod containers;
-mod context_variables;
-mod describe_effects;
-mod dict_views;
-pub mod effects;
-mod exceptions;
-mod finalizers;
-mod frame_entry;
-mod fresh_attributes;
-mod getters;
-mod gradients;
+mod floors;
+mod frames;
 pub mod graph_break;
-mod guard_completeness;
-mod identity;
-mod is_operator;
-mod isinstance;
-mod iterators;
-mod ledger_uses;
-mod lookups;
-mod name_writes;
-mod names;
-pub mod nested_containers;
-mod nesting;
-mod node_arguments;
-mod number_sites;
-mod numbers;
-pub mod operators;
-mod outputs;
-mod pickle_protocol;
-mod policy;
-mod provenance;
-mod read_by_c;
-mod receivers;
-mod reconstruct;
+mod heap;
+mod objects;
+mod operations;
+mod recipes;
 mod recorder;
-mod regions;
-mod repeat_nodes;
-mod repeated_layers;
-mod run;
 mod session_scope;
-pub mod sizes;
-mod snapshots;
-mod special_builtins;
-mod special_methods;
-mod specialize;
-pub mod state;
-mod subclassed;
-mod suspend;
-mod tensor_keys;
-mod tensor_writes;
-mod tensors;
-mod text_settings;
-mod torch_patches;
-mod torch_switches;
-pub mod torch_types;
-mod unpacking;
-mod unraisable;
+mod state;
 mod values;
-mod variable_names;
-mod weak_references;
-mod wrappers;
 
-pub use audit::Decisions;
-pub use describe_effects::SeenEffect;
-pub use exceptions::interruption_behind;
-pub use guard_completeness::{forget_guard, forgotten_guard, unproven};
-pub use run::{CaptureFailure, CaptureRequest, Captured, Ends, Tables, capture};
-pub use specialize::{Backend, CapturedPiece, Compilation, EntryParts, capture_and_compile};
+pub use frames::{
+    audit::Decisions,
+    run::{CaptureFailure, CaptureRequest, Captured, Ends, Tables, capture},
+    specialize::{Backend, CapturedPiece, Compilation, EntryParts, capture_and_compile},
+};
+pub use heap::describe_effects::SeenEffect;
+pub use objects::{effects, interruptions::interruption_behind};
+pub use state::dynamic_sizes::Dynamic;
+pub use values::guard_completeness::{forget_guard, forgotten_guard, unproven};

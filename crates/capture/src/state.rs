@@ -1,20 +1,26 @@
 //! The state of a capture: the sources of existing objects, the nodes of fakes, the assumptions made.
 
-mod calling;
-mod existing;
-mod frames;
-mod fresh;
-mod guarding;
-mod layers;
-mod lines;
-mod savepoint;
-mod tensors;
-mod undo_map;
-mod writes;
+pub(crate) mod answers;
+pub(crate) mod calling;
+pub(crate) mod dynamic_sizes;
+pub(crate) mod existing;
+pub(crate) mod facts;
+pub(crate) mod frames;
+pub(crate) mod fresh;
+pub(crate) mod guarding;
+pub(crate) mod layers;
+pub(crate) mod lines;
+pub(crate) mod number_places;
+pub(crate) mod outputs;
+pub(crate) mod savepoint;
+pub(crate) mod size_decisions;
+pub(crate) mod tensors;
+pub(crate) mod undo_map;
+pub(crate) mod use_marks;
+pub(crate) mod writes;
 
 use std::{
     cell::{Cell, RefCell},
-    ops::Deref,
     rc::Rc,
     sync::Arc,
 };
@@ -28,61 +34,29 @@ use pyo3::{
     types::{PyList, PyTuple},
 };
 
-use self::{calling::Calling, existing::Existing, fresh::Own, layers::Layers, lines::Locations, tensors::Tensors, writes::Writes};
 use crate::{
-    effects::Effects,
-    graph_break::{GraphBreak, reason},
-    number_sites::Places,
+    floors::{Numbers, Record},
+    graph_break::{GraphBreak, Halt, Outcome, reason},
+    objects::{Tracked, effects::Effects, torch_types::Torch},
     recorder::Recorder,
     session_scope,
-    sizes::DynamicSizes,
-    torch_patches::Facts,
-    torch_types::Torch,
+    state::{
+        calling::Calling, dynamic_sizes::DynamicSizes, existing::Existing, facts::Facts, fresh::Own, layers::Layers, lines::Locations,
+        number_places::Places, tensors::Tensors, writes::Writes,
+    },
 };
 
-pub(crate) use frames::Entry;
-pub use frames::{Instead, Progress};
-pub(crate) use lines::{defined_at, raised_at};
-pub use tensors::Input;
-pub(crate) use {
-    frames::{Held, Left, Slot},
+pub(crate) use crate::state::{
+    frames::{Entry, Held, Left, Slot},
+    lines::{defined_at, raised_at},
     undo_map::{Mark, UndoMap},
     writes::{WriteKind as WrittenKind, WritesNow, Written},
 };
 
-/// An object, and its source if it existed before the frame.
-#[derive(Clone, Debug)]
-pub struct Tracked<'py> {
-    /// The object; for a tensor, its fake.
-    pub object: Bound<'py, PyAny>,
-    /// Its source; `None` for an object that the frame created.
-    pub source: Option<SourceId>,
-}
-
-impl<'py> Tracked<'py> {
-    /// Tracks an object that the frame created.
-    pub fn new(object: Bound<'py, PyAny>) -> Self {
-        Self { object, source: None }
-    }
-}
-
-/// The reason why an operation has no result.
-#[derive(Debug)]
-pub enum Halt {
-    /// Python raised; the frame may handle it.
-    Raise(PyErr),
-    /// The capture ends.
-    Break(GraphBreak),
-}
-
-impl From<PyErr> for Halt {
-    fn from(error: PyErr) -> Self {
-        Self::Raise(error)
-    }
-}
-
-/// The result of an operation during a capture.
-pub type Outcome<T> = Result<T, Halt>;
+pub use crate::state::{
+    frames::{Instead, Progress},
+    tensors::Input,
+};
 
 /// Everything that one capture has found out so far, by concern. Shared by all frames that it interprets.
 pub struct State {
@@ -135,21 +109,6 @@ pub struct State {
     locations: Locations,
 }
 
-/// A capture in a thread that is attached to the interpreter.
-pub struct Capture<'py> {
-    /// The interpreter.
-    pub py: Python<'py>,
-    state: Rc<State>,
-}
-
-impl Deref for Capture<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
 impl State {
     /// Creates the state of a capture that uses an entered session.
     #[expect(clippy::too_many_arguments, reason = "what a capture begins with")]
@@ -192,12 +151,7 @@ impl State {
     }
 }
 
-impl<'py> Capture<'py> {
-    /// Creates a capture handle, while the thread is attached.
-    pub fn new(py: Python<'py>, state: Rc<State>) -> Self {
-        Self { py, state }
-    }
-
+impl<'py> Record<'py> {
     /// `dynamlir.capture.session.Session`.
     pub fn session(&self) -> &Bound<'py, PyAny> {
         self.state.session.bind(self.py)
@@ -228,6 +182,13 @@ impl<'py> Capture<'py> {
         Err(Halt::Break(GraphBreak { reason, message: message.into(), location: self.location() }))
     }
 
+    /// Returns the number of recorded operations.
+    pub(crate) fn op_count(&self) -> usize {
+        self.ops.bind(self.py).len()
+    }
+}
+
+impl<'py> Numbers<'py> {
     /// Takes in an object that existed before the frame. Tensors become fakes; objects with an identity are remembered. A number may get a
     /// stand-in: a reader of the object itself [requests it](Self::take).
     pub fn wrap(&self, object: Bound<'py, PyAny>, source: SourceId) -> Outcome<Tracked<'py>> {
@@ -262,14 +223,4 @@ impl<'py> Capture<'py> {
         }
         Ok(Tracked { object, source: Some(source) })
     }
-
-    /// Returns the number of recorded operations.
-    pub(crate) fn op_count(&self) -> usize {
-        self.ops.bind(self.py).len()
-    }
-}
-
-/// Returns the name of a value's type, for messages.
-pub fn type_name(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().fully_qualified_name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }

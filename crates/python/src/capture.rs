@@ -3,17 +3,17 @@
 use std::rc::Rc;
 
 use dynamlir_capture::{
-    CaptureRequest, CapturedPiece, Tables,
+    CaptureRequest, CapturedPiece, Dynamic, Tables,
     effects::{
         Effect,
         claim::{Calls, Claim},
         claims,
     },
     graph_break::GraphBreak,
-    sizes::{Declared, Dynamic},
 };
 use dynamlir_cpython_abi::collector;
 use dynamlir_graph::{Argument, Kind, Line};
+use dynamlir_symint::Declared;
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList, PySlice, PyTuple},

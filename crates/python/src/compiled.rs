@@ -5,12 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use dynamlir_capture::{
-    Backend, CapturedPiece, Compilation, capture_and_compile,
-    graph_break::GraphBreak,
-    interruption_behind,
-    sizes::{Dynamic, Unbacked},
-};
+use dynamlir_capture::{Backend, CapturedPiece, Compilation, Dynamic, capture_and_compile, graph_break::GraphBreak, interruption_behind};
 use dynamlir_cpython_abi::{
     Thread, abi,
     callable::{callable, callable_type, callee_of},
@@ -21,6 +16,7 @@ use dynamlir_frame::{
     Unforeseen, Verdict, settings,
 };
 use dynamlir_reasons as reason;
+use dynamlir_symint::Unbacked;
 use pyo3::{
     exceptions::{PyException, PyRuntimeError, PyTypeError},
     prelude::*,

@@ -1,11 +1,20 @@
 //! The current call, of Python code by the frame, or of C code, and the function that it has started.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use dynamlir_guards::SourceId;
+use dynamlir_interpreter::Site;
 use pyo3::prelude::*;
 
-use crate::c_code_on_tensors::Native;
+/// A running call of C code.
+pub(crate) struct Native {
+    pub(crate) name: String,
+    /// The calling frame.
+    pub(crate) caller: Option<Rc<Site>>,
+}
 
 /// A function by its address, and sources by slot.
 pub(crate) type Carried = (usize, Vec<(usize, SourceId)>);
@@ -27,14 +36,14 @@ pub struct Calling {
 
 /// A savepoint of [`Calling`], without the running C code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CallingMark {
+pub(crate) struct CallingMark {
     entering: usize,
     called_back: usize,
     asks_a_module: bool,
 }
 
 impl Calling {
-    pub(super) fn mark(&self) -> CallingMark {
+    pub(crate) fn mark(&self) -> CallingMark {
         CallingMark { entering: self.entering.get(), called_back: self.called_back.get(), asks_a_module: self.asks_a_module.get() }
     }
 
@@ -45,7 +54,7 @@ impl Calling {
         if own { self.carried.take().map(|(_, sources)| sources).unwrap_or_default() } else { Vec::new() }
     }
 
-    pub(super) fn roll_back(&self, to: CallingMark) {
+    pub(crate) fn roll_back(&self, to: CallingMark) {
         self.entering.set(to.entering);
         self.called_back.set(to.called_back);
         self.asks_a_module.set(to.asks_a_module);

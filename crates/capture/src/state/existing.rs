@@ -6,9 +6,10 @@ use dynamlir_guards::SourceId;
 use pyo3::{prelude::*, types::PyType};
 use rustc_hash::FxHashMap;
 
-use super::{
-    Capture, Tracked,
-    undo_map::{Mark, UndoMap},
+use crate::{
+    floors::{Record, Sources},
+    objects::Tracked,
+    state::undo_map::{Mark, UndoMap},
 };
 
 /// A set that rolls back as a map does.
@@ -49,7 +50,7 @@ pub struct Existing {
 
 /// A savepoint of [`Existing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ExistingMark {
+pub(crate) struct ExistingMark {
     known: Mark,
     snapshots: Mark,
     originals: Mark,
@@ -63,7 +64,7 @@ pub(super) struct ExistingMark {
 }
 
 impl Existing {
-    pub(super) fn mark(&self) -> ExistingMark {
+    pub(crate) fn mark(&self) -> ExistingMark {
         ExistingMark {
             known: self.known.borrow().mark(),
             snapshots: self.snapshots.borrow().mark(),
@@ -78,7 +79,7 @@ impl Existing {
         }
     }
 
-    pub(super) fn roll_back(&self, to: ExistingMark) {
+    pub(crate) fn roll_back(&self, to: ExistingMark) {
         let known = self.known.borrow_mut().roll_back(to.known);
         let snapshots = self.snapshots.borrow_mut().roll_back(to.snapshots);
         let originals = self.originals.borrow_mut().roll_back(to.originals);
@@ -118,12 +119,7 @@ impl Existing {
     }
 }
 
-impl<'py> Capture<'py> {
-    /// Returns the source of an object, if it existed before the frame.
-    pub fn source_of(&self, object: &Bound<'py, PyAny>) -> Option<SourceId> {
-        self.existing.known.borrow().get(&(object.as_ptr() as usize)).map(|(_, source)| *source)
-    }
-
+impl<'py> Sources<'py> {
     /// Returns the source of a value: the one recorded on the value itself, or that of its object. A computed number does not have a
     /// source: its value is guarded.
     pub fn source(&self, value: &Tracked<'py>) -> Option<SourceId> {
@@ -168,5 +164,12 @@ impl<'py> Capture<'py> {
         }
         known.insert(key, (object.clone().unbind(), source));
         source
+    }
+}
+
+impl<'py> Record<'py> {
+    /// Returns the source of an object, if it existed before the frame.
+    pub fn source_of(&self, object: &Bound<'py, PyAny>) -> Option<SourceId> {
+        self.existing.known.borrow().get(&(object.as_ptr() as usize)).map(|(_, source)| *source)
     }
 }

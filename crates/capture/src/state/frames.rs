@@ -12,7 +12,7 @@ use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{compile_queries::Answers, guard_completeness::Marks};
+use crate::state::{answers::Answers, use_marks::UseMarks};
 
 /// The content of a frame's slot: an object with its source, or nothing.
 pub(crate) type Slot = Option<(Py<PyAny>, Option<SourceId>)>;
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
     pub place: usize,
     /// The instruction that has called it.
     pub step: usize,
-    /// The amount recorded before the call: [`Capture::recorded`](super::Capture::recorded).
+    /// The amount recorded before the call: operations, and writes of the program.
     pub recorded: usize,
 }
 
@@ -74,7 +74,7 @@ impl Instead {
 #[derive(Default)]
 pub struct Progress {
     /// The instructions that have used each object, if that is recorded.
-    pub(crate) marks: Option<Marks>,
+    pub(crate) marks: Option<UseMarks>,
     /// The number of the current instruction; 0 before the first.
     pub(crate) step: Cell<usize>,
     /// The number of frames to resume.

@@ -6,11 +6,19 @@ use dynamlir_cpython_abi::Births;
 use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
 
-use super::{
-    Capture,
-    undo_map::{Mark, UndoMap},
+use crate::{
+    floors::Record,
+    state::undo_map::{Mark, UndoMap},
 };
-use crate::context_variables::Token;
+
+/// A token that `variable.set` has returned.
+pub(crate) struct Token {
+    /// The token object, kept alive so that its address stays taken.
+    pub(crate) object: Py<PyAny>,
+    pub(crate) variable: Py<PyAny>,
+    /// The value that the variable had before, with its source; None if it had none.
+    pub(crate) before: Option<(Py<PyAny>, Option<SourceId>)>,
+}
 
 /// By the address of a function.
 type Functions = UndoMap<usize, (Py<PyAny>, Option<SourceId>)>;
@@ -31,22 +39,22 @@ pub struct Own {
 
 /// A savepoint of [`Own`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OwnMark {
+pub(crate) struct OwnMark {
     functions: Mark,
     cells: Mark,
 }
 
 impl Own {
     /// Starts tracking at the beginning of a capture.
-    pub(super) fn begin(py: Python<'_>) -> Self {
+    pub(crate) fn begin(py: Python<'_>) -> Self {
         Self { births: dynamlir_cpython_abi::abi(py).ok().map(|abi| Births::begin(py, abi)), ..Self::default() }
     }
 
-    pub(super) fn mark(&self) -> OwnMark {
+    pub(crate) fn mark(&self) -> OwnMark {
         OwnMark { functions: self.functions.borrow().mark(), cells: self.cells.borrow().mark() }
     }
 
-    pub(super) fn roll_back(&self, to: OwnMark) {
+    pub(crate) fn roll_back(&self, to: OwnMark) {
         let functions = self.functions.borrow_mut().roll_back(to.functions);
         let cells = self.cells.borrow_mut().roll_back(to.cells);
         drop((functions, cells));
@@ -58,7 +66,7 @@ impl Own {
     }
 }
 
-impl<'py> Capture<'py> {
+impl<'py> Record<'py> {
     /// Records that the frame created this function, under the existing function at `owner`.
     pub fn note_made(&self, function: &Bound<'py, PyAny>, owner: Option<SourceId>) {
         self.own.functions.borrow_mut().insert(function.as_ptr() as usize, (function.clone().unbind(), owner));

@@ -3,28 +3,13 @@
 use dynamlir_guards::{Facet, Guard, GuardError, Source, SourceId};
 use pyo3::prelude::*;
 
-use super::{Capture, Halt, Outcome, Tracked, type_name};
-use crate::graph_break::{GraphBreak, reason};
+use crate::{
+    floors::{Numbers, Sources},
+    graph_break::{GraphBreak, Halt, Outcome, reason},
+    objects::{Tracked, type_name},
+};
 
-impl<'py> Capture<'py> {
-    /// Guards a primitive's value, because a decision depends on it or it goes where its source is not tracked.
-    pub fn guard_value(&self, value: &Tracked<'py>) -> Outcome<()> {
-        let Some(source) = value.source else { return Ok(()) };
-        if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
-            return Ok(());
-        }
-        self.refuse_outside(value, source)?;
-        if !self.guarded(self.guards.equals(source, &value.object))? {
-            if value.object.is(self.py.NotImplemented()) {
-                return self.pin_type(&value.object, source);
-            }
-            return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
-        }
-        self.guards.demand(source, Facet::Value);
-        self.note_nan(&value.object, source);
-        Ok(())
-    }
-
+impl<'py> Sources<'py> {
     /// Converts the result of creating a guard. If it failed, the capture ends: the error is not an exception of the frame.
     pub fn guarded<T>(&self, outcome: Result<T, GuardError>) -> Outcome<T> {
         outcome.map_err(|error| self.unguardable(&error, error.to_string()))
@@ -60,5 +45,25 @@ impl<'py> Capture<'py> {
         let at = self.guards.source(Source::Type(source));
         self.existing.classes.borrow_mut().insert(class, at);
         Ok(at)
+    }
+}
+
+impl<'py> Numbers<'py> {
+    /// Guards a primitive's value, because a decision depends on it or it goes where its source is not tracked.
+    pub fn guard_value(&self, value: &Tracked<'py>) -> Outcome<()> {
+        let Some(source) = value.source else { return Ok(()) };
+        if self.torch.is_fake(&value.object) || self.source_of(&value.object).is_some() {
+            return Ok(());
+        }
+        self.refuse_outside(value, source)?;
+        if !self.guarded(self.guards.equals(source, &value.object))? {
+            if value.object.is(self.py.NotImplemented()) {
+                return self.pin_type(&value.object, source);
+            }
+            return self.break_graph(reason::UNGUARDABLE, format!("{} at {}", type_name(&value.object), self.guards.expression(source)));
+        }
+        self.guards.demand(source, Facet::Value);
+        self.note_nan(&value.object, source);
+        Ok(())
     }
 }

@@ -6,8 +6,7 @@ use dynamlir_graph::Line;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::Capture;
-use crate::callbacks::is_wrapper;
+use crate::{floors::Record, objects::callback_wrapper::is_wrapper};
 
 /// The number of innermost frames in a location: all of them would take quadratic time and memory in recursive functions.
 const DEEPEST_LOCATION: usize = 64;
@@ -29,7 +28,7 @@ struct Lines {
     ranges: Vec<(u32, u32)>,
 }
 
-impl<'py> Capture<'py> {
+impl<'py> Record<'py> {
     /// Returns the Python lines being run, innermost first.
     pub fn location(&self) -> Vec<Line> {
         let mut found = Vec::new();

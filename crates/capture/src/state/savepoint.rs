@@ -10,13 +10,16 @@ use dynamlir_guards::Savepoint as GuardsMark;
 use dynamlir_torch_abi::State as TorchState;
 use pyo3::prelude::*;
 
-use super::{
-    Capture, Outcome, calling::CallingMark, existing::ExistingMark, fresh::OwnMark, layers::LayersMark, tensors::TensorsMark,
-    writes::Written,
+use crate::{
+    floors::Numbers,
+    graph_break::{Outcome, reason},
+    state::{
+        calling::CallingMark, existing::ExistingMark, facts::FactsMark, fresh::OwnMark, layers::LayersMark, number_places::PlacesMark,
+        tensors::TensorsMark, writes::Written,
+    },
 };
-use crate::{graph_break::reason, number_sites::PlacesMark, torch_patches::FactsMark};
 
-/// A state of a capture. See [`Capture::roll_back`].
+/// A state of a capture. See [`crate::floors::Numbers::roll_back`].
 pub(crate) struct Savepoint {
     graph: dynamlir_graph::Savepoint,
     guards: GuardsMark,
@@ -35,7 +38,7 @@ pub(crate) struct Savepoint {
     torch: Option<TorchState>,
 }
 
-impl Capture<'_> {
+impl Numbers<'_> {
     /// Returns a savepoint of the current state.
     pub(crate) fn savepoint(&self) -> PyResult<Savepoint> {
         Ok(Savepoint {

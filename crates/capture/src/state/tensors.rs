@@ -6,11 +6,14 @@ use dynamlir_graph::{Argument, Example, NodeId};
 use dynamlir_guards::{SourceId, TensorMatch};
 use pyo3::{exceptions::PyException, prelude::*};
 
-use super::{
-    Capture, Halt, Outcome, State,
-    undo_map::{Mark, UndoMap},
+use crate::{
+    floors::{Numbers, Record},
+    graph_break::{GraphBreak, Halt, Outcome},
+    state::{
+        State,
+        undo_map::{Mark, UndoMap},
+    },
 };
-use crate::graph_break::GraphBreak;
 
 /// A tensor that the frame reads.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub struct Tensors {
 
 /// A savepoint of [`Tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TensorsMark {
+pub(crate) struct TensorsMark {
     inputs: usize,
     places: Mark,
     nodes: Mark,
@@ -78,11 +81,11 @@ impl Tensors {
         Some(Python::attach(|py| found.fake.clone_ref(py)))
     }
 
-    pub(super) fn mark(&self) -> TensorsMark {
+    pub(crate) fn mark(&self) -> TensorsMark {
         TensorsMark { inputs: self.inputs.borrow().len(), places: self.places.borrow().mark(), nodes: self.nodes.borrow().mark() }
     }
 
-    pub(super) fn roll_back(&self, to: TensorsMark) {
+    pub(crate) fn roll_back(&self, to: TensorsMark) {
         let inputs = self.inputs.borrow_mut().split_off(to.inputs);
         let places = self.places.borrow_mut().roll_back(to.places);
         let nodes = self.nodes.borrow_mut().roll_back(to.nodes);
@@ -97,22 +100,7 @@ impl State {
     }
 }
 
-impl<'py> Capture<'py> {
-    /// Returns the fake of a tensor reached at `source`.
-    pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
-        let is_new = self.fake_of_real(real).is_none();
-        self.refuse_dynamic(real, source)?;
-        let expression = self.guards.expression(source);
-        let sized = if is_new { self.dynamic_sizes(real, source, &expression)? } else { None };
-        let sized = sized.map(|sized| self.as_lists(sized)).transpose()?;
-        let fake = self.recorder().input(real, &expression, sized).or_else(|error| self.refused_input(error))?;
-        self.note_input(&fake, real, source)?;
-        if is_new {
-            self.note_buffer(&fake, real, source)?;
-        }
-        Ok(fake)
-    }
-
+impl<'py> Record<'py> {
     /// Returns the reason why a tensor cannot be an input.
     pub(crate) fn refused_input<T>(&self, error: PyErr) -> Outcome<T> {
         Err(match self.session_error(error) {
@@ -122,30 +110,6 @@ impl<'py> Capture<'py> {
             }
             halt => halt,
         })
-    }
-
-    /// Records the tensor that a fake represents, and its source; the first time this adds a placeholder.
-    pub(crate) fn note_input(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
-        match self.input_source(fake) {
-            Some(first) if first != source => {
-                self.guards.relate(dynamlir_guards::Relation::Same(first, source));
-            }
-            Some(_) => {}
-            None => {
-                // A function mode would observe these queries.
-                let matched = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?;
-                self.guards.tensor(source, self.loosened(matched, source));
-                let expression = self.guards.expression(source);
-                let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
-                self.bind(fake, node);
-                let mut inputs = self.tensors.inputs.borrow_mut();
-                for object in [fake, real] {
-                    self.tensors.places.borrow_mut().insert(object.as_ptr() as usize, inputs.len());
-                }
-                inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node, number: false });
-            }
-        }
-        Ok(())
     }
 
     /// Records the number that represents the float at `source`; `real` is the tensor that the graph currently receives for it.
@@ -218,6 +182,47 @@ impl<'py> Capture<'py> {
         let place = *self.tensors.places.borrow().get(&(fake.as_ptr() as usize))?;
         let inputs = self.tensors.inputs.borrow();
         inputs[place].fake.is(fake).then(|| (inputs[place].real.bind(self.py).clone(), inputs[place].source))
+    }
+}
+
+impl<'py> Numbers<'py> {
+    /// Returns the fake of a tensor reached at `source`.
+    pub(crate) fn input(&self, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+        let is_new = self.fake_of_real(real).is_none();
+        self.refuse_dynamic(real, source)?;
+        let expression = self.guards.expression(source);
+        let sized = if is_new { self.dynamic_sizes(real, source, &expression)? } else { None };
+        let sized = sized.map(|sized| self.as_lists(sized)).transpose()?;
+        let fake = self.recorder().input(real, &expression, sized).or_else(|error| self.refused_input(error))?;
+        self.note_input(&fake, real, source)?;
+        if is_new {
+            self.note_buffer(&fake, real, source)?;
+        }
+        Ok(fake)
+    }
+
+    /// Records the tensor that a fake represents, and its source; the first time this adds a placeholder.
+    pub(crate) fn note_input(&self, fake: &Bound<'py, PyAny>, real: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+        match self.input_source(fake) {
+            Some(first) if first != source => {
+                self.guards.relate(dynamlir_guards::Relation::Same(first, source));
+            }
+            Some(_) => {}
+            None => {
+                // A function mode would observe these queries.
+                let matched = self.guarded(dynamlir_interpreter::suspended(|| TensorMatch::of(real)))?;
+                self.guards.tensor(source, self.loosened(matched, source));
+                let expression = self.guards.expression(source);
+                let node = self.graph.borrow_mut().placeholder(&placeholder_name(&expression), &expression);
+                self.bind(fake, node);
+                let mut inputs = self.tensors.inputs.borrow_mut();
+                for object in [fake, real] {
+                    self.tensors.places.borrow_mut().insert(object.as_ptr() as usize, inputs.len());
+                }
+                inputs.push(Input { fake: fake.clone().unbind(), real: real.clone().unbind(), source, node, number: false });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
-use super::Tracked;
+use crate::objects::Tracked;
 
 /// The way in which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +219,7 @@ impl Writes {
         self.list.borrow().clone()
     }
 
-    pub(super) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, Option<usize>)) {
+    pub(crate) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, Option<usize>)) {
         self.closed.set(closed);
         self.changes.set(list.iter().filter(|entry| !entry.kind.is_named()).count());
         let former = self.list.replace(list);
