@@ -14,6 +14,7 @@ TOPICS: dict[str, str] = {
     "graph": "the fx graph handed over and the ATen operations recorded from it",
     "bytecode": "the bytecode of each captured function, and as Python source what that says and what each entry does",
     "graph_breaks": "why a function was not captured whole, and where; with + all frames of the place",
+    "attempts": "each further attempt at capturing a function, and why it followed",
     "side_effects": "what a captured call does to what existed before it, once its graph has run, and where",
     "cache": "entries that a function's cache gets, and when it is emptied; with + the guards of each",
     "guards": "what each entry of a function's cache is guarded by",

@@ -563,7 +563,14 @@ def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
     raise Fallback("unknown-tensor", f"a {tuple(tensor.shape)} tensor that the frame did not read")
 
 
-def tell_given_up(name: str, sizes: Sequence[str], reason: str, message: str, location: Location) -> None:
+def log_attempt(name: str, count: int, why: str, found: tuple[str, str, Location] | None) -> None:
+    """Logs that a frame is captured once more, and what has ended the attempt before."""
+    if (log := logs.logger("attempts")).isEnabledFor(logging.INFO):
+        ended = "" if found is None else f", after {reasons.Event(found[0], found[1], tuple(found[2]))}"
+        log.info("%s: attempt %d, since %s%s", name, count, why, ended)
+
+
+def log_constants(name: str, sizes: Sequence[str], reason: str, message: str, location: Location) -> None:
     """Logs the reason that sizes cannot be dynamic, or that a graph with dynamic sizes cannot be built."""
     if (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
         event = reasons.Event(reason, message, tuple(location))

@@ -7,40 +7,64 @@
 use std::rc::Rc;
 
 use dynamlir_interpreter::Activation;
+use pyo3::prelude::*;
 
 use crate::{
     floors::Record,
     frames::{
-        attempts::with_or_without_unbacked,
-        run::{CaptureFailure, CaptureRequest, Captured, Ended, Tables},
+        attempts::{Attempt, Outcome, Rung, Verdict},
+        run::{CaptureRequest, Ended},
     },
     state::answers::QueryAnswers,
 };
 
-/// Captures a frame, or a piece of it, with the appropriate answer.
-pub(crate) fn in_pieces(tables: &Tables, request: CaptureRequest<'_, '_>) -> Result<Result<Captured, CaptureFailure>, Ended> {
-    let denying = CaptureRequest { denies: true, ..request };
-    let first = with_or_without_unbacked(tables, request)?;
-    let captured = match &first {
-        Ok(captured) => captured,
-        // The frame runs as plain Python, where the answer is no anyway.
-        Err(failure) if !failure.told.asked => return Ok(first),
-        Err(_) => {
-            let second = with_or_without_unbacked(tables, denying)?;
-            return Ok(if second.is_ok() { second } else { first });
+/// The answer to a program that asks if it is being compiled: yes, and no where eager's answer makes a difference.
+#[derive(Default)]
+pub(crate) struct Answers {
+    denies: bool,
+    /// The outcome with the answer yes, while the answer is no.
+    first: Option<Outcome>,
+}
+
+impl Answers {
+    /// Returns true if the outcome with eager's answer is the better one.
+    fn is_better(first: &Outcome, second: &Outcome) -> bool {
+        match (first, second) {
+            (Err(_), second) => second.is_ok(),
+            (Ok(first), second) if !first.told.met.is_empty() => second.as_ref().map_or(true, |second| second.told.met != first.told.met),
+            (Ok(first), Ok(second)) => second.epilogue.suspends().is_none() || second.graph_break == first.graph_break,
+            (Ok(_), Err(_)) => false,
         }
-    };
-    let (goes_on, raises) = (captured.epilogue.suspends().is_some(), !captured.told.met.is_empty());
-    if !captured.told.asked || !(goes_on || raises) {
-        return Ok(first);
     }
-    let second = with_or_without_unbacked(tables, denying)?;
-    let is_better = match &second {
-        _ if raises => second.as_ref().map_or(true, |second| second.told.met != captured.told.met),
-        Ok(second) => second.epilogue.suspends().is_none() || second.graph_break == captured.graph_break,
-        Err(_) => false,
-    };
-    Ok(if is_better { second } else { first })
+}
+
+impl Rung for Answers {
+    fn apply(&self, _: Python<'_>, attempt: &mut Attempt) {
+        attempt.denies |= self.denies;
+    }
+
+    fn after(&mut self, _: &CaptureRequest<'_, '_>, outcome: Outcome) -> Result<Verdict, Ended> {
+        if self.first.is_some() {
+            return Ok(Verdict::Keep(self.best(outcome)));
+        }
+        let matters = match &outcome {
+            Ok(captured) => captured.told.asked && (captured.epilogue.suspends().is_some() || !captured.told.met.is_empty()),
+            // If the program has not asked, the frame runs as plain Python, where the answer is no anyway.
+            Err(failure) => failure.told.asked,
+        };
+        if !matters {
+            return Ok(Verdict::Keep(outcome));
+        }
+        (self.denies, self.first) = (true, Some(outcome));
+        Ok(Verdict::Again("the program has asked if it is being compiled, and gets eager's answer"))
+    }
+
+    fn best(&mut self, outcome: Outcome) -> Outcome {
+        match self.first.take() {
+            Some(first) if !Self::is_better(&first, &outcome) => first,
+            _ => outcome,
+        }
+    }
 }
 
 impl<'py> Record<'py> {

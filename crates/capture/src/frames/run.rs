@@ -18,7 +18,12 @@ use rustc_hash::FxHashSet;
 
 use crate::{
     floors::Capture,
-    frames::{attempt_options::AttemptOptions, audit::Decisions, compile_queries::in_pieces, policy::CapturePolicy},
+    frames::{
+        attempt_options::{AttemptOptions, Wishes},
+        attempts::capture_in_attempts,
+        audit::Decisions,
+        policy::CapturePolicy,
+    },
     graph_break::{GraphBreak, Halt, reason},
     heap::describe_effects::SeenEffect,
     objects::{Tracked, effects::Effects, interruptions::interruption_behind, torch_types::Torch, unraisable::Reports},
@@ -133,6 +138,8 @@ pub struct CaptureFailure {
     pub forbids: Option<bool>,
     /// The effects of answering the program that it is being compiled.
     pub(crate) told: QueryAnswers,
+    /// The options that another attempt should have.
+    pub(crate) wishes: Wishes,
 }
 
 /// The places where the graph may break, if a frame cannot be captured whole.
@@ -238,7 +245,7 @@ impl<'a, 'py> CaptureRequest<'a, 'py> {
 /// # Errors
 /// Returns an interruption, which the caller must handle.
 pub fn capture(tables: &Tables, request: CaptureRequest<'_, '_>) -> PyResult<Result<Captured, CaptureFailure>> {
-    match in_pieces(tables, request) {
+    match capture_in_attempts(tables, request) {
         Ok(outcome) => {
             if let Some(floats) = request.history {
                 let guards = match &outcome {
@@ -247,7 +254,7 @@ pub fn capture(tables: &Tables, request: CaptureRequest<'_, '_>) -> PyResult<Res
                 };
                 guards.numbers().into_iter().for_each(|(place, value)| floats.note(place, value));
             }
-            Ok(outcome)
+            Ok(outcome.map(|captured| *captured).map_err(|failure| *failure))
         }
         Err(Ended::Interrupted(error)) => Err(error),
         // Nothing is known about the call, so no other call will be tried either.
@@ -262,6 +269,7 @@ pub fn capture(tables: &Tables, request: CaptureRequest<'_, '_>) -> PyResult<Res
             instead: None,
             forbids: None,
             told: QueryAnswers::default(),
+            wishes: Wishes::default(),
         })),
     }
 }
@@ -284,7 +292,7 @@ impl From<PyErr> for Ended {
     }
 }
 
-/// Captures a frame in one attempt, unless the attempt finds that it needs other options.
+/// Captures a frame in one attempt.
 pub(crate) fn capture_once(
     tables: &Tables,
     request: CaptureRequest<'_, '_>,
@@ -396,9 +404,7 @@ pub(crate) fn capture_once(
         }
         Err(found) => {
             state.graph.take();
-            if let Some(mode) = mode.after(&found, Recorder(&session).wants_histories()?, state.wants_copies.get()) {
-                return capture_once(tables, request, mode);
-            }
+            let wishes = Wishes { histories: Recorder(&session).wants_histories()?, copies: state.wants_copies.get() };
             let numbers =
                 state.tensors.inputs.borrow().iter().filter(|input| input.number).map(|i| state.guards.expression(i.source)).collect();
             let mut blamed = Recorder(&session).blamed()?;
@@ -427,6 +433,7 @@ pub(crate) fn capture_once(
                 instead,
                 forbids,
                 told,
+                wishes,
             }))
         }
     }
