@@ -23,7 +23,7 @@ from . import require_torch  # noqa: F401 (before all that imports torch)
 # isort: split
 from torch.export import Dim
 
-from . import autotune, config, logs, native, parsing, plain_warnings, reasons, report
+from . import autotune, compilation, config, logs, native, parsing, plain_warnings, reasons, report
 from .backend import dynamlir_backend as backend
 from .capture import api as _api
 from .capture import audit as _audit
@@ -162,6 +162,9 @@ def _load(
     for name, executable in entries.items():
         file = os.path.basename(path)
         executable.times(file if len(entries) == 1 else f"{file} @{name}")
+    if any(executable.nodes for executable in entries.values()):
+        with open(path, encoding="utf-8") as text:
+            compilation.differentiate_loaded(entries, text.read(), os.path.basename(path))
     return entries
 
 

@@ -42,7 +42,9 @@ class WrittenError(RuntimeError):
 class TraceBuilder:
     """Receives a recorded graph and writes it at stage aten."""
 
-    def __new__(cls, name: str) -> TraceBuilder: ...
+    def __new__(cls, name: str, as_recorded: bool = False) -> TraceBuilder:
+        """With ``as_recorded``, sizes do not use the facts that have become known since they were recorded."""
+
     def device(self, device: str) -> None: ...
     def libraries(self, folders: Sequence[str]) -> None: ...
     def random(self) -> None: ...
@@ -75,8 +77,32 @@ class TraceBuilder:
         recompute: int | None = None,
         materialized: bool = False,
         not_linear: bool = False,
+        once: bool = False,
+        unseen: bool = False,
     ) -> None: ...
     def output(self, kind: Literal["value", "none", "const"], *payload: Any) -> None: ...
+    @staticmethod
+    def read(text: str, entry: str = "main") -> TraceBuilder:
+        """Reads an entry of a text at stage 00; raises `ValueError` if it is not at that stage."""
+
+    @property
+    def declared(self) -> list[int]:
+        """The numbers of its symbols."""
+
+    @property
+    def requires_grad(self) -> list[bool]:
+        """For each input, true if it requires a gradient."""
+
+    @property
+    def times(self) -> int:
+        """The number of times that it is differentiated."""
+
+    def at(self, values: Sequence[tuple[int, int]]) -> TraceBuilder:
+        """Returns the trace for these values of its symbols."""
+
+    def recorded(self) -> dict[str, Any]:
+        """Returns the trace as plain data. Its sizes must be numbers."""
+
     def text(self) -> str: ...
 
 @final

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import time
 import traceback
+from collections.abc import Mapping
+from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import autograd_functions, autotune, device, higher_order, interruptions, logs, native, report, reproducer
 from .aten import decompositions, derivatives
-from .options import Options
+from .options import Options, resolve
+from .program import Program
 from .reasons import Fallback
 from .recording import Builder, Recording
 from .runtime import Variant
@@ -58,13 +61,45 @@ def compile_recording(
     histogram = dict(recording.histogram())
     times = executable.times(name)
     made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
+    program = Program(trace)
     if recording.is_training and recording.order == 1:
         gradients = functools.partial(
-            higher_order.Gradients, recording, settings, name, compile_recording, drawn=higher_order.drawn_by(made)
+            higher_order.Gradients, program, settings, name, compile_recording, drawn=higher_order.drawn_by(made)
         )
         higher_order.attach(executable, gradients)
     _log(made)
-    return Variant(recording, executable), made
+    return Variant(recording, executable, program), made
+
+
+def compile_program(program: Program, settings: Options, name: str) -> Any:
+    """Compiles a complete program, such as one that was read from a text, and returns its native executable. Raises
+    native errors."""
+    executable = native.module().compile_trace(program.trace, settings.native())
+    made = _differentiable(executable, program, settings, name)
+    report.add(made)
+    _log(made)
+    return executable
+
+
+def differentiate_loaded(executables: Mapping[str, Any], text: str, name: str) -> None:
+    """Makes the gradients of the entries of a text differentiable, if it is at stage 00 (aten): other stages no longer
+    contain the operations that torch differentiates."""
+    for entry, executable in executables.items():
+        if executable.nodes:
+            try:
+                program = Program.read(text, entry)
+            except ValueError:
+                return
+            _differentiable(executable, program, resolve(), name)
+
+
+def _differentiable(executable: Any, program: Program, settings: Options, name: str) -> report.CompileReport:
+    made = report.from_native(name, executable.report(), {}, {}, mode=settings.mode, times=executable.times(name))
+    if executable.nodes and program.order == 1:
+        drawn = higher_order.drawn_by(made)
+        gradients = functools.partial(higher_order.Gradients, program, settings, name, compile_recording, drawn=drawn)
+        higher_order.attach(executable, gradients)
+    return made
 
 
 def _complete(recording: Recording, mode: FakeTensorMode, all_recorded: bool = False) -> None:

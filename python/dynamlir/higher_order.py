@@ -33,10 +33,10 @@ from . import (
     reasons,
     report,
     run_by_torch,
-    sizes,
 )
 from .aten.schema import draws
 from .options import Options
+from .program import Program
 from .reasons import Fallback
 from .recording import DTYPES, Recording
 from .runtime import Variant
@@ -49,6 +49,8 @@ _SECOND = 2
 
 _KEYS_ALONE = (collections.Counter[str](), collections.Counter({"aten.randint.low": 1}))
 """The extern draws of a graph that otherwise generates its own random numbers."""
+
+_ANY_SIZE = 2
 
 _MOST = 16
 """The number of sizes for which differentiable gradients are kept."""
@@ -63,6 +65,33 @@ def attach(executable: Any, gradients: Callable[..., Gradients], whole: bool = T
         executable.differentiate_again(node, gradients(node=node, whole=whole and executable.nodes == 1))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Differentiated:
+    """The recording whose gradients are differentiated."""
+
+    recording: Recording
+    constants: once_differentiable.Constants
+    reaching: reachable_history.Reaching
+    has_once: bool
+    """True if a function's backward must not be differentiated."""
+    has_unseen: bool
+    """True if the derivative of a derivative that is needed is unknown."""
+
+    @staticmethod
+    def of(program: Program, node: int, whole: bool) -> _Differentiated:
+        """Reads a program, for the gradients of a node; ``whole`` if there are no other nodes."""
+        first = program.recording()
+        once, unseen = any(op.once for op in first.ops), any(op.unseen for op in run_by_torch.differentiated(first))
+        ops, order, path = autograd_functions.without_formulas(first.ops), first.order + 1, (*first.path, node)
+        recording = dataclasses.replace(first, ops=ops, order=order, path=path)
+        constants = once_differentiable.Constants(recording)
+        if not whole:
+            constants = once_differentiable.as_constants(recording)
+            ops = autograd_functions.with_first_gradients_alone(constants.recording.ops)
+            recording = dataclasses.replace(constants.recording, ops=ops)
+        return _Differentiated(recording, constants, reachable_history.Reaching(recording), once, unseen)
+
+
 class Gradients:
     """The gradients of a node of a graph as a function that has gradients.
 
@@ -74,7 +103,7 @@ class Gradients:
 
     def __init__(
         self,
-        recording: Recording,
+        program: Program,
         settings: Options,
         name: str,
         compile_recording: Callable[..., tuple[Variant, report.CompileReport]],
@@ -85,40 +114,41 @@ class Gradients:
         *,
         drawn: collections.Counter[str],
     ) -> None:
-        """``compile_recording`` compiles the recording of the gradients, ``numbers`` are those of the inputs of the
-        graph to be differentiated, ``tangents`` those of earlier ones, ``node`` is the node's index, ``whole`` is true
-        if there are no other nodes, ``drawn`` counts the extern operators of the recording itself that draw random
-        numbers."""
-        self._order = recording.order + 1
-        again = autograd_functions.without_formulas(recording.ops)
-        self._has_once = any(op.once for op in recording.ops)
-        self._has_unseen = any(op.unseen for op in run_by_torch.differentiated(recording))
-        path = (*recording.path, node)
-        self._recording = dataclasses.replace(recording, ops=again, order=self._order, path=path)
-        self._constants = once_differentiable.Constants(self._recording)
-        if not whole:
-            self._constants = once_differentiable.as_constants(self._recording)
-            again = autograd_functions.with_first_gradients_alone(self._constants.recording.ops)
-            self._recording = dataclasses.replace(self._constants.recording, ops=again)
-        self._reaching = reachable_history.Reaching(self._recording)
+        """``program`` is what is differentiated, ``compile_recording`` compiles the recording of the gradients,
+        ``numbers`` are those of the inputs of the graph to be differentiated, ``tangents`` those of earlier ones,
+        ``node`` is the node's index, ``whole`` is true if there are no other nodes, ``drawn`` counts the extern
+        operators of the program itself that draw random numbers."""
+        self._program = program
+        self._order = program.order + 1
         self._node = node
         self._whole = whole
-        """True if these are the gradients of the whole recording: torch's operators can replace the compiler."""
-        changes = self._recording.has_random or self._has_once or self._has_unseen
-        self.takes_batches = whole and not (recording.given or changes)
-        """True if tangents may be batches of `torch.vmap`: torch's operators can rerun the whole program."""
+        """True if these are the gradients of the whole program: torch's operators can replace the compiler."""
         self._settings = settings
         self._compile_recording = compile_recording
-        self._name = name if recording.order > 1 else name + _NAMED
+        self._name = name if program.order > 1 else name + _NAMED
         self._numbers = numbers
         self._tangents = tuple(tangents)
         self._lock = threading.Lock()
         self._executable: Any = None
         self._event: reasons.Event | None = None
-        self._first = recording
         self._drawn = drawn
         self._sized: collections.OrderedDict[tuple[int, ...], Gradients] = collections.OrderedDict()
         """For dynamic sizes: the gradients for the sizes seen so far."""
+
+    @functools.cached_property
+    def _of(self) -> _Differentiated:
+        """The recording that is differentiated, read when it is first needed: most programs are differentiated once."""
+        program = self._program
+        if program.symbols:
+            # For facts that do not depend on sizes.
+            program = program.at([_ANY_SIZE] * len(program.symbols))
+        return _Differentiated.of(program, self._node, self._whole)
+
+    @property
+    def takes_batches(self) -> bool:
+        """True if tangents may be batches of `torch.vmap`: torch's operators can rerun the whole program."""
+        of = self._of
+        return self._whole and not (of.recording.given or of.recording.has_random or of.has_once or of.has_unseen)
 
     def __call__(
         self,
@@ -141,23 +171,27 @@ class Gradients:
         - ``results``: the node's own results that it has saved, by index: always the same ones. Gradients computed from
           these lead to them.
         """
-        if self._first.varying is not None:
+        if self._program.symbols:
             # The library drew numbers that a graph for static sizes would draw itself.
             if self._drawn not in _KEYS_ALONE and not self._draws_again(state):
                 raise RuntimeError(_DRAWS_OTHERS)
-            symbols, bound = self._first.varying
-            at = self._at(tuple(symbols.all_values(list(values), bound)))
+            at = self._at(tuple(values))
             return at(inputs, tangents, wanted, state, taken=taken, results=results)
-        if self._recording.has_random and self._numbers is None and None not in inputs and not self._draws_again(state):
+        if (
+            self._of.recording.has_random
+            and self._numbers is None
+            and None not in inputs
+            and not self._draws_again(state)
+        ):
             raise RuntimeError(_DRAWS_OTHERS)
         known = {self._number(at): tensor for at, tensor in inputs.items()}
         wanted = [(self._number(at), asked) for at, asked in wanted]
         # Gradients of gradients do not use gradients that the user holds.
-        given = tuple(sorted(results)) if self._order == _SECOND else self._recording.given
-        first = len(self._recording.inputs) + sum(map(len, self._tangents)) + len(self._recording.given)
+        given = tuple(sorted(results)) if self._order == _SECOND else self._of.recording.given
+        first = len(self._of.recording.inputs) + sum(map(len, self._tangents)) + len(self._of.recording.given)
         beside = [*tangents, *taken]
         known.update((first + at, tensor) for at, tensor in enumerate(beside) if tensor is not None)
-        known.update(self._constants.given(tangents))
+        known.update(self._of.constants.given(tangents))
         own = tuple(range(first, first + len(beside)))
         if self._order == _SECOND:
             known.update((first + len(beside) + at, results[place]) for at, place in enumerate(given))
@@ -167,20 +201,26 @@ class Gradients:
         if executable is not None:
             with _drawing_from(state):
                 gradients = self._computed(executable, known, wanted, own, given)
-        if gradients is None and self._recording.has_random and not self._draws_again(state):
+        if gradients is None and self._of.recording.has_random and not self._draws_again(state):
             raise RuntimeError(f"{_DRAWS_OTHERS} ({self._event or foreign})")
         if gradients is None:
             event = self._event if foreign is None else reasons.note("subclass", f"a gradient is a {foreign}")
             assert event is not None
-            if self._has_unseen or not self._whole:
+            if self._of.has_unseen or not self._whole:
                 # The node computes them; differentiating them raises the reason.
-                said = _UNSEEN if self._has_unseen else once_differentiable.WORDS if self._has_once else _SEVERAL_NODES
-                return said if self._has_once else f"{said} ({event})"
+                said = (
+                    _UNSEEN
+                    if self._of.has_unseen
+                    else once_differentiable.WORDS
+                    if self._of.has_once
+                    else _SEVERAL_NODES
+                )
+                return said if self._of.has_once else f"{said} ({event})"
             plain_warnings.tell(plain_warnings.Subject(self._name), event)
             numbered = {number: tensor for number, tensor in known.items() if number is not None}
             try:
                 with _drawing_from(state), _outside_of_transforms(tangents):
-                    found = run_by_torch.gradients(self._recording, numbered, [*self._tangents, own], given)
+                    found = run_by_torch.gradients(self._of.recording, numbered, [*self._tangents, own], given)
             except run_by_torch.Differs as why:
                 return f"{_DIFFERS}: {why} ({event})"
             gradients = [None if number is None else found.get(number) for number, _ in wanted]
@@ -208,7 +248,7 @@ class Gradients:
             return gradients
         tensors = {number: tensor for number, tensor in known.items() if number is not None}
         try:
-            self._reaching.complete(gradients, wanted, tensors, [*self._tangents, own], given)
+            self._of.reaching.complete(gradients, wanted, tensors, [*self._tangents, own], given)
         except reachable_history.Unknown as why:
             with self._lock:
                 if self._event is None:
@@ -222,11 +262,10 @@ class Gradients:
         with self._lock:
             known = self._sized.get(values)
             if known is None:
-                numeric, name = sizes.at(self._first, values), self._name.removesuffix(_NAMED)
                 known = Gradients(
-                    numeric,
+                    self._program.at(values),
                     self._settings,
-                    name,
+                    self._name.removesuffix(_NAMED),
                     self._compile_recording,
                     node=self._node,
                     whole=self._whole,
@@ -240,7 +279,7 @@ class Gradients:
 
     def _draws_again(self, state: torch.Tensor | None) -> bool:
         """Returns true if the state reproduces the graph's random numbers; it does not cover draws on a device."""
-        return state is not None and self._recording.device in (None, torch.device("cpu"))
+        return state is not None and self._of.recording.device in (None, torch.device("cpu"))
 
     def _compiled(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
         """Returns the graph of the gradients, which redraws the earlier numbers or draws none; None if it cannot be
@@ -256,18 +295,19 @@ class Gradients:
         return self._executable
 
     def _compile(self, own: tuple[int, ...], draws_again: bool, given: tuple[int, ...]) -> Any:
-        autograd_functions.refuse_twice(self._recording)
+        autograd_functions.refuse_twice(self._of.recording)
         with torch.no_grad():
-            recording = dataclasses.replace(self._recording, given=given)
+            recording = dataclasses.replace(self._of.recording, given=given)
             variant, made = self._compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         if drawing := self._drawing_others(made, draws_again):
             raise Fallback("random-state", f"{drawing} draws random numbers")
         report.add(made)
+        assert variant.program is not None
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
         following = functools.partial(
             Gradients,
-            recording,
+            variant.program,
             self._settings,
             self._name,
             self._compile_recording,
@@ -281,7 +321,7 @@ class Gradients:
     def _drawing_others(self, made: report.CompileReport, draws_again: bool) -> str | None:
         """Returns an operator that would draw other random numbers than the first time. None if each drawing call
         repeats its earlier numbers: none of these calls is ever left out or reordered."""
-        innocent = {op.schema for op in self._recording.ops if not op.random}
+        innocent = {op.schema for op in self._of.recording.ops if not op.random}
         first = collections.Counter({schema: count for schema, count in self._drawn.items() if schema not in innocent})
         calls, later = (
             collections.Counter({schema: count for schema, count in drawn_by(part).items() if schema not in innocent})

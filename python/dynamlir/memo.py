@@ -22,7 +22,6 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import sizes
 from .aten import schema
 from .device import device_of
 from .fakes import fake_state, made_fake
@@ -156,7 +155,7 @@ class Memo:
 
     def note(self, tensor: torch.Tensor, number: int, meta: TensorMeta, storage: int) -> None:
         """Records the value of a fake, which the recorder keeps alive."""
-        described = (sizes.key(meta) if self.varies else meta, device_of(tensor))
+        described = (_key(meta) if self.varies else meta, device_of(tensor))
         key = self._keys.get(described)
         if key is None:
             key = self._keys[described] = TensorKey()
@@ -169,7 +168,7 @@ class Memo:
     def key(self, tensor: torch.Tensor) -> TensorKey | None:
         """Returns the key of a tensor that need not be known; None if no value has its metadata."""
         meta = TensorMeta.of(tensor)
-        return self._keys.get((sizes.key(meta) if self.varies else meta, device_of(tensor)))
+        return self._keys.get((_key(meta) if self.varies else meta, device_of(tensor)))
 
     def call(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], is_temporary: Callable[[int], bool]
@@ -217,7 +216,7 @@ class Memo:
             elif value is None or kind is int or kind is str:
                 key.append(value)
             elif self.varies and isinstance(value, torch.SymInt):
-                key.append((torch.SymInt, sizes.text(value)))
+                key.append((torch.SymInt, _text(value)))
             elif kind is bool:
                 key.append((bool, value))  # True is equal to 1
             elif kind is float:
@@ -324,3 +323,14 @@ def _renumbered(value: Any, numbers: Iterator[int]) -> Any:
         return Ref(next(numbers))
     is_tensor = isinstance(value, tuple) and value[:1] == ("t",)
     return ("t", next(numbers)) if is_tensor else value
+
+
+def _key(meta: TensorMeta) -> TensorMeta:
+    """Returns the same with text for dynamic sizes: equal for equal expressions, without adding a guard."""
+    sizes, strides, offset = map(_text, meta.sizes), map(_text, meta.strides), _text(meta.offset)
+    return TensorMeta(meta.dtype, tuple(sizes), tuple(strides), offset)
+
+
+def _text(value: Any) -> Any:
+    """Returns a size, as text if it is dynamic."""
+    return str(value.node) if isinstance(value, torch.SymInt) else value

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import constants, fake_histories, memo, modes, overlap, scalars, sizes
+from . import constants, fake_histories, memo, modes, overlap, scalars
 from .aten import conversions, custom, layouts, row_lengths, schema, symbolic_composites, table, unbacked
 from .device import device_of, is_constant
 from .fake_memory import filler, is_beyond, is_dense
@@ -235,7 +235,7 @@ class OpRecorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if self.memo.varies:
-            sizes.fit(func, args, kwargs)
+            schema.fit(func, args, kwargs)
         if func is torch.ops.aten.detach.default:
             self.histories.note(self.builtin, args[0])
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -18,7 +18,6 @@ from .reasons import Fallback, Location
 
 if TYPE_CHECKING:
     from .cut_recording import Plan
-    from .sizes import Layouts
 
 # As in crates/torch-abi/src/dtype.rs; a test compares the two.
 DTYPE_NAMES: dict[torch.dtype, str] = {
@@ -83,6 +82,9 @@ DETACH = "aten.detach.default"
 NO_RESULT = TensorMeta("none", (), (), 0)
 """Represents a result that is None."""
 
+
+Layouts = Mapping[int, Sequence[tuple[Mapping[int, int], TensorMeta]]]
+"""Values with other layouts for some values of symbols, by their numbers; the last match counts."""
 
 Varying = tuple[Any, Sequence[tuple[int, int] | None]]
 """The facts about dynamic sizes, and for each symbol its input and dimension; None for symbols of other graphs."""
@@ -244,7 +246,7 @@ class Recording:
         op.recompute = self.checkpoint
         for at in op.needs_grad:
             self._undo_detach(op.operands[at])
-        _note_roots(self._roots, op)
+        note_roots(self._roots, op)
         if op.mutates and self._detached:
             # A written value has another history from here on, and what was saved of it before is no longer read.
             written = {self._roots.get(op.operands[at], op.operands[at]) for at in op.mutates}
@@ -300,7 +302,7 @@ class Recording:
         found: dict[int, int] = {}
         for op in self.ops:
             if detach or op.schema != DETACH:
-                _note_roots(found, op)
+                note_roots(found, op)
         return found
 
     def histogram(self) -> collections.Counter[str]:
@@ -352,6 +354,8 @@ class Recording:
                 op.recompute if self.is_training else None,
                 op.materialized,
                 op.not_linear,
+                op.once,
+                op.unseen,
             )
         for output in self.outputs:
             if output.kind == "value":
@@ -365,7 +369,7 @@ class Recording:
         return builder
 
 
-def _note_roots(roots: dict[int, int], op: OpRecord) -> None:
+def note_roots(roots: dict[int, int], op: OpRecord) -> None:
     """Adds the results of an operation that share an operand's storage."""
     for value, alias in zip(op.result_ids, op.aliases):
         if alias >= 0:
@@ -411,10 +415,20 @@ class Builder(Protocol):
         recompute: int | None = None,
         materialized: bool = False,
         not_linear: bool = False,
+        once: bool = False,
+        unseen: bool = False,
     ) -> None: ...
 
     def output(self, kind: str, *payload: Any) -> None: ...
 
+    @property
+    def declared(self) -> list[int]: ...
+    @property
+    def requires_grad(self) -> list[bool]: ...
+    @property
+    def times(self) -> int: ...
+    def at(self, values: Sequence[tuple[int, int]]) -> Builder: ...
+    def recorded(self) -> dict[str, Any]: ...
     def text(self) -> str: ...
 
 

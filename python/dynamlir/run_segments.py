@@ -20,9 +20,8 @@ from .compilation import compile_recording
 from .cut_recording import Call, Plan, Segment
 from .options import Options
 from .reasons import Fallback
-from .recording import InputRecord, Recording, Ref, TensorMeta
+from .recording import InputRecord, Layouts, Recording, Ref, TensorMeta
 from .shape_env import of_length
-from .sizes import Layouts
 
 if TYPE_CHECKING:
     from .capture.backends import Runner

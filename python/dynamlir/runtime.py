@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from . import config, foreign_modes, interruptions, logs, native, plain_warnings, reasons, report
 from .graph_modules import forward_of
+from .program import Program
 from .recording import Recording
 from .shape_env import of_length
 
@@ -24,9 +25,21 @@ MAX_VARIANTS = 8
 class Variant:
     """One executable, with the tensors that it captured and the nesting of its outputs."""
 
-    def __init__(self, recording: Recording, executable: Any) -> None:
-        self.recording = recording
+    def __init__(self, recording: Recording, executable: Any, program: Program | None = None) -> None:
+        """``program`` is what was compiled; None if the graph is cut into several."""
         self.executable = executable
+        self.program = program
+        self.varies = recording.varying is not None or recording.cut is not None
+        """True if sizes are dynamic."""
+        self.depends_on_offsets = recording.offset_sensitive
+        storages = [record.storage for record in recording.inputs]
+        self.depends_on_overlap = (
+            recording.mutates_inputs
+            or recording.offset_sensitive
+            or any(record.version_bumps for record in recording.inputs)
+            or len(set(storages)) != len(storages)
+        )
+        """True if inputs that share memory in another way need another variant."""
         self._captures = recording.captures
         self.trains = bool(getattr(executable, "nodes", 0))
         self._nested = None if _is_flat(recording.out_spec) else recording.out_spec
@@ -91,17 +104,9 @@ class CompiledGraph:
         self._first = first
         self._positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
         self._all_tensors = len(self._positions) == len(example_inputs)
-        recording = first.recording
         # Dynamic sizes are those of tensors; Dynamo guards other numbers.
-        varies = recording.varying is not None or recording.cut is not None
-        self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions) and not varies]
-        storages = [record.storage for record in recording.inputs]
-        self._keyed = (
-            recording.mutates_inputs
-            or recording.offset_sensitive
-            or any(record.version_bumps for record in recording.inputs)
-            or len(set(storages)) != len(storages)
-        )
+        self._numbers = [at for at in range(len(example_inputs)) if at not in set(self._positions) and not first.varies]
+        self._keyed = first.depends_on_overlap
         self._subject = plain_warnings.Subject.of_graph(module)
         self._fails_alone = False
         """True if plain eager has succeeded where the compiled graph failed; otherwise its exception is enough."""
@@ -148,7 +153,7 @@ class CompiledGraph:
             storage = args[at].untyped_storage()._cdata
             key.append(numbers.setdefault(storage, len(numbers)))
             counts[storage] = counts.get(storage, 0) + 1
-        everything = self._first.recording.offset_sensitive
+        everything = self._first.depends_on_offsets
         for at in self._positions:
             if everything or counts[args[at].untyped_storage()._cdata] > 1:
                 key.append(int(args[at].storage_offset()))

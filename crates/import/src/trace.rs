@@ -68,6 +68,7 @@ pub struct Frame {
 }
 
 /// One operator call.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each an attribute of its own")]
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpCall {
     /// `aten.add.Tensor`.
@@ -94,6 +95,10 @@ pub struct OpCall {
     pub materialized: bool,
     /// True if its derivative is not linear: it takes the sum of all gradients that reach it.
     pub not_linear: bool,
+    /// True if differentiating its derivative raises, as `once_differentiable` has it.
+    pub once: bool,
+    /// True if the derivative of its derivative is unknown.
+    pub unseen: bool,
     /// The location of the user's call, innermost frame first.
     pub location: Arc<[Frame]>,
 }
@@ -203,6 +208,26 @@ impl Trace {
         let results = op.results.len();
         self.ops.push(op);
         self.fresh(results)
+    }
+    /// The number of values: inputs, and results of operators.
+    pub fn value_count(&self) -> usize {
+        self.values
+    }
+    /// The same trace for static sizes, with these inputs and operators in place of its own.
+    pub(crate) fn with_static(&self, inputs: Vec<Input>, ops: Vec<OpCall>) -> Self {
+        Self {
+            name: self.name.clone(),
+            device: self.device.clone(),
+            libraries: self.libraries.clone(),
+            path: self.path.clone(),
+            given: self.given.clone(),
+            symbols: Vec::new(),
+            assumed: Vec::new(),
+            outputs: self.outputs.clone(),
+            inputs,
+            ops,
+            ..*self
+        }
     }
     fn fresh(&mut self, count: usize) -> ValueId {
         let first = self.values;

@@ -17,6 +17,7 @@ mod guards;
 mod interpret;
 mod node;
 mod profile;
+mod recorded;
 mod sized;
 mod torch;
 mod trace;

@@ -10,14 +10,17 @@ use dynamlir_dialect::{
 use dynamlir_import::{Arg, Base, Creation, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
 use dynamlir_shapes::{Dim, Symbol};
-use dynamlir_symint::{Sizes, expression};
+use dynamlir_symint::{Sizes, expression, expression_as_recorded};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
-    types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple},
+    types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple},
 };
 
-use crate::errors::{NativeError, Unsupported};
+use crate::{
+    errors::{NativeError, Unsupported},
+    recorded,
+};
 
 /// Receives a recorded graph and writes it at stage aten. Values are identified by the numbers with which they are passed.
 #[pyclass]
@@ -26,9 +29,18 @@ pub struct TraceBuilder {
     values: HashMap<i64, ValueId>,
     results: Shared<TensorType>,
     locations: Shared<Frame>,
+    /// Translates sizes.
+    size: Sizing,
 }
 
+/// Returns a size as an expression; `None` for other values.
+type Sizing = fn(&Bound<'_, PyAny>) -> PyResult<Option<Dim>>;
+
 impl TraceBuilder {
+    fn of(trace: Trace) -> Self {
+        Self { trace: Arc::new(trace), values: HashMap::new(), results: Shared::new(), locations: Shared::new(), size: expression }
+    }
+
     /// Returns the received trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
@@ -65,14 +77,14 @@ impl<T> Shared<T> {
     }
 }
 
-fn tensor_type(meta: &Bound<'_, PyAny>) -> PyResult<TensorType> {
+fn tensor_type(meta: &Bound<'_, PyAny>, size: Sizing) -> PyResult<TensorType> {
     let (dtype, sizes, strides, offset): (_, Bound<'_, PyTuple>, Bound<'_, PyTuple>, Bound<'_, PyAny>) = meta.extract()?;
-    let all = |sizes: &Bound<'_, PyTuple>| sizes.iter().map(|size| size_of(&size)).collect::<PyResult<_>>();
-    Ok(TensorType { dtype, sizes: all(&sizes)?, strides: all(&strides)?, offset: size_of(&offset)? })
+    let all = |sizes: &Bound<'_, PyTuple>| sizes.iter().map(|value| size_of(&value, size)).collect::<PyResult<_>>();
+    Ok(TensorType { dtype, sizes: all(&sizes)?, strides: all(&strides)?, offset: size_of(&offset, size)? })
 }
 
-fn size_of(value: &Bound<'_, PyAny>) -> PyResult<Dim> {
-    expression(value)?.ok_or_else(|| PyTypeError::new_err(format!("expected a size, got a {}", value.get_type())))
+fn size_of(value: &Bound<'_, PyAny>, size: Sizing) -> PyResult<Dim> {
+    size(value)?.ok_or_else(|| PyTypeError::new_err(format!("expected a size, got a {}", value.get_type())))
 }
 
 fn frame(line: &Bound<'_, PyAny>) -> PyResult<Frame> {
@@ -82,9 +94,11 @@ fn frame(line: &Bound<'_, PyAny>) -> PyResult<Frame> {
 
 #[pymethods]
 impl TraceBuilder {
+    /// With `as_recorded`, sizes do not use the facts that have become known since they were recorded.
     #[new]
-    fn new(name: String) -> Self {
-        Self { trace: Arc::new(Trace::new(name)), values: HashMap::new(), results: Shared::new(), locations: Shared::new() }
+    #[pyo3(signature = (name, as_recorded=false))]
+    fn new(name: String, as_recorded: bool) -> Self {
+        Self { size: if as_recorded { expression_as_recorded } else { expression }, ..Self::of(Trace::new(name)) }
     }
 
     /// Sets the device of the graph's tensors: `cuda:0`.
@@ -139,14 +153,14 @@ impl TraceBuilder {
         tangent: Option<i64>,
     ) -> PyResult<()> {
         self.check_new(&[value])?;
-        let input = Input { name, ty: tensor_type(meta)?, storage, version_bumps, requires_grad, tangent };
+        let input = Input { name, ty: tensor_type(meta, self.size)?, storage, version_bumps, requires_grad, tangent };
         let made = Arc::make_mut(&mut self.trace).input(input);
         self.values.insert(value, made);
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one per field of a recorded call")]
-    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None, materialized=false, not_linear=false))]
+    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "one per field of a recorded call")]
+    #[pyo3(signature = (schema, args, values, results, aliases, mutates, functional, grad_enabled, decomposition, vjp, location, recompute=None, materialized=false, not_linear=false, once=false, unseen=false))]
     fn op(
         &mut self,
         schema: String,
@@ -163,8 +177,11 @@ impl TraceBuilder {
         recompute: Option<i64>,
         materialized: bool,
         not_linear: bool,
+        once: bool,
+        unseen: bool,
     ) -> PyResult<()> {
-        let results = self.results.get(results, tensor_type)?;
+        let size = self.size;
+        let results = self.results.get(results, |meta| tensor_type(meta, size))?;
         if values.len() != results.len() || aliases.len() != results.len() {
             let counts = (results.len(), values.len(), aliases.len());
             return Err(PyValueError::new_err(format!("{schema} has {} results, {} values and {} aliases", counts.0, counts.1, counts.2)));
@@ -172,7 +189,7 @@ impl TraceBuilder {
         self.check_new(&values)?;
         let call = OpCall {
             schema,
-            args: args.iter().map(|arg| argument(&arg, &self.values)).collect::<PyResult<_>>()?,
+            args: args.iter().map(|arg| argument(&arg, &self.values, self.size)).collect::<PyResult<_>>()?,
             results,
             aliases,
             mutates,
@@ -183,6 +200,8 @@ impl TraceBuilder {
             recompute,
             materialized,
             not_linear,
+            once,
+            unseen,
             location: self.locations.get(location, frame)?,
         };
         let first = Arc::make_mut(&mut self.trace).op(call);
@@ -210,6 +229,45 @@ impl TraceBuilder {
         };
         Arc::make_mut(&mut self.trace).outputs.push(output);
         Ok(())
+    }
+
+    /// Reads an entry of a text at stage 00 (aten).
+    #[staticmethod]
+    #[pyo3(signature = (text, entry="main"))]
+    fn read(text: &str, entry: &str) -> PyResult<Self> {
+        let session = Session::new();
+        let module = session.parse(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let read = Trace::read(module_op(&module), entry);
+        read.map(Self::of).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Returns the trace for these values of its symbols, each as `(symbol, value)`.
+    fn at(&self, values: Vec<(u32, i64)>) -> PyResult<Self> {
+        let values = values.into_iter().map(|(symbol, value)| (Symbol(symbol), value)).collect();
+        self.trace.at(&values).map(Self::of).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// The declared symbols, in order.
+    #[getter]
+    fn declared(&self) -> Vec<u32> {
+        self.trace.symbols.iter().map(|declared| declared.symbol.0).collect()
+    }
+
+    /// For each input: true if it requires a gradient.
+    #[getter]
+    fn requires_grad(&self) -> Vec<bool> {
+        self.trace.inputs.iter().map(|input| input.requires_grad).collect()
+    }
+
+    /// The number of times that it is differentiated.
+    #[getter]
+    fn times(&self) -> i64 {
+        self.trace.order.max(1)
+    }
+
+    /// Returns the trace as plain data: see `recorded.rs`.
+    fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        recorded::of(py, &self.trace)
     }
 
     fn text(&self) -> PyResult<String> {
@@ -252,7 +310,7 @@ fn base(of: Option<(String, usize)>) -> PyResult<Base> {
 }
 
 /// Converts one schema argument: a plain value, a list of arguments, or a tagged pair.
-fn argument(value: &Bound<'_, PyAny>, values: &HashMap<i64, ValueId>) -> PyResult<Arg> {
+fn argument(value: &Bound<'_, PyAny>, values: &HashMap<i64, ValueId>, size: Sizing) -> PyResult<Arg> {
     if value.is_none() {
         return Ok(Arg::None);
     }
@@ -269,9 +327,9 @@ fn argument(value: &Bound<'_, PyAny>, values: &HashMap<i64, ValueId>) -> PyResul
         return Ok(Arg::Str(value.extract()?));
     }
     if let Ok(list) = value.cast::<PyList>() {
-        return Ok(Arg::List(list.iter().map(|item| argument(&item, values)).collect::<PyResult<_>>()?));
+        return Ok(Arg::List(list.iter().map(|item| argument(&item, values, size)).collect::<PyResult<_>>()?));
     }
-    if let Some(size) = expression(value)? {
+    if let Some(size) = size(value)? {
         return Ok(Arg::Size(size));
     }
     let pair = value.cast::<PyTuple>()?;

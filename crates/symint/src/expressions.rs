@@ -14,6 +14,18 @@ use crate::{
 /// # Errors
 /// Returns the exception raised by Python.
 pub fn expression(value: &Bound<'_, PyAny>) -> PyResult<Option<Dim>> {
+    of(value, true)
+}
+
+/// Like [`expression`], without using the facts that have become known since.
+///
+/// # Errors
+/// Returns the exception raised by Python.
+pub fn expression_as_recorded(value: &Bound<'_, PyAny>) -> PyResult<Option<Dim>> {
+    of(value, false)
+}
+
+fn of(value: &Bound<'_, PyAny>, simplified: bool) -> PyResult<Option<Dim>> {
     if value.is_instance_of::<PyInt>() {
         return value.extract::<i64>().map(|number| Some(number.into()));
     }
@@ -23,7 +35,8 @@ pub fn expression(value: &Bound<'_, PyAny>) -> PyResult<Option<Dim>> {
     let Ok(node) = value.getattr(pyo3::intern!(value.py(), "node"))?.cast_into::<SizeNode>() else { return Ok(None) };
     let node = node.get();
     Ok(match &node.value {
-        Value::Int(size) => Some(node.sizes.get().made(Ok(size.clone()))),
+        Value::Int(size) if simplified => Some(node.sizes.get().made(Ok(size.clone()))),
+        Value::Int(size) => Some(size.clone()),
         _ => None,
     })
 }

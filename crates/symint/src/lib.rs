@@ -32,7 +32,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 pub use self::{
     declared::Declared,
-    expressions::expression,
+    expressions::{expression, expression_as_recorded},
     node::SizeNode,
     sym_bool::is_asked,
     sym_int::{as_program, class, is_size, node_of},

@@ -86,12 +86,18 @@ def may_draw(op: OpOverload, full: Sequence[Any]) -> bool:
     return known.random and not never
 
 
-def draws(schema: str) -> bool:
-    """Returns true if an operator, by the name of its overload, may draw random numbers; False if it does not exist."""
+def named(schema: str) -> OpOverload | None:
+    """Returns the overload of this name (``aten.add.Tensor``); None if it does not exist."""
     found: Any = torch.ops
     for part in schema.split("."):
         found = getattr(found, part, None)
-    return isinstance(found, OpOverload) and info(found).random
+    return found if isinstance(found, OpOverload) else None
+
+
+def draws(schema: str) -> bool:
+    """Returns true if an operator, by the name of its overload, may draw random numbers; False if it does not exist."""
+    found = named(schema)
+    return found is not None and info(found).random
 
 
 def full_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -199,6 +205,22 @@ def _fits(candidate: OpOverload, wanted: Sequence[Argument], op: OpOverload) -> 
 
 def _plain(type_text: str) -> str:
     return type_text.replace("Optional[Tensor]", "Tensor").replace("Tensor?", "Tensor")
+
+
+_COMPUTED = frozenset(["number", "Optional[number]", "List[number]", "Tensor", "Optional[Tensor]"])
+"""The types of arguments whose ints are computed with: 64 bits must hold them, and the results."""
+
+
+def fit(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Assumes that no dynamic int is too large to be computed with."""
+    arguments = info(func).arguments
+    kinds = {argument.name: argument.type for argument in arguments}
+    given = [*zip((argument.type for argument in arguments), args), *((kinds[name], kwargs[name]) for name in kwargs)]
+    for kind, value in given:
+        if kind in _COMPUTED:
+            for number in value if type(value) in (list, tuple) else (value,):
+                if isinstance(number, torch.SymInt):
+                    number.node.fit()  # type: ignore[attr-defined]
 
 
 def functional_arguments(op: OpOverload, functional: OpOverload, full: Sequence[Any]) -> list[Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
-from .. import logs, native, report, sizes
+from .. import logs, native, report
 from ..compilation import compile_recording
 from ..options import Options
+from ..program import Program
 from ..reasons import Fallback, Location
-from ..recording import Recording
+from ..recording import Layouts, Recording
 from ..tracing import fresh_fake_mode
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Instances:
     """Builds the graph for given sizes, or raises `Fallback`, so that the call runs as plain Python."""
 
     def __init__(
-        self, recording: Recording, name: str, settings: Options, whole: bool, layouts: sizes.Layouts | None = None
+        self, recording: Recording, name: str, settings: Options, whole: bool, layouts: Layouts | None = None
     ) -> None:
         """``whole``: the call must not run as plain Python."""
         self._recording, self._name, self._layouts = recording, name, layouts
@@ -70,10 +72,38 @@ class Instances:
 
     def _compile(self, values: Sizes) -> Runner:
         logs.logger("recompiles").info("%s: the graph for sizes %s", self._name, values)
-        recording = sizes.at(self._recording, values, self._layouts)
+        recording = _static(self._recording, values, self._layouts)
         variant, made = compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         report.add(made)
         return variant.native()
+
+
+def _static(recording: Recording, values: Sizes, layouts: Layouts | None) -> Recording:
+    """Returns a recording for these values of the symbols, as if it had been recorded on tensors with these sizes."""
+    if layouts:
+        recording = _with_layouts(recording, values, layouts)
+    # The attempt at one graph for all sizes may have decided what they are.
+    builder = functools.partial(native.module().TraceBuilder, as_recorded=True)
+    program = Program(recording.emit(builder)).with_values(dict(enumerate(values)))
+    return dataclasses.replace(
+        program.recording(), captures=recording.captures, out_spec=recording.out_spec, lengths=recording.lengths
+    )
+
+
+def _with_layouts(recording: Recording, values: Sizes, layouts: Layouts) -> Recording:
+    """Returns the recording with the layouts that its values have for these values of the symbols."""
+    chosen = {
+        value: meta
+        for value, noted in layouts.items()
+        for case, meta in noted
+        if all(values[symbol] == number for symbol, number in case.items())
+    }
+    inputs = [dataclasses.replace(record, meta=chosen.get(record.id, record.meta)) for record in recording.inputs]
+    ops = [
+        dataclasses.replace(op, results=[chosen.get(value, meta) for value, meta in zip(op.result_ids, op.results)])
+        for op in recording.ops
+    ]
+    return dataclasses.replace(recording, inputs=inputs, ops=ops)
 
 
 def sized(captured: Captured, settings: Options) -> Runner:

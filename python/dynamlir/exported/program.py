@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from typing import Any
@@ -9,11 +10,33 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import native
+from .. import foreign_modes, interruptions, logs, native
 from ..capture.api import compile as compile_
+from ..compilation import compile_program
+from ..options import resolve
+from ..program import Program
+from ..reasons import Fallback
 from ..shape_env import of_length
 from .signature import Signature, Source
 from .state import ProgramModule, State
+
+
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """The compiled text of a program."""
+
+    executable: Any
+    requires_grad: tuple[bool, ...]
+    """For each tensor that it takes, true if the exported call required its gradient."""
+
+    def covers(self, tensors: list[torch.Tensor]) -> bool:
+        """Returns true if it computes what eager would, gradients included."""
+        if foreign_modes.active() is not None or native.module().disturbance() is not None:
+            return False
+        if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for tensor in tensors):
+            return False
+        wants = torch.is_grad_enabled()
+        return all(known or not (wants and tensor.requires_grad) for tensor, known in zip(tensors, self.requires_grad))
 
 
 class ExportedProgram:
@@ -44,10 +67,36 @@ class ExportedProgram:
         return self.state.module
 
     @functools.cached_property
-    def _run(self) -> Any:
+    def _text(self) -> _Text | None:
+        """The compiled text; None if it cannot be compiled on this machine, for a counted reason."""
+        try:
+            program = Program.read(self.mlir)
+            return _Text(compile_program(program, resolve(), self.graph_module._get_name()), program.requires_grad)
+        except Exception as error:
+            interruptions.pass_on(error)
+            failure = native.fallback_of(error) or Fallback("internal-error", f"{type(error).__name__}: {error}")
+            logs.logger("fallback").info("the program's graph is captured, since its text: %s", failure)
+            return None
+
+    @functools.cached_property
+    def _captured(self) -> Any:
+        """Its graph, captured as any function is: for calls that the text does not cover."""
         compiled = compile_(self.graph_module.forward)
         native.module().expect_changes(compiled, self.signature.varying_places())
         return compiled
+
+    def _run(self, leaves: list[Any], given: dict[str, torch.Tensor]) -> Any:
+        """Returns the results of the graph."""
+        text = self._text
+        if text is not None:
+            tensors = self._tensors(leaves, given)
+            try:
+                if text.covers(tensors):
+                    return text.executable(*tensors)
+            except native.module().RunError as error:
+                # Nothing was written: for example, inputs that overlap.
+                logs.logger("runtime").info("the program's graph is captured, since its text refuses a call: %s", error)
+        return self._captured(*self._inputs(self.signature.graph_inputs, leaves, given))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program, compiled, on arguments like those of the captured call.
@@ -60,9 +109,11 @@ class ExportedProgram:
         given = self.state.now()
         if torch.is_grad_enabled() and not signature.grad_enabled:
             self._refuse_gradients([*leaves, *given.values()])
-        # If the caller is being traced, by torch.compile or our own capture, the graph becomes part of that trace.
-        run = self.graph_module.forward if torch.compiler.is_compiling() else self._run
-        results = run(*self._inputs(signature.graph_inputs, leaves, given))
+        if torch.compiler.is_compiling():
+            # The caller is being traced, by torch.compile or our own capture: the graph becomes part of that trace.
+            results = self.graph_module.forward(*self._inputs(signature.graph_inputs, leaves, given))
+        else:
+            results = self._run(leaves, given)
 
         def made(source: Source) -> Any:
             if source.kind == "result":
@@ -79,8 +130,10 @@ class ExportedProgram:
 
     def entry_arguments(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Returns the tensors that ``@main`` of `mlir` takes for these arguments, in its order."""
-        leaves = self.signature.match(args, kwargs)
-        inputs = self._inputs(self.signature.entry_inputs, leaves, self.state.now())
+        return self._tensors(self.signature.match(args, kwargs), self.state.now())
+
+    def _tensors(self, leaves: list[Any], given: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        inputs = self._inputs(self.signature.entry_inputs, leaves, given)
         element = torch.zeros(1, dtype=torch.int64, device="cpu")
         # An int is passed as a tensor of that length.
         return [value if isinstance(value, torch.Tensor) else of_length(element, value) for value in inputs]

@@ -108,7 +108,9 @@ fn forget(op: Op) {
         | ops::SHOWN.remove(op)
         | ops::ONCE.remove(op)
         | ops::MATERIALIZED.remove(op)
-        | ops::NOT_LINEAR.remove(op);
+        | ops::NOT_LINEAR.remove(op)
+        | ops::ONCE_DIFFERENTIABLE.remove(op)
+        | ops::UNSEEN.remove(op);
 }
 
 /// Returns true if an entry is already the backward of another one: such a module has been cut.

@@ -93,9 +93,11 @@ def Dynamo_Dialect : Dialect {
     // operation: eager saves something for its node, which one backward pass frees. `hidden`, on a result of a joint function: only nodes
     // see it. `shown`, on an operation: for each result, the output that it is, if that is a view, or -1. `materialized`, on an operation:
     // its derivative runs even if the gradients of its results are missing, and receives zeros for them. `not_linear`, on an operation: its
-    // derivative takes the sum of all gradients that reach it, so that it becomes a node of its own.
+    // derivative takes the sum of all gradients that reach it, so that it becomes a node of its own. `once_differentiable`, on an operation:
+    // differentiating its derivative raises. `unseen`, on an operation: the derivative of its derivative is unknown.
     "::mlir::DenseI64ArrayAttr":$reached, "::mlir::UnitAttr":$once, "::mlir::UnitAttr":$hidden, "::mlir::DenseI64ArrayAttr":$shown,
-    "::mlir::UnitAttr":$materialized, "::mlir::UnitAttr":$not_linear,
+    "::mlir::UnitAttr":$materialized, "::mlir::UnitAttr":$not_linear, "::mlir::UnitAttr":$once_differentiable,
+    "::mlir::UnitAttr":$unseen,
     // On a graph function: the functions that compute the gradients of its nodes, in order, and the types of values that only nodes see.
     // On these functions: the saved values that they take, and the arguments that formulas read only through views, since these views are
     // what eager saves. On a function that is differentiated several times: the number of the node, for each time.

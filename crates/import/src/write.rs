@@ -218,6 +218,12 @@ impl<'t> Writer<'t> {
         if call.not_linear {
             ops::NOT_LINEAR.set(op.op(), ());
         }
+        if call.once {
+            ops::ONCE_DIFFERENTIABLE.set(op.op(), ());
+        }
+        if call.unseen {
+            ops::UNSEEN.set(op.op(), ());
+        }
         Ok(op.outputs())
     }
 
@@ -289,6 +295,8 @@ mod tests {
             recompute: None,
             materialized: false,
             not_linear: false,
+            once: false,
+            unseen: false,
             location,
         };
         let y = trace.op(op);
