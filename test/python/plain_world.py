@@ -1,4 +1,4 @@
-"""Functions that run plain, for `test_plain_runs`, with their expected reports: reason, line, advice."""
+"""Functions that run plain, for `test_plain_run_warnings`, with their expected reports: reason, line, advice."""
 
 from __future__ import annotations
 

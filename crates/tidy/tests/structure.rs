@@ -22,7 +22,7 @@ const LARGE_TYPES: &[(&str, &str, usize)] = &[];
 const FILES: usize = 60;
 
 /// Folders with more files, each with their number, which may only fall.
-const LARGE_FOLDERS: &[(&str, usize)] = &[("test/python/capture", 91)];
+const LARGE_FOLDERS: &[(&str, usize)] = &[];
 
 /// The number of Python modules in the largest cycle of imports, imports within functions included. May only fall; 5 is the target.
 const PYTHON_CYCLE: usize = 2;

@@ -1,4 +1,5 @@
-"""Cases that a capture cannot handle, or only with care: the call does what plain Python does, and a reason is counted.
+"""Programs that a capture cannot handle, or only with care: the call does the same as plain Python, and a reason is
+counted.
 
 Each case compares a compiled function with its plain version: result, exception, output and changes.
 """

@@ -1,4 +1,4 @@
-"""Context variables that a function sets and restores."""
+"""Context variables that a compiled function sets, restores or reads have the values that they have in plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Several threads that use dynamlir at the same time as their first action."""
+"""Several threads use dynamlir at the same time, as their first action: each finds the backend, and gets eager's
+results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while the first call of a process imports what it needs: the caller gets it, and later calls are right."""
+"""Ctrl-C during the imports of a process's first call: the caller gets the exception, and later calls are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The session has all that the native part of the capture asks for by name, in `crates/capture/src/recorder.rs`."""
+"""The session has every attribute that the native part of the capture uses by name, in
+`crates/capture/src/recorder.rs`.
+"""
 
 from __future__ import annotations
 

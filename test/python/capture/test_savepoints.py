@@ -13,8 +13,8 @@ from dynamlir import memo, repeated_layers
 from dynamlir.capture import session
 from dynamlir.reasons import Fallback
 from dynamlir.savepoints import Counts, Savepoint
+from test_repeated_layers import Layer, Stack, captured, stack
 from test_repeated_spans import Recorded, layer
-from test_repeats import Layer, Stack, captured, stack
 from torch import Tensor, nn
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)

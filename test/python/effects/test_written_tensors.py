@@ -1,4 +1,4 @@
-"""Properties of existing tensors that a function sets: gradients, data, whether they require a gradient."""
+"""Properties of existing tensors that a function sets (gradients, data, `requires_grad`) are set as in eager."""
 
 from __future__ import annotations
 

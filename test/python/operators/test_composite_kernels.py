@@ -1,4 +1,4 @@
-"""Composite factory kernels that take no tensors, run on fakes: those that would end the process are not run."""
+"""Composite factory kernels without tensor arguments run on fakes, except for those that would end the process."""
 
 from __future__ import annotations
 

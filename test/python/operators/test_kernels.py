@@ -1,4 +1,6 @@
-"""Kernels with special properties: negative strides, values that are only moved, arithmetic that folds away."""
+"""Kernels with special properties agree with eager: negative strides, values that are only moved, arithmetic that folds
+away.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that replace torch's kernels with their own."""
+"""Programs that replace torch's kernels with their own (`torch.library`): compiled code calls the new kernels."""
 
 from __future__ import annotations
 

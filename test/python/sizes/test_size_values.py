@@ -1,4 +1,4 @@
-"""Dynamic sizes as values of the program: what Python does with an int, and the assumptions recorded for it."""
+"""Dynamic sizes as values of the program: Python's operations on an int, and the assumptions recorded for them."""
 
 from __future__ import annotations
 

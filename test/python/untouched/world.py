@@ -1,4 +1,4 @@
-"""Additions of `test_untouched` to the guard fuzzer's world: objects that answer with code, hooks and counts.
+"""The world of `test_capture_without_effects`: the guard fuzzer's, and objects that answer with code, hooks and counts.
 
 Each of the program's own methods that Python calls implicitly reads the ``__code__`` of its own function. Audit hooks
 are notified of that: it counts calls without a change that a capture could see.
