@@ -185,7 +185,7 @@ fn give_version(abi: &'static Abi, dict: &Bound<'_, PyDict>) -> PyResult<()> {
     let code = function::code(&loads).ok_or_else(|| PySystemError::new_err("a function without code"))?;
     let made = function::new(abi, &code, dict)?.finish();
     if observer(Thread::current(dict.py()).map_err(|refusal| PySystemError::new_err(refusal.to_string()))?, &made).is_some() {
-        return Err(PySystemError::new_err("somebody would see the function"));
+        return Err(PySystemError::new_err("other code would see the function"));
     }
     for _ in 0..CALLS {
         match made.call0() {

@@ -346,7 +346,7 @@ fn expectation(guard: &DescribedGuard) -> String {
         DescribedGuard::Equals(constant) => constant.to_string(),
         DescribedGuard::Compares(comparison) => comparison.text("a float"),
         DescribedGuard::Contents(number) => format!("the contents {number}"),
-        DescribedGuard::Unwatched => "what nobody misses".to_owned(),
+        DescribedGuard::Unwatched => "an object without finalizers and weak references".to_owned(),
         DescribedGuard::Present => "something".to_owned(),
         DescribedGuard::Absent => "nothing".to_owned(),
         DescribedGuard::Length(length) => format!("{length} elements"),

@@ -54,15 +54,15 @@ impl Facet {
     pub fn text(self) -> &'static str {
         match self {
             Self::Value => "the value of",
-            Self::Outcome => "what is asked of",
-            Self::Items | Self::Contents => "what is in",
-            Self::Shape => "how much is in",
+            Self::Outcome => "the answer of",
+            Self::Items | Self::Contents => "the contents of",
+            Self::Shape => "the number of items in",
             Self::Class => "the class of",
-            Self::Itself => "which object is at",
+            Self::Itself => "the identity of",
             Self::Code => "the code of",
             Self::Metadata => "the metadata of",
-            Self::Unwatched => "who watches",
-            Self::Found | Self::Nothing => "what is found at",
+            Self::Unwatched => "the finalizers and weak references of",
+            Self::Found | Self::Nothing => "the result of looking up",
         }
     }
 }

@@ -48,7 +48,7 @@ def test_each_guard_is_missed(name: str) -> None:
     found = {number: missed(function, given, number) for number in range(40)}
     assert sum(map(bool, found.values())) >= least, found
     named = "\n".join(text for text in found.values() if text)
-    assert "which no guard says" in named and "L['" in named
+    assert "which no guard covers" in named and "L['" in named
 
 
 def missed(function: Callable[..., Any], given: tuple[Any, ...], number: int | None) -> str:

@@ -119,7 +119,7 @@ impl<'py> Writes<'py> {
             return Ok(());
         }
         if self.is_watched(now.as_ref(), stored)? {
-            return self.refuse_place(stored, ", of which somebody notices when it is gone");
+            return self.refuse_place(stored, ", and destroying its former value would run code or clear a weak reference");
         }
         let value = value.map(|value| (value.object.clone().unbind(), value.source));
         let (owner, location) = (owner.clone().unbind(), self.location());

@@ -64,10 +64,10 @@ impl<'py> Writes<'py> {
         !self.existing.changed.borrow().contains(&address) && self.writes.changes(address).iter().all(|written| keeps(written))
     }
 
-    /// Ends the capture if the death of the value that a container holds at a place would be noticed.
+    /// Ends the capture if the death of the value that a container holds at a place would run code or clear a weak reference.
     fn refuse_watched(&self, container: SourceId, stored: SourceId, value: Option<&Bound<'py, PyAny>>) -> Outcome<()> {
         if self.is_watched(value, stored)? {
-            return self.refuse_change(container, ", and somebody notices when what it held is gone");
+            return self.refuse_change(container, ", and destroying what it held would run code or clear a weak reference");
         }
         Ok(())
     }

@@ -91,7 +91,10 @@ impl<'py> Writes<'py> {
         let Some(held) = (if held.is_some() { held } else { self.held_on_stack(frame, slot)? }) else { return Ok(()) };
         let object = held.object.bind(self.py);
         if held.watched {
-            let message = format!("lets go of a {}, and somebody notices when it, or what it holds, is gone", type_name(object));
+            let message = format!(
+                "drops a {}, and destroying it, or something it holds, would run code or clear a weak reference",
+                type_name(object)
+            );
             return self.break_graph(reason::SIDE_EFFECT, message);
         }
         let is_plain = self.is_plain(object);

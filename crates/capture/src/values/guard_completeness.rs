@@ -90,7 +90,7 @@ impl Numbers<'_> {
         }
         let mut found = None;
         for open in self.guards.open(self.py) {
-            let message = format!("{} {}, which no guard says", open.facet.text(), self.guards.expression(open.place));
+            let message = format!("{} {}, which no guard covers", open.facet.text(), self.guards.expression(open.place));
             // A use whose guard was forgotten for a test is neither blamed on a stand-in nor listed.
             if !is_forgotten && !self.blame_place(open.place)? {
                 let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
