@@ -62,20 +62,17 @@ def compile_recording(
     times = executable.times(name)
     made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
     program = Program(trace)
-    if recording.is_training and recording.order == 1:
-        gradients = functools.partial(
-            higher_order.Gradients, program, settings, name, compile_recording, drawn=higher_order.drawn_by(made)
-        )
-        higher_order.attach(executable, gradients)
+    _differentiate(executable, program, settings, name, made)
     _log(made)
-    return Variant(recording, executable, program), made
+    return Variant(recording, executable, program if recording.is_training else None), made
 
 
 def compile_program(program: Program, settings: Options, name: str) -> Any:
     """Compiles a complete program, such as one that was read from a text, and returns its native executable. Raises
     native errors."""
     executable = native.module().compile_trace(program.trace, settings.native())
-    made = _differentiable(executable, program, settings, name)
+    made = report.from_native(name, executable.report(), {}, {}, mode=settings.mode, times=executable.times(name))
+    _differentiate(executable, program, settings, name, made)
     report.add(made)
     _log(made)
     return executable
@@ -90,16 +87,16 @@ def differentiate_loaded(executables: Mapping[str, Any], text: str, name: str) -
                 program = Program.read(text, entry)
             except ValueError:
                 return
-            _differentiable(executable, program, resolve(), name)
+            made = report.from_native(name, executable.report(), {}, {})
+            _differentiate(executable, program, resolve(), name, made)
 
 
-def _differentiable(executable: Any, program: Program, settings: Options, name: str) -> report.CompileReport:
-    made = report.from_native(name, executable.report(), {}, {}, mode=settings.mode, times=executable.times(name))
+def _differentiate(executable: Any, program: Program, settings: Options, name: str, made: report.CompileReport) -> None:
+    """Makes the gradients of a program differentiable. Those of higher orders do this themselves."""
     if executable.nodes and program.order == 1:
         drawn = higher_order.drawn_by(made)
         gradients = functools.partial(higher_order.Gradients, program, settings, name, compile_recording, drawn=drawn)
         higher_order.attach(executable, gradients)
-    return made
 
 
 def _complete(recording: Recording, mode: FakeTensorMode, all_recorded: bool = False) -> None:

@@ -26,7 +26,7 @@ class Variant:
     """One executable, with the tensors that it captured and the nesting of its outputs."""
 
     def __init__(self, recording: Recording, executable: Any, program: Program | None = None) -> None:
-        """``program`` is what was compiled; None if the graph is cut into several."""
+        """``program`` is what was compiled, if it can be differentiated again."""
         self.executable = executable
         self.program = program
         self.varies = recording.varying is not None or recording.cut is not None
