@@ -12,6 +12,9 @@ pub(crate) mod special_names;
 pub(crate) mod torch_types;
 pub(crate) mod unraisable;
 
+#[cfg(test)]
+mod tests;
+
 use dynamlir_guards::SourceId;
 use pyo3::prelude::*;
 
