@@ -24,6 +24,7 @@ mod operators;
 mod ops;
 mod policy;
 mod prepared;
+mod refill;
 mod run;
 mod value;
 mod versions;
@@ -39,6 +40,7 @@ pub use operators::{comparison_name, operator_name, operators};
 pub use ops::CallSite;
 pub use policy::{Comparison, Concrete, Conversion, FunctionParts, Method, Outcome, Policy, Sent, Unwind, escape_each};
 pub use prepared::Prepared;
+pub use refill::refilling;
 pub use value::{SourceId, Value};
 
 /// CPython's semantics on real objects, for policies that perform part of an operation themselves.
