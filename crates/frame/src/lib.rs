@@ -31,7 +31,6 @@ mod stance;
 mod value_history;
 
 pub use audit::{Difference, Recapture, Verdict};
-pub use back_off::BackOff;
 pub use bind::{CallArguments, Owned, Signature, Slots};
 pub use cache::{Cache, Entry, EntryBreak, Limits, Plain, Run, Share, forget_all};
 pub use callable::{Callable, Compiled, Compiler, Miss, Next, Unforeseen};
@@ -40,6 +39,6 @@ pub use describe_epilogue::{EpilogueText, content, without_addresses};
 pub use entry_code::{EntryCode, Named, write};
 pub use epilogue::{AfterGraph, Epilogue, FrameParts, Suspension};
 pub use graph::{CompiledGraph, Failed, NoGraph, Objects, PythonGraph};
-pub use limits::SizeClass;
+pub use limits::{Admission, SizeClass};
 pub use recipe::{Instance, Made, Measured, Recipe, SetKind, Supply};
 pub use value_history::ValueHistory;

@@ -1,9 +1,6 @@
 //! The object returned by `dynamlir.compile` for a function: the native callable with its compiler.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use dynamlir_capture::{Backend, CapturedPiece, Compilation, Dynamic, capture_and_compile, graph_break::GraphBreak, interruption_behind};
 use dynamlir_cpython_abi::{
@@ -12,7 +9,7 @@ use dynamlir_cpython_abi::{
     stack, types,
 };
 use dynamlir_frame::{
-    BackOff, Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share,
+    Admission, Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share,
     Unforeseen, Verdict, settings,
 };
 use dynamlir_reasons as reason;
@@ -37,18 +34,8 @@ use crate::{
 /// A `dynamlir.capture.api.Compiler` behind a callable.
 struct PythonCompiler {
     object: Py<PyAny>,
-    /// True if the Python side was last informed that the cache is full.
-    full: AtomicBool,
-    /// The longer there is no room for an entry, the fewer calls are inspected.
-    crowded: BackOff,
-    /// The more entries in a row do not pass for the call for which they were created, the fewer are created.
-    unsteady: BackOff,
-    /// True if the guards of the last entry passed.
-    steady: AtomicBool,
+    admission: Admission,
 }
-
-/// The number of entries in a row that may fail for the call for which they were created, by chance.
-const TOLERATED: u32 = 9;
 
 /// Returns true if nothing was written: a graph has refused, or there is none for these sizes.
 fn retry(py: Python<'_>, error: &PyErr) -> bool {
@@ -58,26 +45,7 @@ fn retry(py: Python<'_>, error: &PyErr) -> bool {
 
 impl PythonCompiler {
     fn new(object: Py<PyAny>) -> Self {
-        let [full, steady] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { object, full, crowded: BackOff::new(0), unsteady: BackOff::new(TOLERATED), steady }
-    }
-
-    /// Returns true if one more entry is within the limits. The longer there is no room, the fewer calls are inspected.
-    fn has_room(&self, miss: &Miss<'_, '_>) -> bool {
-        let limits = settings::limits();
-        if let Some(known) = miss.surely_has_room(limits) {
-            return known;
-        }
-        if self.crowded.skips() {
-            return false;
-        }
-        let room = miss.has_room(limits);
-        if room {
-            self.crowded.succeeded();
-        } else {
-            self.crowded.failed();
-        }
-        room
+        Self { object, admission: Admission::default() }
     }
 
     /// Reports the reason that a call runs as plain Python, if no entry records it.
@@ -104,7 +72,7 @@ impl PythonCompiler {
     }
 
     fn answer_here<'py>(&self, miss: &Miss<'_, 'py>) -> PyResult<Next<'py>> {
-        if self.unsteady.skips() {
+        if self.admission.skips() {
             self.tell_unforeseen(miss.function.py(), Unforeseen::Unsteady)?;
             return Ok(Next::Plain);
         }
@@ -117,24 +85,17 @@ impl PythonCompiler {
         let steps = self.object.bind(py).getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
         capture_and_compile(miss, steps.as_ref(), self)?;
-        if self.steady.swap(true, Ordering::Relaxed) {
-            self.unsteady.succeeded();
-        }
+        self.admission.created();
         Ok(Next::Again)
     }
 
     /// Returns true if one more entry may be created; the Python side warns if not.
     fn may_compile(&self, miss: &Miss<'_, '_>) -> PyResult<bool> {
-        let cache = miss.cache;
-        let room = self.has_room(miss);
-        if !room && self.full.load(Ordering::Relaxed) && !settings::refuses_plain() {
-            return Ok(false);
-        }
-        let (own, all) = (cache.counted(miss.callable.key()), cache.entries().len());
-        let compiler = self.object.bind(miss.function.py());
-        compiler.call_method1("may_compile", (room, own, all, Self::misses(miss)))?;
-        self.full.store(!room, Ordering::Relaxed);
-        Ok(room)
+        self.admission.admits(miss, |room| {
+            let (own, all) = (miss.cache.counted(miss.callable.key()), miss.cache.entries().len());
+            let compiler = self.object.bind(miss.function.py());
+            compiler.call_method1("may_compile", (room, own, all, Self::misses(miss))).map(drop)
+        })
     }
 }
 
@@ -286,8 +247,7 @@ impl Compiler for PythonCompiler {
 
     fn unforeseen(&self, py: Python<'_>, why: Unforeseen) -> PyResult<()> {
         if why == Unforeseen::Unsteady {
-            self.steady.store(false, Ordering::Relaxed);
-            self.unsteady.failed();
+            self.admission.did_not_pass();
         }
         self.tell_unforeseen(py, why)
     }
