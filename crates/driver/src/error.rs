@@ -34,6 +34,14 @@ pub enum Error {
     /// The planned graph contains something that the runtime does not support.
     #[error("cannot read the plan: {0}")]
     Plan(String),
+    /// A compiled entry cannot be loaded.
+    #[error("@{entry}: {what}")]
+    Load {
+        /// The name of the entry.
+        entry: String,
+        /// The reason.
+        what: String,
+    },
     /// The text is not at the stage that the caller states, or not at any stage.
     #[error("{0}")]
     Stage(String),

@@ -23,6 +23,7 @@ pub mod detect;
 mod error;
 pub mod gpu;
 pub mod kernels;
+mod load;
 pub mod memory;
 pub mod opt;
 pub mod parts;
@@ -34,5 +35,6 @@ pub mod stages;
 
 pub use compile::{Compiled, Entry, Options, compile_text, compile_trace, parses};
 pub use error::Error;
+pub use load::{Loaded, load};
 pub use problems::{Problem, list_problems, processor};
 pub use report::{EntryReport, Report};

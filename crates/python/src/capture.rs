@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use dynamlir_autograd::torch;
 use dynamlir_capture::{
     CaptureRequest, CapturedPiece, Dynamic, Tables,
     effects::{
@@ -19,7 +20,7 @@ use pyo3::{
     types::{PyDict, PyList, PySlice, PyTuple},
 };
 
-use crate::{bytecode, guards};
+use crate::bytecode;
 
 /// Returns the claims about the C functions that may be called during a capture, for tests: module, name, effect, what it reads and writes,
 /// which special methods it may call, whether it may call functions, what keeps its arguments.
@@ -74,7 +75,7 @@ pub fn capture<'py>(
     declared: Option<&Bound<'py, PyTuple>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
-    guards::prepare(py)?;
+    torch::prepare_guards(py)?;
     let _no_collection = collector::pause(py);
     let empty = PyTuple::empty(py);
     let declared = declared.map(Declared::of).transpose()?.map(Rc::new);

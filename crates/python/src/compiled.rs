@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use dynamlir_autograd::torch;
 use dynamlir_capture::{Backend, CapturedPiece, Compilation, Dynamic, capture_and_compile, graph_break::GraphBreak, interruption_behind};
 use dynamlir_cpython_abi::{
     Thread, abi,
     callable::{callable, callable_type, callee_of},
-    stack, types,
+    stack,
 };
 use dynamlir_frame::{
     Admission, Callable, Compiled, Compiler, Description, Difference, Entry, Limits, Method, Miss, Next, Plain, PythonGraph, Share,
@@ -17,7 +18,6 @@ use dynamlir_symint::Unbacked;
 use pyo3::{
     exceptions::{PyException, PyRuntimeError, PyTypeError},
     prelude::*,
-    sync::PyOnceLock,
     types::{PyCFunction, PyTuple, PyType},
 };
 
@@ -26,9 +26,7 @@ use crate::{
     entries::{self, CacheView},
     errors::RunError,
     graph::{Held, NativeGraph},
-    guards,
     sized::{HeldSized, SizedGraph},
-    torch,
 };
 
 /// A `dynamlir.capture.api.Compiler` behind a callable.
@@ -81,7 +79,7 @@ impl PythonCompiler {
             return Ok(Next::Plain);
         }
         let py = miss.function.py();
-        guards::prepare(py)?;
+        torch::prepare_guards(py)?;
         let steps = self.object.bind(py).getattr("steps")?;
         let steps = (!steps.is_none()).then(|| steps.unbind());
         capture_and_compile(miss, steps.as_ref(), self)?;
@@ -156,17 +154,6 @@ impl Backend for PythonCompiler {
     }
 }
 
-/// Returns true if an object is a tensor or a module. Runs none of its code.
-fn is_of_torch(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static CLASSES: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
-    let py = object.py();
-    let classes = CLASSES.get_or_try_init(py, || {
-        let torch = dynamlir_cpython_abi::import(py, "torch")?;
-        Ok::<_, PyErr>([torch.getattr("Tensor")?.unbind(), torch.getattr("nn")?.getattr("Module")?.unbind()])
-    })?;
-    Ok(types::mro(&object.get_type())?.iter().any(|base| classes.iter().any(|class| base.is(class))))
-}
-
 /// Converts `(event, told)` from the compiler to plain Python.
 fn plain(why: &Bound<'_, PyAny>) -> PyResult<Plain> {
     let (event, told) = why.extract()?;
@@ -230,7 +217,7 @@ impl Compiler for PythonCompiler {
     }
 
     fn concerns(&self, argument: &Bound<'_, PyAny>) -> bool {
-        is_of_torch(argument).unwrap_or(false)
+        torch::is_tensor_or_module(argument).unwrap_or(false)
     }
 
     fn plain(&self, py: Python<'_>, why: &Py<PyAny>) -> PyResult<()> {
@@ -253,7 +240,7 @@ impl Compiler for PythonCompiler {
     }
 
     fn audit(&self, py: Python<'_>, replay: &dyn Fn() -> PyResult<Verdict>) -> PyResult<Verdict> {
-        guards::prepare(py)?;
+        torch::prepare_guards(py)?;
         let begun = self.object.bind(py).call_method0("begin_audit")?;
         if let Ok(why) = begun.extract::<String>() {
             return Ok(Verdict::Skipped(why));

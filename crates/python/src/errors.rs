@@ -1,27 +1,17 @@
-//! Errors of the native side as Python exceptions.
+//! Errors of the compiler as Python exceptions; those of a run are in `dynamlir-autograd`.
 
-use std::{
-    any::Any,
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::cell::Cell;
 
+pub use dynamlir_autograd::errors::{Misaligned, NativeError, Overlapping, RunError, Unfit, WrittenError, guarded};
 use dynamlir_driver::Error;
 use dynamlir_reasons as reason;
-use dynamlir_runtime::RunError as Refused;
 use pyo3::{
     create_exception,
-    exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError, PyValueError},
+    exceptions::{PyKeyboardInterrupt, PyValueError},
     prelude::*,
 };
 
-create_exception!(dynamlir._native, NativeError, PyException, "Anything the native side reports.");
 create_exception!(dynamlir._native, Unsupported, NativeError, "The graph cannot be compiled: (reason_id, message, location).");
-create_exception!(dynamlir._native, RunError, NativeError, "A call failed before anything of the caller's was written.");
-create_exception!(dynamlir._native, Misaligned, RunError, "Inputs do not lie in memory as the code for a GPU counts on.");
-create_exception!(dynamlir._native, Unfit, RunError, "An input is not like the one that the graph was compiled for.");
-create_exception!(dynamlir._native, Overlapping, RunError, "Inputs overlap otherwise than those that the graph was compiled for.");
-create_exception!(dynamlir._native, WrittenError, PyRuntimeError, "A call failed after something of the caller's was written.");
 
 thread_local! {
     /// The exception of a signal handler while this thread compiles.
@@ -53,7 +43,9 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
             let message = format!("{path}: {error}");
             Unsupported::new_err((reason::UNWRITABLE, message, None::<Vec<(String, u32, String)>>))
         }
-        error @ (Error::Mlir(_) | Error::Plan(_) | Error::Stage(_) | Error::Target(_)) => NativeError::new_err(error.to_string()),
+        error @ (Error::Load { .. } | Error::Mlir(_) | Error::Plan(_) | Error::Stage(_) | Error::Target(_)) => {
+            NativeError::new_err(error.to_string())
+        }
     }
 }
 
@@ -64,27 +56,6 @@ pub fn raise_bad_text(py: Python<'_>, path: &str, error: Error) -> PyErr {
         error @ (Error::Interrupted | Error::Unsupported { .. }) => raise(py, error),
         error => PyValueError::new_err(format!("{path}: {error}")),
     }
-}
-
-/// Returns the exception for a run that failed.
-pub fn raise_run(refused: &Refused) -> PyErr {
-    match refused {
-        Refused::Failed(failure) if failure.misaligned => Misaligned::new_err(failure.message.clone()),
-        Refused::Guard(unfit) if unfit.overlaps => Overlapping::new_err(refused.to_string()),
-        Refused::Guard(_) => Unfit::new_err(refused.to_string()),
-        Refused::Failed(_) => RunError::new_err(refused.to_string()),
-        Refused::AfterCommit(_) => WrittenError::new_err(refused.to_string()),
-    }
-}
-
-/// Runs native code; a panic in it becomes an ordinary exception. The object that it was working on is not used again.
-pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(NativeError::new_err(format!("internal error: {}", text_of(&*panic)))))
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 /// Called between stages, without the GIL: returns an error if Ctrl-C was pressed.

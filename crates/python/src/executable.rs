@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use dynamlir_driver::{Compiled, Entry, EntryReport, Options, Report};
-use dynamlir_runtime::{self as runtime, Derived, Differentiable, Graph, Instances, OutputValue, Outputs, TensorRef};
-use dynamlir_torch_abi::Meta;
+use dynamlir_autograd::{Calls, GraphWithNodes, torch};
+use dynamlir_driver::{Compiled, EntryReport, Loaded, Options, Report};
+use dynamlir_frame::{Failed, Objects};
+use dynamlir_runtime::{self as runtime, Derived, TensorRef};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
@@ -13,21 +14,14 @@ use pyo3::{
 use smallvec::SmallVec;
 
 use crate::{
-    errors::{NativeError, guarded, raise_run},
-    graph::constant,
-    node::{Failed, Input, Node},
+    errors::{guarded, raise},
     profile::Times,
-    torch::{self, Calls},
 };
 
 /// Machine code for one entry of a module.
 #[pyclass(frozen)]
 pub struct Executable {
-    inner: Arc<runtime::Executable>,
-    /// The executables for other sizes, if sizes are dynamic.
-    instances: Option<Arc<Instances>>,
-    /// The autograd node, if gradients are required.
-    node: Option<Node>,
+    graph: Arc<GraphWithNodes>,
     report: Arc<Report>,
     entry: EntryReport,
     /// Reports on the entries that compute the gradients, by node.
@@ -77,132 +71,34 @@ impl Executable {
     pub fn load(py: Python<'_>, compiled: Compiled) -> PyResult<Vec<(String, Self)>> {
         let start = Instant::now();
         let Compiled { entries, mut report } = compiled;
-        let ready: Vec<_> = entries.into_iter().map(|entry| ready(py, entry)).collect::<PyResult<_>>()?;
-        let nodes: Vec<_> = ready.iter().map(|entry| node(py, entry, &ready)).collect::<PyResult<_>>()?;
-        let of_nodes =
-            |(_, inner, ..): &Ready| vjps_of(inner, &ready).into_iter().flatten().map(|(_, _, entry, _)| entry.clone()).collect();
-        let vjps: Vec<Vec<EntryReport>> = ready.iter().map(of_nodes).collect();
+        let abi = torch::init(py)?;
+        let loaded = dynamlir_driver::load(entries, abi, &mut Calls { py, abi }).map_err(|error| raise(py, error))?;
+        let ready =
+            |Loaded { name, graph, training, report, vjps }| Ok((name, Arc::new(GraphWithNodes::new(py, graph, training)?), report, vjps));
+        let ready = loaded.into_iter().map(ready).collect::<PyResult<Vec<_>>>()?;
         report.time("load", start.elapsed().as_secs_f64());
         let report = Arc::new(report);
-        let together = ready.into_iter().zip(nodes).zip(vjps);
-        let executable = |(((name, inner, entry, instances), node), vjps): ((Ready, _), _)| {
-            (name, Self { inner, instances, node, report: Arc::clone(&report), entry, vjps })
-        };
-        Ok(together.map(executable).collect())
+        let executable = |(name, graph, entry, vjps)| (name, Self { graph, report: Arc::clone(&report), entry, vjps });
+        Ok(ready.into_iter().map(executable).collect())
+    }
+
+    /// Returns the graph that it runs.
+    pub fn graph(&self) -> Arc<GraphWithNodes> {
+        Arc::clone(&self.graph)
     }
 
     /// Returns the names of the entries that compute its gradients, by node.
     pub fn vjp_entries(&self) -> &[String] {
-        self.inner.plan().training.as_ref().map(|training| &training.vjps[..]).unwrap_or_default()
+        self.plan().training.as_ref().map(|training| &training.vjps[..]).unwrap_or_default()
     }
 
-    /// Runs it, as a node of autograd's graph if gradients are required. `input` returns the objects of the tensors; these are `known` if
-    /// their metadata is approved by the executable.
-    ///
-    /// # Safety
-    /// `known` may be true only for metadata that [`runtime::Executable::accepts`] has approved.
-    pub unsafe fn run<'py>(
-        &self,
-        calls: &mut Calls<'py>,
-        tensors: &[TensorRef<'_>],
-        known: bool,
-        input: Input<'_, 'py>,
-    ) -> Result<Outputs, Failed> {
-        if let Some(node) = &self.node
-            && node.is_wanted(calls.abi, tensors, known).map_err(Failed::Refused)?
-        {
-            return node.run(calls, tensors, known, input);
-        }
-        if let Some(instances) = &self.instances {
-            let instance = instances.of(tensors).map_err(Failed::Refused)?;
-            return instance.run(tensors, calls).map_err(Failed::Refused);
-        }
-        let outcome = if known {
-            // SAFETY: as the caller promises.
-            unsafe { self.inner.run_known(tensors, calls) }
-        } else {
-            self.inner.run(tensors, calls)
-        };
-        outcome.map_err(Failed::Refused)
+    fn plan(&self) -> &runtime::Plan {
+        self.graph.executable().plan()
     }
 
-    /// Returns true if tensors with this metadata may be passed as known. With dynamic sizes, the metadata was not compared with that of a
-    /// plan.
-    pub fn accepts(&self, inputs: &[Option<&Meta>]) -> bool {
-        self.instances.is_none() && self.inner.accepts(inputs)
+    fn nodes_of_autograd(&self) -> &[Derived] {
+        self.graph.nodes().map(|nodes| nodes.training().nodes()).unwrap_or_default()
     }
-
-    /// Returns the compiled graph; with dynamic sizes, the one for the sizes with which it was compiled.
-    pub fn inner(&self) -> &runtime::Executable {
-        &self.inner
-    }
-
-    fn outputs<'py>(calls: &Calls<'py>, several: &[usize], made: Outputs, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        let py = calls.py;
-        let list = PyList::empty(py);
-        for value in made {
-            let object = match value {
-                OutputValue::Tensor(tensor) => calls.wrap_owned(tensor)?,
-                OutputValue::Arg(i) => inputs.get_item(i)?,
-                OutputValue::None => py.None().into_bound(py),
-                OutputValue::Same(i) => list.get_item(i)?,
-                OutputValue::Const(value) => constant(py, &value)?,
-            };
-            list.append(object)?;
-        }
-        calls.mark_one_of_several(several, |at| list.get_item(at).ok())?;
-        Ok(list)
-    }
-}
-
-/// An entry that can run, with its name, and its executables for other sizes, if they are dynamic.
-type Ready = (String, Arc<runtime::Executable>, EntryReport, Option<Arc<Instances>>);
-
-fn ready(py: Python<'_>, entry: Entry) -> PyResult<Ready> {
-    let abi = torch::init(py)?;
-    let Entry { name, plan, open, kernels, report } = entry;
-    let open = (!open.is_empty()).then_some(open);
-    let mut inner = runtime::Executable::new(abi, plan, kernels, &mut Calls { py, abi })
-        .map_err(|error| NativeError::new_err(format!("@{name}: {error}")))?;
-    for timed in inner.about_mut().into_iter().flat_map(|about| &mut about.timed) {
-        if let Some(kernel) = report.launched.iter().find(|kernel| timed.route.is_none() && kernel.name == timed.name) {
-            timed.bytes = kernel.bytes.checked_div(kernel.launches);
-            timed.lines = kernel.lines.iter().cloned().collect();
-        }
-    }
-    if open.is_some() {
-        inner.share_memory();
-    }
-    let inner = Arc::new(inner);
-    let instances = open.map(|open| Instances::new(Arc::clone(&inner), open)).transpose();
-    let instances = instances.map_err(|error| NativeError::new_err(format!("@{name}: {error}")))?.map(Arc::new);
-    Ok((name, inner, report, instances))
-}
-
-/// Returns the entries that compute the gradients of one, by node; None for missing ones.
-fn vjps_of<'a>(of: &runtime::Executable, entries: &'a [Ready]) -> Vec<Option<&'a Ready>> {
-    let named = |vjp: &String| entries.iter().find(|(name, ..)| name == vjp);
-    of.plan().training.iter().flat_map(|training| training.vjps.iter().map(named)).collect()
-}
-
-/// Returns the node of an entry, if its gradients are computed.
-fn node(py: Python<'_>, entry: &Ready, entries: &[Ready]) -> PyResult<Option<Node>> {
-    let (name, inner, ..) = entry;
-    let error = |what: String| NativeError::new_err(format!("@{name}: {what}"));
-    let Some(training) = &inner.plan().training else {
-        return match runtime::computed_gradient(inner.plan()) {
-            Some(output) => Err(error(format!("output {output} requires a gradient, and no dynamo.vjp computes it"))),
-            None => Ok(None),
-        };
-    };
-    let vjps = vjps_of(inner, entries);
-    if let Some(at) = vjps.iter().position(Option::is_none) {
-        return Err(error(format!("@{} is no entry", training.vjps[at])));
-    }
-    let graph = |(_, first, _, instances): &Ready| Graph { first: Arc::clone(first), instances: instances.clone() };
-    let backward = vjps.into_iter().flatten().map(graph).collect();
-    let all = Differentiable::new(torch::init(py)?, graph(entry), backward).map_err(|what| error(what.to_string()))?;
-    Node::new(py, all).map(Some)
 }
 
 #[pymethods]
@@ -218,23 +114,21 @@ impl Executable {
             }
             inputs.push(calls.unwrap(object)?);
         }
+        let mut results = Objects::new();
         // SAFETY: `known` is false.
-        guarded(|| match unsafe { self.run(&mut calls, &inputs, false, &|at| objects.get(at).cloned()) } {
-            Ok(made) => Self::outputs(&calls, &self.inner.plan().one_of_several, made, tensors),
-            Err(Failed::Refused(error)) => Err(raise_run(&error)),
-            Err(Failed::Raised(error)) => Err(error),
+        guarded(|| match unsafe { self.graph.run(&mut calls, &inputs, false, &|at| objects.get(at).cloned(), &mut results) } {
+            Ok(()) => PyList::new(py, results),
+            Err(Failed::Before(error) | Failed::Raise(error)) => Err(error),
         })
     }
 
     /// Returns the measurements of its steps. The first name that is given here becomes the name of the graph in profiles.
     #[pyo3(signature = (name=None))]
     fn times(&self, name: Option<String>) -> Times {
-        let about = self.inner.about().clone();
+        let about = self.graph.executable().about().clone();
         if let Some(name) = name {
-            if let Some(node) = &self.node {
-                for part in node.training().nodes() {
-                    part.backward().about().name.get_or_init(|| format!("{name}, gradients"));
-                }
+            for node in self.nodes_of_autograd() {
+                node.backward().about().name.get_or_init(|| format!("{name}, gradients"));
             }
             about.name.get_or_init(|| name);
         }
@@ -244,21 +138,21 @@ impl Executable {
     /// Sets the function for double backward of a node: `f(inputs by number, tangents, wanted, state, sizes, taken)`. Ignored by a graph
     /// without gradients.
     fn differentiate_again(&self, node: usize, function: Py<PyAny>) {
-        if let Some(own) = &self.node {
-            own.set_double_backward(node, function);
+        if let Some(nodes) = self.graph.nodes() {
+            nodes.set_double_backward(node, function);
         }
     }
 
     /// Returns the number of its nodes in autograd's graph.
     #[getter]
     fn nodes(&self) -> usize {
-        self.node.as_ref().map_or(0, |node| node.training().nodes().len())
+        self.nodes_of_autograd().len()
     }
 
     /// Returns number, element type, sizes and strides of each input. For a graph that computes gradients, the numbers are those of the
     /// inputs of the graph that was differentiated, then those of its tangents; None for the keys of random numbers.
     fn arguments(&self) -> Vec<Argument> {
-        let plan = self.inner.plan();
+        let plan = self.plan();
         let number = |at: usize| (plan.keys != Some(at)).then(|| plan.primals.get(at).copied().flatten().unwrap_or(at));
         let described = |(at, input): (usize, &runtime::InputSpec)| {
             let (dtype, window) = (input.layout.dtype, &input.layout.window);
@@ -269,13 +163,13 @@ impl Executable {
 
     /// Returns the sizes for which it has been run, most recently used first; None if sizes are static.
     #[getter]
-    pub fn instances(&self) -> Option<Vec<Vec<i64>>> {
-        self.instances.as_ref().map(|instances| instances.sizes())
+    fn instances(&self) -> Option<Vec<Vec<i64>>> {
+        self.graph.sizes()
     }
 
     /// For each result of a graph that computes gradients, returns the indices of the inputs that give it a history.
     fn sources(&self) -> Option<Vec<Vec<usize>>> {
-        self.inner.plan().sources.clone()
+        self.plan().sources.clone()
     }
 
     /// Returns the names of the entries that compute its gradients, by node.
@@ -285,12 +179,12 @@ impl Executable {
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = self.report_of(py, &[(&self.inner, &self.entry)])?;
-        if let Some(node) = self.node.as_ref().filter(|_| !self.vjps.is_empty()) {
-            let parts: Vec<_> = node.training().nodes().iter().map(Derived::backward).zip(&self.vjps).collect();
+        let dict = self.report_of(py, &[(self.graph.executable(), &self.entry)])?;
+        if let Some(nodes) = self.graph.nodes().filter(|_| !self.vjps.is_empty()) {
+            let parts: Vec<_> = nodes.training().nodes().iter().map(Derived::backward).zip(&self.vjps).collect();
             dict.set_item("vjp", self.report_of(py, &parts)?)?;
             dict.set_item("nodes", parts.len())?;
-            let saved: Vec<usize> = node.training().saved_bytes();
+            let saved: Vec<usize> = nodes.training().saved_bytes();
             dict.set_item("saved_bytes", saved.iter().sum::<usize>())?;
             dict.set_item("saved", saved)?;
             dict.set_item("recomputed", self.entry.recomputed)?;

@@ -1,163 +1,50 @@
-//! `NativeGraph`: an executable with the tensors that it captured, called without Python in between.
+//! `NativeGraph`: an executable with the tensors that it captured.
 
+use dynamlir_autograd::BoundGraph;
 use dynamlir_frame::{CompiledGraph, Failed, Objects};
-use dynamlir_guards::{TensorMatch, size_in};
-use dynamlir_runtime::{Const, OutputValue, RunError as Refused};
-use dynamlir_torch_abi::{Meta, Pattern, TensorRef, TorchAbi, TorchError};
-use dynamlir_trails::tensor_of;
+use dynamlir_guards::TensorMatch;
 use pyo3::{
-    exceptions::PyTypeError,
     prelude::*,
-    types::{PyFloat, PyInt, PyList, PyTuple},
+    types::{PyList, PyTuple},
 };
-use smallvec::SmallVec;
 
-use crate::{
-    errors::{NativeError, raise_run},
-    executable::Executable,
-    guards, node,
-    torch::{self, Calls},
-};
+use crate::executable::Executable;
 
 /// A graph that is called with its inputs and returns its outputs.
 #[pyclass(frozen)]
-pub struct NativeGraph {
-    executable: Py<Executable>,
-    /// Tensors that are passed to the graph after the caller's.
-    constants: Vec<Py<PyAny>>,
-    /// The metadata of the constants when the graph was created; None if unknown.
-    patterns: Option<Vec<Pattern>>,
-    abi: &'static TorchAbi,
-}
+pub struct NativeGraph(BoundGraph);
 
 #[pymethods]
 impl NativeGraph {
     #[new]
-    fn new(py: Python<'_>, executable: Py<Executable>, constants: Vec<Py<PyAny>>) -> PyResult<Self> {
-        guards::prepare(py)?;
-        let pattern = |constant: &Py<PyAny>| Pattern::new(Meta::of(tensor_of(constant.bind(py)).ok()??).ok()?).ok();
-        let patterns = constants.iter().map(pattern).collect();
-        Ok(Self { executable, constants, patterns, abi: torch::init(py)? })
+    fn new(py: Python<'_>, executable: &Executable, constants: Vec<Py<PyAny>>) -> PyResult<Self> {
+        BoundGraph::new(py, executable.graph(), constants).map(Self)
     }
 
     /// Returns the sizes for which it has been run, most recently used first; None if sizes are static.
     #[getter]
     fn instances(&self) -> Option<Vec<Vec<i64>>> {
-        self.executable.get().instances()
+        self.0.graph().sizes()
     }
 
     #[pyo3(signature = (*tensors))]
     fn __call__<'py>(&self, py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        let inputs: Vec<_> = tensors.iter().collect();
-        let inputs: Vec<_> = inputs.iter().collect();
-        let mut results = Objects::new();
-        match self.call(py, &inputs, false, &mut results) {
-            Ok(()) => PyList::new(py, results),
-            Err(Failed::Before(error) | Failed::Raise(error)) => Err(error),
-        }
+        call(py, tensors, |inputs, results| self.0.run(py, inputs, false, results))
     }
 }
 
-impl NativeGraph {
-    /// Runs it. The inputs are `known` if their metadata is approved by `accepts`.
-    fn call<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
-        if inputs.iter().any(|object| object.is_exact_instance_of::<PyFloat>() || object.is_exact_instance_of::<PyInt>()) {
-            let made: SmallVec<[_; 12]> = inputs.iter().map(|object| self.number(object)).collect::<Result<_, _>>()?;
-            let inputs: SmallVec<[_; 12]> = made.iter().collect();
-            return self.call_on_tensors(py, &inputs, known, results);
-        }
-        self.call_on_tensors(py, inputs, known, results)
-    }
-
-    /// Converts an input for the graph: a float, which is a number of the graph, becomes a tensor with its value; an int, which is a size,
-    /// becomes a tensor of that length.
-    fn number<'py>(&self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failed> {
-        let failed = |error: TorchError| Failed::Before(NativeError::new_err(error.to_string()));
-        let tensor = if let Ok(float) = object.cast_exact::<PyFloat>() {
-            self.abi.scalar(float.value()).map_err(failed)?
-        } else if object.is_exact_instance_of::<PyInt>() {
-            let length = size_in(object, 0).map_err(Failed::Before)?;
-            let length = length.ok_or_else(|| Failed::Before(NativeError::new_err("an int that is no size")))?;
-            self.abi.of_length(length).map_err(failed)?
-        } else {
-            return Ok(object.clone());
-        };
-        Calls { py: object.py(), abi: self.abi }.wrap_owned(tensor).map_err(Failed::Before)
-    }
-
-    fn call_on_tensors<'py>(
-        &self,
-        py: Python<'py>,
-        inputs: &[&Bound<'py, PyAny>],
-        known: bool,
-        results: &mut Objects<'py>,
-    ) -> Result<(), Failed> {
-        let mut tensors: SmallVec<[TensorRef<'_>; 12]> = SmallVec::with_capacity(inputs.len() + self.constants.len());
-        for object in inputs {
-            tensors.push(if known { self.handle(object) } else { tensor(object) }?);
-        }
-        for constant in &self.constants {
-            tensors.push(tensor(constant.bind(py))?);
-        }
-        let patterns = self.patterns.as_deref().unwrap_or_default();
-        let known = known && patterns.iter().zip(&tensors[inputs.len()..]).all(|(pattern, constant)| pattern.matches(*constant));
-        let mut calls = Calls { py, abi: self.abi };
-        let input = |at: usize| match inputs.get(at) {
-            Some(object) => Some((*object).clone()),
-            None => self.constants.get(at - inputs.len()).map(|object| object.bind(py).clone()),
-        };
-        // SAFETY: guards on the metadata that `accepts` has approved have passed for these inputs, and the constants' metadata was
-        // compared.
-        let outcome = unsafe { self.executable.get().run(&mut calls, &tensors, known, &input) };
-        let made = outcome.map_err(|failed| match failed {
-            node::Failed::Refused(refused @ (Refused::Guard(_) | Refused::Failed(_))) => Failed::Before(raise_run(&refused)),
-            node::Failed::Refused(refused @ Refused::AfterCommit(_)) => Failed::Raise(raise_run(&refused)),
-            node::Failed::Raised(error) => Failed::Raise(error),
-        })?;
-        let lost = || Failed::Raise(NativeError::new_err("an output refers to what is not there"));
-        for value in made {
-            let object = match value {
-                OutputValue::Tensor(tensor) => calls.wrap_owned(tensor).map_err(Failed::Raise)?,
-                OutputValue::Arg(at) => input(at).ok_or_else(lost)?,
-                OutputValue::None => py.None().into_bound(py),
-                OutputValue::Same(at) => results.get(at).cloned().ok_or_else(lost)?,
-                OutputValue::Const(value) => constant(py, &value).map_err(Failed::Raise)?,
-            };
-            results.push(object);
-        }
-        let several = &self.executable.get().inner().plan().one_of_several;
-        calls.mark_one_of_several(several, |at| results.get(at).cloned()).map_err(Failed::Raise)
-    }
-
-    /// Returns the handle of an input that is known to be a tensor.
-    fn handle<'a>(&self, object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
-        // SAFETY: the object is alive for 'a, and a guard has compared its class.
-        unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(|error| Failed::Before(NativeError::new_err(error.to_string())))
-    }
-
-    /// Returns true if guards of the inputs establish everything that the executable needs to know.
-    fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
-        let Some(patterns) = &self.patterns else { return false };
-        let metas: Vec<_> =
-            guards.iter().map(|guard| guard.map(|guard| &guard.meta)).chain(patterns.iter().map(|p| Some(p.meta()))).collect();
-        self.executable.get().accepts(&metas)
-    }
-}
-
-/// Returns the handle of an object that should be a tensor.
-fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> Result<TensorRef<'a>, Failed> {
-    match tensor_of(object) {
-        Ok(Some(tensor)) => Ok(tensor),
-        Ok(None) => Err(Failed::Before(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type())))),
-        Err(error) => Err(Failed::Before(error)),
-    }
-}
-
-/// Returns a constant as a Python object.
-pub fn constant<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyAny>> {
-    match value {
-        Const::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
-        other => Err(NativeError::new_err(format!("constant {other:?} has no Python form"))),
+/// Calls a graph from Python.
+pub fn call<'py>(
+    py: Python<'py>,
+    tensors: &Bound<'py, PyTuple>,
+    run: impl FnOnce(&[&Bound<'py, PyAny>], &mut Objects<'py>) -> Result<(), Failed>,
+) -> PyResult<Bound<'py, PyList>> {
+    let inputs: Vec<_> = tensors.iter().collect();
+    let inputs: Vec<_> = inputs.iter().collect();
+    let mut results = Objects::new();
+    match run(&inputs, &mut results) {
+        Ok(()) => PyList::new(py, results),
+        Err(Failed::Before(error) | Failed::Raise(error)) => Err(error),
     }
 }
 
@@ -166,11 +53,11 @@ pub struct Held(pub Py<NativeGraph>);
 
 impl CompiledGraph for Held {
     fn accepts(&self, guards: &[Option<&TensorMatch>]) -> bool {
-        self.0.get().accepts(guards)
+        self.0.get().0.accepts(guards)
     }
 
     fn run<'py>(&self, py: Python<'py>, inputs: &[&Bound<'py, PyAny>], known: bool, results: &mut Objects<'py>) -> Result<(), Failed> {
-        self.0.get().call(py, inputs, known, results)
+        self.0.get().0.run(py, inputs, known, results)
     }
 
     fn callable(&self, py: Python<'_>) -> Py<PyAny> {

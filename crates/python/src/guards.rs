@@ -1,26 +1,16 @@
 //! Guards from Python: building a guard set by hand, for tests and tools, and inspecting one.
 
+use dynamlir_autograd::torch;
 use dynamlir_guards::{
     Checked, Failure, GuardBuilder as Builder, GuardError, GuardSet as Set, Inputs, ModuleTable, Relation, Roots, Source, SourceId,
     StorageMember, TensorMatch,
 };
 use dynamlir_torch_abi::State;
-use dynamlir_trails::learn_tensors;
 use pyo3::{
     exceptions::{PyIndexError, PyRuntimeError, PyTypeError},
     prelude::*,
-    sync::PyOnceLock,
     types::{PyDict, PyList},
 };
-
-use crate::torch;
-
-/// Prepares torch so that guards can read it.
-pub fn prepare(py: Python<'_>) -> PyResult<()> {
-    static DONE: PyOnceLock<()> = PyOnceLock::new();
-    torch::init(py)?;
-    DONE.get_or_try_init(py, || torch::undisturbed(py, learn_tensors)).copied()
-}
 
 /// Describes guards source by source. Sources are numbers.
 #[pyclass(unsendable)]
@@ -54,7 +44,7 @@ fn constant(is_one: bool) -> Result<(), GuardError> {
 impl GuardBuilder {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
-        prepare(py)?;
+        torch::prepare_guards(py)?;
         Ok(Self { inner: Some(Builder::new()) })
     }
 

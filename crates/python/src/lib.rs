@@ -1,7 +1,7 @@
 //! `dynamlir._native`: the compiler and its executables for Python.
 //!
-//! The boundary is here and nowhere else: the GIL is released while compiling, [`errors`] turns errors into exceptions, [`torch`] obtains
-//! information about torch that only Python has. There is no logic beyond that.
+//! These are bindings: Python's classes and functions for what the other crates do, with the conversions of arguments and results. The GIL is
+//! released while compiling, and [`errors`] turns the compiler's errors into exceptions. There is no logic beyond that.
 
 #![expect(clippy::needless_pass_by_value, clippy::unused_self, reason = "pyo3 hands arguments over by value, and calls methods on self")]
 
@@ -15,15 +15,15 @@ mod executable;
 mod graph;
 mod guards;
 mod interpret;
-mod node;
 mod profile;
 mod recorded;
 mod sized;
-mod torch;
 mod trace;
 
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use std::collections::BTreeSet;
+
+use dynamlir_autograd::torch;
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 use crate::{
     errors::{

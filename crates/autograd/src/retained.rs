@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use dynamlir_runtime::{Derived, NodeInput, Saved};
 use pyo3::{PyTraverseError, PyVisit, exceptions::PyRuntimeError, intern, prelude::*};
 
-use crate::{errors::NativeError, torch::Calls};
+use crate::{Calls, errors::raise_torch};
 
 /// Tensors with their versions; an attribute of the node.
 #[pyclass(frozen)]
@@ -114,5 +114,5 @@ pub fn count(node: &Derived) -> usize {
 }
 
 fn version(calls: &Calls<'_>, tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    calls.unwrap(tensor)?.version().map_err(|error| NativeError::new_err(error.message().to_owned()))
+    calls.unwrap(tensor)?.version().map_err(raise_torch)
 }

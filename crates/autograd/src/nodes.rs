@@ -1,18 +1,12 @@
 //! The autograd nodes of a graph with gradients: for each node a class of torch's, whose functions are native.
 //!
-//! A call of `apply` creates a node with edges to the inputs that have a gradient, runs [`forward::Forward`] below autograd, and attaches a
+//! A call of `apply` creates a node with edges to the inputs that have a gradient, runs [`Forward`] below autograd, and attaches a
 //! history to the results that have one. The first node runs the graph, the others take their results from it; in between, views that a
-//! later node takes are created. The engine calls [`backward::Backward`]. So everything that autograd guarantees for its nodes (hooks,
+//! later node takes are created. The engine calls [`Backward`]. So everything that autograd guarantees for its nodes (hooks,
 //! versions of saved tensors, anomaly mode, retained and freed graphs) is torch's own work, with its own messages. Only the Python API of
 //! torch is used, so that one build serves all versions of it.
 //!
-//! Double backward uses another graph, created when it is first needed ([`double_backward`]).
-
-mod backward;
-mod double_backward;
-mod forward;
-mod retained;
-mod saved_values;
+//! Double backward uses another graph, created when it is first needed ([`DoubleBackward`]).
 
 use std::{
     ffi::c_void,
@@ -32,15 +26,18 @@ use pyo3::{
 use smallvec::SmallVec;
 
 use crate::{
-    errors::NativeError,
-    torch::{self, Calls},
+    Calls,
+    backward::Backward,
+    double_backward::DoubleBackward,
+    errors::{NativeError, raise_torch},
+    forward::Forward,
 };
 
 /// Autograd's name for the node, except for the `Backward` that it appends.
 const NAME: &str = "Dynamlir";
 
 /// The nodes of a graph, for any number of calls.
-pub struct Node {
+pub struct Nodes {
     training: Arc<Differentiable>,
     /// In the order of creation.
     classes: Vec<Class>,
@@ -50,11 +47,11 @@ pub struct Node {
 struct Class {
     /// `apply` of the class, bypassing the handling of functions written in Python.
     apply: Py<PyAny>,
-    higher_order: Arc<double_backward::DoubleBackward>,
+    higher_order: Arc<DoubleBackward>,
 }
 
 /// The reason that a call returned nothing.
-pub enum Failed {
+pub(crate) enum Failed {
     /// The graph did not run, or not to completion.
     Refused(RunError),
     /// Other code raised: a hook on saved tensors, or torch when it creates the node.
@@ -62,11 +59,11 @@ pub enum Failed {
 }
 
 /// The inputs of a call as objects.
-pub type Input<'a, 'py> = &'a dyn Fn(usize) -> Option<Bound<'py, PyAny>>;
+pub(crate) type Input<'a, 'py> = &'a dyn Fn(usize) -> Option<Bound<'py, PyAny>>;
 
-impl Node {
+impl Nodes {
     /// Creates the classes.
-    pub fn new(py: Python<'_>, training: Differentiable) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, training: Differentiable) -> PyResult<Self> {
         let training = Arc::new(training);
         let classes = (0..training.nodes().len()).map(|node| Class::new(py, &training, node)).collect::<PyResult<_>>()?;
         Ok(Self { training, classes })
@@ -77,7 +74,7 @@ impl Node {
         &self.training
     }
 
-    /// Sets the function for double backward of a node; see [`double_backward::DoubleBackward`].
+    /// Sets the function for double backward of a node; the first one stays.
     pub fn set_double_backward(&self, node: usize, with: Py<PyAny>) {
         if let Some(class) = self.classes.get(node) {
             class.higher_order.set(with);
@@ -87,7 +84,7 @@ impl Node {
     /// Returns true if a call with these inputs has gradients. If the inputs are not `known`, one may require a gradient that the graph
     /// does not have: this returns an error, since the gradient would otherwise be missing silently.
     #[inline]
-    pub fn is_wanted(&self, abi: &TorchAbi, tensors: &[TensorRef<'_>], known: bool) -> Result<bool, RunError> {
+    pub(crate) fn are_wanted(&self, abi: &TorchAbi, tensors: &[TensorRef<'_>], known: bool) -> Result<bool, RunError> {
         let guard = |error: TorchError| RunError::Guard(error.message().to_owned().into());
         if !abi.is_grad_enabled().map_err(guard)? {
             return Ok(false);
@@ -117,7 +114,7 @@ impl Node {
     }
 
     /// Runs the graph as a node. The inputs are `known` if their metadata is approved by the graph's executable.
-    pub fn run<'py>(
+    pub(crate) fn run<'py>(
         &self,
         calls: &mut Calls<'py>,
         tensors: &[TensorRef<'_>],
@@ -165,12 +162,12 @@ impl Class {
     fn new(py: Python<'_>, training: &Arc<Differentiable>, node: usize) -> PyResult<Self> {
         let module = dynamlir_cpython_abi::import(py, "torch.autograd.function")?;
         let function = module.getattr("Function")?;
-        let higher_order = Arc::new(double_backward::DoubleBackward::new(py)?);
-        let backward = Bound::new(py, backward::Backward::new(py, Arc::clone(training), node, Arc::clone(&higher_order))?)?;
+        let higher_order = Arc::new(DoubleBackward::new(py)?);
+        let backward = Bound::new(py, Backward::new(py, Arc::clone(training), node, Arc::clone(&higher_order))?)?;
         let members = PyDict::new(py);
         members.set_item("__module__", "dynamlir")?;
         members.set_item("__doc__", "A compiled graph.")?;
-        members.set_item("forward", Bound::new(py, forward::Forward::new(Arc::clone(training), node, Arc::clone(&higher_order)))?)?;
+        members.set_item("forward", Bound::new(py, Forward::new(Arc::clone(training), node, Arc::clone(&higher_order)))?)?;
         members.set_item("backward", &backward)?;
         let class = module.getattr("FunctionMeta")?.call1((NAME, (&function,), members))?;
         class.getattr("_backward_cls")?.setattr("apply", backward)?;
@@ -179,23 +176,23 @@ impl Class {
     }
 }
 
-/// A call in progress, on the stack of [`Node::run`].
-struct Run<'a, 'py> {
+/// A call in progress, on the stack of [`Nodes::run`].
+pub(crate) struct Run<'a, 'py> {
     /// The graph for the sizes of the inputs.
-    forward: &'a Executable,
-    tensors: &'a [TensorRef<'a>],
-    input: Input<'a, 'py>,
-    known: bool,
+    pub forward: &'a Executable,
+    pub tensors: &'a [TensorRef<'a>],
+    pub input: Input<'a, 'py>,
+    pub known: bool,
     /// The outcome of the graph; None until it has run.
-    outcome: Option<Result<Results, RunError>>,
+    pub outcome: Option<Result<Results, RunError>>,
     /// The outputs of the nodes created so far, by number; empty if there is only one node.
-    made: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
+    pub made: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
     /// Copies of inputs from before the graph wrote to them, by number.
-    copies: Vec<(usize, Bound<'py, PyAny>)>,
+    pub copies: Vec<(usize, Bound<'py, PyAny>)>,
     /// The state of torch's generator before the graph ran, if its numbers are drawn again.
-    state: Option<Bound<'py, PyAny>>,
+    pub state: Option<Bound<'py, PyAny>>,
     /// The views created for nodes that take them.
-    views: Views,
+    pub views: Views,
 }
 
 impl<'py> Run<'_, 'py> {
@@ -227,7 +224,7 @@ impl<'py> Run<'_, 'py> {
             let object = outputs.get_item(at)?;
             if let Some(place) = results.get_mut(*result) {
                 let tensor = calls.unwrap(&object)?.to_owned();
-                *place = Some(tensor.map_err(|error| NativeError::new_err(error.message().to_owned()))?);
+                *place = Some(tensor.map_err(raise_torch)?);
             }
             if let Some(made) = self.made.get_mut(*result) {
                 *made = Some(object);
@@ -239,28 +236,23 @@ impl<'py> Run<'_, 'py> {
 
 /// A call in progress, as torch passes it from `apply` to `forward`: an opaque object to torch.
 #[pyclass(frozen)]
-struct Call {
+pub(crate) struct Call {
     /// A [`Run`]; null once the graph has begun, and when `apply` has returned.
     run: AtomicPtr<c_void>,
 }
 
 impl Call {
     /// Takes the call, in order to run the graph.
-    fn take(&self) -> Option<*mut Run<'_, '_>> {
+    pub(crate) fn take(&self) -> Option<*mut Run<'_, '_>> {
         let run: *mut Run<'_, '_> = self.run.swap(ptr::null_mut(), Ordering::Relaxed).cast();
         (!run.is_null()).then_some(run)
     }
 }
 
 /// Splits the arguments that torch passes to a function of the node: the node, then the rest.
-fn split<'py>(args: &Bound<'py, PyTuple>) -> PyResult<(Bound<'py, PyAny>, usize)> {
+pub(crate) fn split<'py>(args: &Bound<'py, PyTuple>) -> PyResult<(Bound<'py, PyAny>, usize)> {
     if args.is_empty() {
         return Err(NativeError::new_err("expected the node"));
     }
     Ok((args.get_item(0)?, args.len() - 1))
-}
-
-/// Returns the view of libtorch with which a node was created.
-fn abi(py: Python<'_>) -> PyResult<&'static TorchAbi> {
-    torch::init(py)
 }

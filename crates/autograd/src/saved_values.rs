@@ -8,8 +8,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::retained;
-use crate::errors::NativeError;
+use crate::{errors::NativeError, retained};
 
 /// The attribute of the node for lasting values: a tensor without elements that has the sizes of the call, if no other value has them; and
 /// the keys of random numbers, if autograd saves nothing. Eager keeps sizes as numbers, and does not keep random numbers on which no
@@ -17,12 +16,12 @@ use crate::errors::NativeError;
 const LASTING: &str = "_lasting";
 
 /// Stores these in the node.
-pub(super) fn keep_lasting<'py>(ctx: &Bound<'py, PyAny>, kept: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
+pub(crate) fn keep_lasting<'py>(ctx: &Bound<'py, PyAny>, kept: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
     ctx.setattr(intern!(ctx.py(), LASTING), PyTuple::new(ctx.py(), kept)?)
 }
 
 /// The values of a call, by consumer.
-pub(super) struct Kept<'py> {
+pub(crate) struct Kept<'py> {
     /// All inputs of the gradient graph besides tangents, in its order.
     pub taken: SmallVec<[Bound<'py, PyAny>; 16]>,
     /// The outputs that eager saves but this graph does not take, in order.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use dynamlir_runtime::{Derived, Differentiable, Results, Saved};
-use dynamlir_torch_abi::TorchError;
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, types::PyTuple};
 use smallvec::SmallVec;
 
-use super::{Call, Run, abi, double_backward::DoubleBackward, saved_values::keep_lasting, split};
 use crate::{
-    errors::{NativeError, guarded},
-    torch::Calls,
+    Calls,
+    double_backward::DoubleBackward,
+    errors::{NativeError, guarded, raise_torch},
+    nodes::{Call, Run, split},
+    saved_values::keep_lasting,
+    torch,
 };
 
 /// `forward(ctx, *inputs, call)` of the node's class.
@@ -33,7 +35,7 @@ impl Forward {
 
     /// Runs the graph, if it has not run yet; torch has switched grad mode off.
     fn run<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, run: &mut Run<'_, 'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let mut calls = Calls { py, abi: abi(py)? };
+        let mut calls = Calls { py, abi: torch::init(py)? };
         let forward = run.forward;
         if let Some(Ok(mut results)) = run.outcome.take() {
             let outputs = DoubleBackward::keep_state(ctx, run.state.clone()).and_then(|()| self.keep(&calls, ctx, &mut results, run));
@@ -74,7 +76,7 @@ impl Forward {
         for result in node.outputs() {
             outputs.push(match results.get(*result) {
                 Some(result) => calls.wrap(result.as_ref().ok_or_else(lost)?.as_ref())?,
-                None => calls.wrap_owned(self.training.stand_in(run.forward, *result).map_err(failed)?)?,
+                None => calls.wrap_owned(self.training.stand_in(run.forward, *result).map_err(raise_torch)?)?,
             });
         }
         let mut kept: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::with_capacity(node.saved().len());
@@ -93,7 +95,7 @@ impl Forward {
         kept.extend(node.kept_beside().map(|place| outputs[place].clone()));
         if node.once() && kept.is_empty() {
             // Any tensor that torch releases will do; one without memory costs least.
-            kept.push(calls.wrap_owned(self.training.nothing().map_err(failed)?)?);
+            kept.push(calls.wrap_owned(self.training.nothing().map_err(raise_torch)?)?);
         }
         if !kept.is_empty() {
             ctx.setattr(intern!(py, "to_save"), PyTuple::new(py, kept)?)?;
@@ -112,14 +114,10 @@ impl Forward {
         let tensor = results.get(result).and_then(Option::as_ref).ok_or_else(lost)?.as_ref();
         if self.training.nodes().iter().skip(self.node + 1).any(|later| later.outputs().contains(&result)) {
             // The result will have a history that leads back here: saving it directly would create a reference cycle that is never freed.
-            return calls.wrap_owned(tensor.detach().map_err(failed)?);
+            return calls.wrap_owned(tensor.detach().map_err(raise_torch)?);
         }
         calls.wrap(tensor)
     }
-}
-
-fn failed(error: TorchError) -> PyErr {
-    NativeError::new_err(error.message().to_owned())
 }
 
 #[pymethods]
@@ -131,7 +129,7 @@ impl Forward {
         let call = args.get_item(last)?;
         let run = call.cast::<Call>().ok().and_then(|call| call.get().take());
         let run = run.ok_or_else(|| NativeError::new_err("the node of a graph is run by the graph alone"))?;
-        // SAFETY: `Node::run` is waiting for `apply`, which has called this, so the objects that it lends are alive; no other code has the
+        // SAFETY: `Nodes::run` is waiting for `apply`, which has called this, so the objects that it lends are alive; no other code has the
         // address, since `take` returns it once.
         let run: &mut Run<'_, 'py> = unsafe { &mut *run.cast() };
         guarded(|| self.run(py, &ctx, run))

@@ -16,13 +16,14 @@ use pyo3::{
     types::{PyDict, PyList, PyString, PyTuple},
 };
 
-use super::{
-    Run,
+use crate::{
+    Calls,
     backward::{needed, refuse_detached},
+    nodes::Run,
     retained::{self, Held, Retained},
     saved_values::Kept,
+    torch::{self, untraced},
 };
-use crate::torch::{self, Calls, untraced};
 
 /// The node's attribute, besides torch's own, for the graph inputs [`Retained`] for it, copies of those that the graph has written, and the
 /// values that it takes from other nodes and does not save.
@@ -79,7 +80,7 @@ impl DoubleBackward {
     }
 
     /// Called before the graph runs: copies the inputs that it writes, if the gradients of some node depend on their former values.
-    pub(super) fn copies<'py>(&self, training: &Differentiable, run: &Run<'_, 'py>) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
+    pub(crate) fn copies<'py>(&self, training: &Differentiable, run: &Run<'_, 'py>) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
         let mut copies: Vec<(usize, Bound<'py, PyAny>)> = Vec::new();
         if self.function.get().is_none() {
             return Ok(copies);
@@ -93,12 +94,12 @@ impl DoubleBackward {
     }
 
     /// Lends the inputs of a call to a node.
-    pub(super) fn lend<'py>(&self, ctx: &Bound<'py, PyAny>, node: &Derived, run: &Run<'_, 'py>) -> PyResult<()> {
+    pub(crate) fn lend<'py>(&self, ctx: &Bound<'py, PyAny>, node: &Derived, run: &Run<'_, 'py>) -> PyResult<()> {
         if retained::count(node) == 0 || self.function.get().is_none() {
             return Ok(());
         }
         let py = ctx.py();
-        let calls = Calls { py, abi: super::abi(py)? };
+        let calls = Calls { py, abi: torch::init(py)? };
         let mut held = Vec::with_capacity(retained::count(node));
         let mut hold = |tensor: Option<Bound<'py, PyAny>>| -> PyResult<()> {
             held.extend(tensor.map(|it| Held::new(&calls, it)).transpose()?);
@@ -194,7 +195,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     let found = PyDict::new(py);
     let all = Kept::of(ctx, node)?;
     let kept = &all.taken;
-    let calls = Calls { py, abi: super::abi(py)? };
+    let calls = Calls { py, abi: torch::init(py)? };
     refuse_detached(&calls, ctx, node, kept, &needed(ctx, node)?)?;
     let sizes = sizes(py, node, kept, tangents)?;
     for (at, (saved, object)) in node.saved().iter().zip(kept).enumerate() {
@@ -207,7 +208,7 @@ fn inputs<'py>(ctx: &Bound<'py, PyAny>, node: &Derived, tangents: &[Bound<'py, P
     let of_graph: Vec<usize> = node.lent().iter().chain(node.lost()).copied().collect();
     let mut held = Vec::new();
     if retained::count(node) > 0 {
-        let calls = Calls { py, abi: super::abi(py)? };
+        let calls = Calls { py, abi: torch::init(py)? };
         let lent = ctx.getattr(intern!(py, LENT))?.cast_into::<Retained>()?;
         held = lent.get().tensors(&calls, |at| of_graph.get(at).map_or_else(|| "a result".to_owned(), |input| format!("input {input}")))?;
     }
@@ -243,7 +244,7 @@ fn sizes<'py>(py: Python<'py>, node: &Derived, kept: &[Bound<'py, PyAny>], tange
     if !node.varies() {
         return Ok(Vec::new());
     }
-    let calls = Calls { py, abi: super::abi(py)? };
+    let calls = Calls { py, abi: torch::init(py)? };
     let saved = kept.iter().map(|object| calls.unwrap(object)).collect::<PyResult<Vec<_>>>()?;
     let given = |object| if torch::is_tensor(object)? { calls.unwrap(object).map(Some) } else { Ok(None) };
     let tangents = tangents.iter().map(given).collect::<PyResult<Vec<_>>>()?;

@@ -13,11 +13,7 @@ use pyo3::{
 };
 use smallvec::SmallVec;
 
-use super::{abi, double_backward::DoubleBackward, saved_values::Kept, split};
-use crate::{
-    errors::guarded,
-    torch::{self, Calls},
-};
+use crate::{Calls, double_backward::DoubleBackward, errors::guarded, nodes::split, saved_values::Kept, torch};
 
 /// `backward(ctx, *tangents)` of the node's class; as an attribute of a node, a method of it.
 #[pyclass(frozen)]
@@ -40,7 +36,7 @@ impl Backward {
     }
 
     fn run<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
-        let mut calls = Calls { py, abi: abi(py)? };
+        let mut calls = Calls { py, abi: torch::init(py)? };
         let (ctx, count) = split(args)?;
         let has_history = calls.abi.is_grad_enabled().map_err(failed)?;
         let given: SmallVec<[Bound<'py, PyAny>; 4]> = args.iter().skip(1).map(|object| dense(&calls, object)).collect::<PyResult<_>>()?;
@@ -114,7 +110,7 @@ impl Backward {
     /// Computes the gradients for each slice of a batch separately, so that double backward works if they have a history.
     fn run_in_batch<'py>(&self, ctx: &Bound<'py, PyAny>, batch: &Bound<'py, PyAny>, has_history: bool) -> PyResult<Bound<'py, PyTuple>> {
         let py = ctx.py();
-        let mut calls = Calls { py, abi: abi(py)? };
+        let mut calls = Calls { py, abi: torch::init(py)? };
         let slices = torch::untraced(py, || batch.getattr("slices")?.cast_into::<PyList>().map_err(PyErr::from))?;
         let mut rows = Vec::with_capacity(slices.len());
         for slice in slices {
@@ -144,7 +140,7 @@ impl Backward {
     /// Runs it so that its results can be differentiated (`create_graph=True`).
     fn run_differentiably<'py>(&self, ctx: &Bound<'py, PyAny>, tangents: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyTuple>> {
         static REFUSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let mut calls = Calls { py: ctx.py(), abi: abi(ctx.py())? };
+        let mut calls = Calls { py: ctx.py(), abi: torch::init(ctx.py())? };
         let needed = needed(ctx, self.node())?;
         let wanted = self.node().wanted(|output| tangents.get(output).is_some_and(|tangent| !tangent.is_none()), &needed);
         let (why, made_of) = match self.higher_order.gradients(ctx, self.node(), tangents, &wanted)? {
@@ -173,7 +169,7 @@ impl Backward {
 }
 
 /// Returns, for each input of the node, true if its gradient is requested.
-pub(super) fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVec<[bool; 16]>> {
+pub(crate) fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVec<[bool; 16]>> {
     let told = ctx.getattr(intern!(ctx.py(), "needs_input_grad"))?.cast_into::<PyTuple>()?;
     let mut needed = SmallVec::from_elem(false, node.placed().len());
     for (place, told) in node.placed().iter().zip(told) {
@@ -184,7 +180,7 @@ pub(super) fn needed(ctx: &Bound<'_, PyAny>, node: &Derived) -> PyResult<SmallVe
 
 /// Refuses to compute gradients of a tensor that was detached in place since it was saved, with torch's message: its own check covers only
 /// C++ nodes. A tensor for which a node needs a gradient had a history, unless it is a leaf.
-pub(super) fn refuse_detached(
+pub(crate) fn refuse_detached(
     calls: &Calls<'_>,
     ctx: &Bound<'_, PyAny>,
     node: &Derived,
@@ -209,6 +205,7 @@ pub(super) fn refuse_detached(
     Ok(())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn failed(error: TorchError) -> PyErr {
     PyRuntimeError::new_err(error.message().to_owned())
 }
