@@ -3,10 +3,12 @@
 //! melior does most of the work; this module adds turning diagnostics into error values.
 
 use std::{
+    cell::RefCell,
     ffi::c_void,
     sync::{Arc, Mutex, Once},
 };
 
+use dynamlir_decisions::{Decision, Decisions};
 use melior::{
     Context,
     dialect::DialectRegistry,
@@ -56,6 +58,8 @@ pub struct Session {
     diagnostics: Arc<Mutex<String>>,
     /// The location of the first diagnostic.
     first: Arc<Mutex<Vec<(String, u32, String)>>>,
+    /// The decisions of the passes so far.
+    decisions: RefCell<Vec<Decision>>,
     verify_each: bool,
 }
 
@@ -132,7 +136,7 @@ impl Session {
             }
             true
         });
-        Self { context, diagnostics, first, verify_each: true }
+        Self { context, diagnostics, first, decisions: RefCell::default(), verify_each: true }
     }
 
     /// Verifies only the result of a pipeline, not the result of each pass: for programs that a compiler wrote. Verification took 40 % of
@@ -158,6 +162,10 @@ impl Session {
     /// Takes the diagnostics emitted so far.
     pub fn take_diagnostics(&self) -> String {
         self.diagnostics.lock().map(|mut text| std::mem::take(&mut *text)).unwrap_or_default()
+    }
+    /// Takes the decisions of the passes that have run, in order.
+    pub fn take_decisions(&self) -> Decisions {
+        self.decisions.take().into_iter().collect()
     }
     /// Parses and verifies a module.
     pub fn parse(&self, text: &str) -> Result<Module<'_>, Error> {
@@ -189,7 +197,9 @@ impl Session {
         unsafe { ffi::dynamoPassManagerNoteTimes(manager.to_raw(), note_time, (&raw mut note).cast()) };
         parse_pass_pipeline(manager.as_operation_pass_manager(), pipeline)
             .map_err(|error| Error::Pipeline { pipeline: pipeline.into(), diagnostics: format!("{error}\n{}", self.take_diagnostics()) })?;
-        if manager.run(module).is_ok() && (self.verify_each || module_op(module).verify()) {
+        let (outcome, mut decided) = crate::pass::collecting(|| manager.run(module));
+        self.decisions.borrow_mut().append(&mut decided);
+        if outcome.is_ok() && (self.verify_each || module_op(module).verify()) {
             return Ok(());
         }
         let location = self.first.lock().map(|mut place| std::mem::take(&mut *place)).unwrap_or_default();

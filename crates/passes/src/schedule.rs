@@ -40,6 +40,7 @@ mod text;
 mod tiles;
 pub(crate) mod vectors;
 
+use dynamlir_decisions::{Decision, Site};
 use dynamlir_dialect::{
     ir::{Op, Target, sizes},
     ops,
@@ -132,6 +133,13 @@ pass_options! {
         /// minimum number of elementary operations for a kernel to use threads (32768)
         parallel_work: i64 = PARALLEL_WORK,
     }
+}
+
+/// Returns the decision that a kernel runs as plain loops, if it does. The kernel itself carries the reason, also in a dump of a later stage.
+pub fn refusal(function: Op) -> Option<Decision> {
+    let (name, reason) = (function.symbol()?, ops::UNSCHEDULED.of(function)?);
+    let site = Site { what: name, location: function.loc().place() };
+    Some(Decision::new(PASS.name, site, "plain loops", &["schedule"]).because(reason))
 }
 
 /// The settings that kernels are scheduled for.

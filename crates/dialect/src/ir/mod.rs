@@ -88,6 +88,10 @@ impl Loc {
     pub fn line(self) -> Option<(String, u32)> {
         self.frames().pop().map(|frame| (frame.0, frame.1))
     }
+    /// [`Self::line`] as `file:line`; empty if there is none.
+    pub fn place(self) -> String {
+        self.line().map_or_else(String::new, |(file, line)| format!("{file}:{line}"))
+    }
     /// The lines as `(file, line, function)`, each callee before its caller; for fused locations, those of the last one.
     pub fn frames(self) -> Vec<(String, u32, String)> {
         // SAFETY: as above; each accessor is called on the kind of location that it is for.

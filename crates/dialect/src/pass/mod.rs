@@ -12,6 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use dynamlir_decisions::Decision;
 use mlir_sys::{MlirOperation, mlirEmitError};
 
 pub use options::{GivenOptions, OptionSpec, OptionType, Options, Run, Statistic, Value};
@@ -48,6 +49,15 @@ pub struct Refusal {
 thread_local! {
     // The pass manager reports only that there was a failure; a context stays on its thread.
     static REFUSAL: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+    // The decisions of the passes that run on this thread; `None` if nobody collects them.
+    static DECIDED: RefCell<Option<Vec<Decision>>> = const { RefCell::new(None) };
+}
+
+/// Runs passes on this thread, and returns their decisions.
+pub(crate) fn collecting<R>(passes: impl FnOnce() -> R) -> (R, Vec<Decision>) {
+    let outer = DECIDED.replace(Some(Vec::new()));
+    let result = passes();
+    (result, DECIDED.replace(outer).unwrap_or_default())
 }
 
 /// Takes the refusal for which the latest pass of this thread failed, if it failed for one.
@@ -189,8 +199,14 @@ unsafe extern "C" fn trampoline(
         })
     };
     let given = GivenOptions(pass.options.iter().enumerate().map(read).collect());
-    let run =
-        Run { given, statistics: pass.statistics, counted: RefCell::new(vec![0; pass.statistics.len()]), counts_all: Cell::new(false) };
+    let run = Run {
+        name: pass.name,
+        given,
+        statistics: pass.statistics,
+        counted: RefCell::new(vec![0; pass.statistics.len()]),
+        counts_all: Cell::new(false),
+        decided: RefCell::default(),
+    };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         check_sizes(pass, module)?;
         (pass.run)(module, &run)
@@ -200,6 +216,7 @@ unsafe extern "C" fn trampoline(
         // SAFETY: there is room for each declared statistic.
         unsafe { *statistics.add(index) = *count };
     }
+    DECIDED.with_borrow_mut(|all| all.iter_mut().for_each(|all| all.append(&mut run.decided.borrow_mut())));
     REFUSAL.take();
     let (message, location) = match outcome {
         Ok(Ok(())) if run.counts_all.get() && run.counted.borrow().iter().all(|&count| count == 0) => return ffi::PassOutcome::Unchanged,

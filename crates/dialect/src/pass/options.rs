@@ -1,12 +1,14 @@
-//! Options and statistics of passes and pipelines, declared with their types.
+//! Options, statistics and decisions of passes and pipelines, declared with their types.
 //!
 //! Upstream's option parser reads them: an undeclared option, or a value of another kind, is an error, and `--help` lists each with its
 //! description.
 
 use std::cell::{Cell, RefCell};
 
+use dynamlir_decisions::{Decision, Site, Text};
+
 use super::PassError;
-use crate::ffi;
+use crate::{ffi, ir::Op};
 
 /// The declaration of an option, written by [`pass_options!`](crate::pass_options).
 #[derive(Clone, Copy, Debug)]
@@ -166,13 +168,15 @@ pub struct Statistic {
     pub description: &'static str,
 }
 
-/// One run of a pass: its options, and the values of its statistics.
+/// One run of a pass: its options, the values of its statistics, and its decisions.
 #[derive(Debug)]
 pub struct Run {
+    pub(super) name: &'static str,
     pub(super) given: GivenOptions,
     pub(super) statistics: &'static [Statistic],
     pub(super) counted: RefCell<Vec<u64>>,
     pub(super) counts_all: Cell<bool>,
+    pub(super) decided: RefCell<Vec<Decision>>,
 }
 
 impl Run {
@@ -192,6 +196,16 @@ impl Run {
         let index = self.statistics.iter().position(|declared| declared == statistic);
         let index = index.unwrap_or_else(|| panic!("a pass counts {}, which it has not declared", statistic.name));
         self.counted.borrow_mut()[index] += more as u64;
+    }
+
+    /// Begins a decision of this pass about an operation, which messages call `what`.
+    pub fn decision(&self, op: Op, what: impl Into<String>, choice: impl Into<Text>, alternatives: &[&'static str]) -> Decision {
+        Decision::new(self.name, Site { what: what.into(), location: op.loc().place() }, choice, alternatives)
+    }
+
+    /// Records a decision.
+    pub fn decide(&self, decision: Decision) {
+        self.decided.borrow_mut().push(decision);
     }
 
     /// Declares that the pass has changed nothing except what it counts. If it has counted nothing, the module is not verified again.

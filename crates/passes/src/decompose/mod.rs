@@ -194,13 +194,15 @@ fn decompose_block(
         }
         op.remove_attr("vjp");
         if has_complex(op) {
-            // No code is generated for complex numbers: they are only passed between torch's operators.
+            // They are only passed between torch's operators.
             op.remove_attr("decomposition");
+            decide(op, LIBRARY, "no code is generated for complex numbers", pass);
             continue;
         }
         let Some(call) = Call::new(op, world, Rc::clone(scope)) else { continue };
         let name = decomposition(op);
-        let lowering = lowerings.get(call.schema()).filter(|(takes, _)| says_sizes(op, *takes));
+        let row = lowerings.get(call.schema());
+        let lowering = row.filter(|(takes, _)| says_sizes(op, *takes));
         // If all operands are floats, no element type can be invalid.
         let unsure = op.operands().into_iter().any(|value| !value.ty().element().is_float());
         mark.put_before(op);
@@ -225,13 +227,21 @@ fn decompose_block(
             continue;
         }
         op.remove_attr("decomposition");
+        let why = match (row, lowering) {
+            (None, _) => "it has no lowering",
+            (_, None) => "its lowering needs to know all sizes",
+            _ if refused => "its lowering does not support these element types",
+            _ => "its lowering does not support these arguments",
+        };
         let inlinable = name.filter(|name| !KEEP.contains(&call.schema()) && !within.contains(name));
         let inlinable = inlinable.and_then(|name| private.get(&name).map(|&function| (name, function)));
         let Some((name, (values, inlined))) = inlinable.and_then(|(name, function)| Some((name, inline(op, function)?))) else {
             pass.count(&LEFT, 1);
+            decide(op, LIBRARY, why, pass);
             continue;
         };
         pass.count(&INLINED, 1);
+        decide(op, INLINE, why, pass);
         for &made in &inlined {
             recompute(op, made);
         }
@@ -241,6 +251,18 @@ fn decompose_block(
         work.extend(inlined.into_iter().rev().map(|op| Work { op, within: within.clone() }));
     }
     Ok(())
+}
+
+/// The alternatives in decisions about operations that are not lowered.
+const CHOICES: [&str; 3] = [LIBRARY, INLINE, "primitives"];
+const LIBRARY: &str = "library";
+const INLINE: &str = "torch's decomposition";
+
+/// Records why an operation is not lowered.
+fn decide(op: Op, choice: &'static str, why: &'static str, pass: &Run) {
+    if let Some(call) = AtenOp::cast(op) {
+        pass.decide(pass.decision(op, call.schema(), choice, &CHOICES).because(why));
+    }
 }
 
 /// Reshapes the values to the results' sizes if these are different expressions of equal sizes. Returns None if equality is not provable.

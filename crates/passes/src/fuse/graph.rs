@@ -11,6 +11,7 @@ use super::{
     line::{Line, Unit},
     reduced_dims, row_of, tables,
 };
+use dynamlir_decisions::Decision;
 use dynamlir_dialect::{
     ir::{Block, Op, Value, sizes},
     ops::{BroadcastOp, CheckRangeOp, DynamoOp, GatherOp},
@@ -75,8 +76,10 @@ pub(super) struct Graph {
     index: HashMap<Op, usize>,
     /// All units in an order in which they can run.
     line: Line,
-    /// Names for messages, if these are enabled.
-    names: Vec<String>,
+    /// The number that the printer gives the first result of each operation of the function.
+    results: Vec<usize>,
+    /// The decisions so far.
+    pub(super) decisions: Vec<Decision>,
 }
 
 impl Graph {
@@ -93,16 +96,14 @@ impl Graph {
             symbols: sizes::declared(function),
             index: HashMap::new(),
             line: Line::default(),
-            names: Vec::new(),
+            results: Vec::new(),
+            decisions: Vec::new(),
         };
         let mut last_ordered = None;
         let (mut ordered, mut results) = (0, 0);
         for op in function.body().map(Block::ops).unwrap_or_default() {
             let number = graph.push(op, ordered);
-            if options.print_fusion {
-                // The number that the printer gives the first result.
-                graph.names.push(format!("%{results} {}", short_name(op)));
-            }
+            graph.results.push(results);
             results += usize::from(op.num_results() > 0);
             if graph.kinds[number] == Kind::Ordered {
                 graph.after[number].extend(last_ordered);
@@ -151,7 +152,8 @@ impl Graph {
     }
     /// The operation's name in messages.
     pub(super) fn name(&self, number: usize) -> String {
-        self.names.get(number).cloned().unwrap_or_else(|| short_name(self.ops[number]))
+        let name = short_name(self.ops[number]);
+        self.results.get(number).map_or_else(|| name.clone(), |result| format!("%{result} {name}"))
     }
 
     /// Starts a group of one operation.

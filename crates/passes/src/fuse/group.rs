@@ -7,11 +7,12 @@
 //! A union is refused if it would have to run before itself, if its parts have no common domain and reduced dims, or if it becomes too
 //! large. A product absorbs pointwise operations on its result, and the operands of these.
 
+use dynamlir_decisions::{Decision, Site};
 use dynamlir_dialect::ops::ConvertOp;
 use dynamlir_shapes::Dim;
 
 use super::{
-    Kind, expected,
+    Kind, PASS, expected,
     graph::{Graph, Group},
     is_table, row_of,
 };
@@ -59,9 +60,9 @@ fn join_producers(graph: &mut Graph, number: usize, own: usize) {
             .filter_map(|(other, union)| Some((*other, union.as_ref().ok()?)))
             .max_by_key(|&(other, union)| (union.saved, other));
         let Some((other, union)) = best else {
-            for (other, union) in &tried {
+            for (other, union) in tried {
                 if let Err(reason) = union {
-                    report_refusal(graph, *other, number, reason);
+                    report_refusal(graph, other, number, reason);
                 }
             }
             return;
@@ -98,8 +99,8 @@ pub(super) fn join_siblings(graph: &mut Graph) {
                     graph.merge(survivor, other, union.group, &union.before);
                     survivor = other;
                 }
-                Ok(union) => report_refusal(graph, other, number, &format!("saves only {} bytes", union.saved)),
-                Err(reason) => report_refusal(graph, other, number, &reason),
+                Ok(union) => report_refusal(graph, other, number, format!("saves only {} bytes", union.saved)),
+                Err(reason) => report_refusal(graph, other, number, reason),
             }
         }
         for input in inputs {
@@ -217,14 +218,36 @@ fn label(graph: &Graph, group: usize) -> String {
     graph.groups[group].members.last().map(|&member| graph.name(member)).unwrap_or_default()
 }
 
-fn report_union(graph: &Graph, other: usize, number: usize, union: &Union) {
-    if graph.options.print_fusion {
-        eprintln!("fuse: {} + {} saves {} bytes", label(graph, other), graph.name(number), union.saved);
-    }
+/// The alternatives for two groups.
+const CHOICES: [&str; 2] = ["one kernel", "two kernels"];
+
+fn report_union(graph: &mut Graph, other: usize, number: usize, union: &Union) {
+    let decision = decision(graph, other, number, CHOICES[0]).because("values between them stay out of memory");
+    record(graph, decision.with("saved_bytes", union.saved));
 }
 
-fn report_refusal(graph: &Graph, other: usize, number: usize, reason: &str) {
+fn report_refusal(graph: &mut Graph, other: usize, number: usize, reason: String) {
+    let decision = decision(graph, other, number, CHOICES[1]).because(reason);
+    record(graph, decision);
+}
+
+fn decision(graph: &Graph, other: usize, number: usize, choice: &'static str) -> Decision {
+    let what = format!("{} + {}", label(graph, other), graph.name(number));
+    let location = graph.ops[number].loc().place();
+    Decision::new(PASS.name, Site { what, location }, choice, &CHOICES)
+}
+
+fn record(graph: &mut Graph, decision: Decision) {
     if graph.options.print_fusion {
-        eprintln!("fuse: rejected {} + {}: {reason}", label(graph, other), graph.name(number));
+        eprintln!("{}", text(&decision));
+    }
+    graph.decisions.push(decision);
+}
+
+fn text(decision: &Decision) -> String {
+    let what = &decision.site.what;
+    match decision.number("saved_bytes") {
+        Some(bytes) => format!("fuse: {what} saves {bytes} bytes"),
+        None => format!("fuse: rejected {what}: {}", decision.reason),
     }
 }

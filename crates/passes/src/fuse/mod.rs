@@ -70,12 +70,14 @@ fn run(module: Op, pass: &Run) -> PassResult {
         normalize::run(function);
         let mut graph = graph::Graph::of(function, options);
         group::run(&mut graph);
+        graph.decisions.drain(..).for_each(|decision| pass.decide(decision));
         let groups = duplicate::run(&mut graph);
         // Recomputed values are new operations, so operations are renumbered.
         let mut graph = graph::Graph::of(function, options);
         graph.assign(function, groups)?;
         // Kernels that read a stored value may now read the values it was computed from, as others do.
         group::join_siblings(&mut graph);
+        graph.decisions.drain(..).for_each(|decision| pass.decide(decision));
         outline::run(function, &graph, &mut kernels)?;
     }
     pass.count(&KERNELS, kernels.outlined);

@@ -91,8 +91,12 @@ fn run(module: Op, pass: &Run) -> PassResult {
         };
         pass.count(&SAVED, usize::try_from(cut.saved_bytes(&joint)).unwrap_or(usize::MAX));
         pass.count(&RECOMPUTED, cut.recomputed(&joint).len());
+        let decisions = print::decisions(&joint, &cut, pass);
         if options.print_partition {
-            print::table(&joint, &cut);
+            print::table(&joint, &cut, &decisions);
+        }
+        for decision in decisions {
+            pass.decide(decision);
         }
         if options.print_graph {
             print::graphviz(&joint, &cut);

@@ -1,30 +1,54 @@
-//! Prints the cut for humans: as a table, and as a graph in Graphviz's language.
+//! The cut for humans: as decisions, which may be printed as a table, and as a graph in Graphviz's language.
 
-use dynamlir_dialect::{ir::Op, ops};
+use dynamlir_decisions::{Decision, Site};
+use dynamlir_dialect::{ir::Op, ops, pass::Run};
 
 use super::{
     cut::{Cut, Price, minimum},
     joint::{Joint, Side},
 };
 
-/// Prints the saved values, the largest first, with the reason; then the totals.
-pub fn table(joint: &Joint, cut: &Cut) {
-    let name = joint.function.symbol().unwrap_or_default();
-    println!("partition of @{name}:");
+/// The alternatives for a value that backward uses.
+const CHOICES: [&str; 2] = ["save", "recompute"];
+
+/// The decisions: about the saved values, the largest first, then about the recomputed operations.
+pub fn decisions(joint: &Joint, cut: &Cut, pass: &Run) -> Vec<Decision> {
+    let [save, recompute] = CHOICES;
     let mut saved = cut.saved.clone();
     saved.sort_by_key(|&value| std::cmp::Reverse(joint.bytes(value)));
-    for value in saved {
-        println!("  {:>12} bytes  {}  {}", joint.bytes(value), what(joint, value), why(joint, value));
+    let saved = saved.into_iter().map(|value| {
+        let op = joint.def[value].map_or(joint.function, |at| joint.ops[at]);
+        let decision = pass.decision(op, what(joint, value), save, &CHOICES).because(why(joint, value));
+        let decision = decision.with("bytes", joint.bytes(value).cast_signed());
+        if joint.def[value].is_some() { decision } else { Decision { site: Site { location: String::new(), ..decision.site }, ..decision } }
+    });
+    let recomputed = cut.recomputed(joint).into_iter().map(|at| {
+        let op = joint.ops[at];
+        pass.decision(op, short_name(op), recompute, &CHOICES).because("computing it again is expected to be faster than saving it")
+    });
+    saved.chain(recomputed).collect()
+}
+
+/// Prints the decisions about a function, then the totals.
+pub fn table(joint: &Joint, cut: &Cut, decisions: &[Decision]) {
+    let name = joint.function.symbol().unwrap_or_default();
+    println!("partition of @{name}:");
+    let (saved, recomputed): (Vec<_>, Vec<_>) = decisions.iter().partition(|decision| decision.choice == CHOICES[0]);
+    for decision in saved {
+        println!("  {:>12} bytes  {}  {}", decision.number("bytes").unwrap_or_default(), placed(&decision.site), decision.reason);
     }
     let everything = minimum(joint, Price::NOTHING).saved_bytes(joint);
-    println!(
-        "  {} bytes saved, {everything} if memory were free; {} operations computed again",
-        cut.saved_bytes(joint),
-        cut.recomputed(joint).len()
-    );
-    for at in cut.recomputed(joint) {
-        println!("    again: {}", named(joint.ops[at]));
+    println!("  {} bytes saved, {everything} if memory were free; {} operations computed again", cut.saved_bytes(joint), recomputed.len());
+    for decision in recomputed {
+        println!("    again: {}", placed(&decision.site));
     }
+}
+
+/// The object of a decision, with the line after its name and before its type.
+fn placed(site: &Site) -> String {
+    let (name, ty) = site.what.split_at(site.what.find(" : ").unwrap_or(site.what.len()));
+    let line = if site.location.is_empty() { String::new() } else { format!(" ({})", site.location) };
+    format!("{name}{line}{ty}")
 }
 
 /// Prints the operations with their sides; saved values have a frame.
@@ -41,7 +65,7 @@ pub fn graphviz(joint: &Joint, cut: &Cut) {
             },
         };
         let shape = if cut.saved.contains(&value) { ", shape=box" } else { "" };
-        println!("  v{value} [label=\"{}\", fontcolor={side}{shape}]", what(joint, value).replace('"', "'"));
+        println!("  v{value} [label=\"{}\", fontcolor={side}{shape}]", named(joint, value).replace('"', "'"));
         for operand in joint.def[value].into_iter().flat_map(|at| &joint.uses[at]) {
             println!("  v{operand} -> v{value}");
         }
@@ -52,7 +76,7 @@ pub fn graphviz(joint: &Joint, cut: &Cut) {
 fn what(joint: &Joint, value: usize) -> String {
     match joint.def[value] {
         None => format!("argument {value} : {}", joint.values[value].ty()),
-        Some(at) => format!("{} : {}", named(joint.ops[at]), joint.values[value].ty()),
+        Some(at) => format!("{} : {}", short_name(joint.ops[at]), joint.values[value].ty()),
     }
 }
 
@@ -67,7 +91,11 @@ fn why(joint: &Joint, value: usize) -> &'static str {
     }
 }
 
-fn named(op: Op) -> String {
-    let line = op.loc().line().map_or_else(String::new, |(file, line)| format!(" ({file}:{line})"));
-    format!("{}{line}", op.name().trim_start_matches("dynamo."))
+fn named(joint: &Joint, value: usize) -> String {
+    let location = joint.def[value].map_or_else(String::new, |at| joint.ops[at].loc().place());
+    placed(&Site { what: what(joint, value), location })
+}
+
+fn short_name(op: Op) -> String {
+    op.name().trim_start_matches("dynamo.").to_owned()
 }

@@ -25,6 +25,7 @@
 mod cost;
 mod taps;
 
+use dynamlir_decisions::{Decision, Text};
 use dynamlir_dialect::{
     ir::{Block, Builder, Op, Target, Value},
     ops::{AtenOp, MaxPoolOp, YieldOp},
@@ -68,6 +69,9 @@ pub(crate) struct Selection {
     pub(crate) why: &'static str,
 }
 
+/// The alternatives in decisions; code may also be named by its strategy.
+const CHOICES: [&str; 2] = ["library", "code"];
+
 /// The implementation of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
@@ -87,10 +91,11 @@ fn run(module: Op, pass: &Run) -> PassResult {
     for block in functions.into_iter().filter(|op| op.is(func::FUNC)).filter_map(Op::body) {
         for (call, code) in block.ops().into_iter().filter_map(with_code) {
             let selection = decide(call, code, &target, &choices);
+            let decision = decision(call, &selection, pass);
             if options.print_selection {
-                let by = if selection.what == What::Library { "library" } else { "code" };
-                println!("select: {} by {by}: {}", call.schema(), selection.why);
+                println!("{}", text(&decision));
             }
+            pass.decide(decision);
             pass.count(if selection.what == What::Library { &LIBRARY } else { &CODE }, 1);
             apply(call, code, selection.what);
         }
@@ -98,6 +103,22 @@ fn run(module: Op, pass: &Run) -> PassResult {
     }
     choices.finish(module);
     Ok(())
+}
+
+fn decision(call: AtenOp, selection: &Selection, pass: &Run) -> Decision {
+    let [library, code] = CHOICES;
+    let (choice, other): (Text, _) = match selection.what {
+        What::Library => (library.into(), code),
+        What::Code(Some(strategy)) => (format!("{code}: {strategy}").into(), library),
+        What::Code(None) => (code.into(), library),
+        What::Taps => (format!("{code}: a slice for each tap").into(), library),
+    };
+    pass.decision(call.op(), call.schema(), choice, &[other]).because(selection.why)
+}
+
+fn text(decision: &Decision) -> String {
+    let by = decision.choice.split(':').next().unwrap_or_default();
+    format!("select: {} by {by}: {}", decision.site.what, decision.reason)
 }
 
 /// An operator with its code, if it has any.
