@@ -124,13 +124,8 @@ class Executable:
     def nodes(self) -> int:
         """The number of its nodes in autograd's graph: 0 if it does not train."""
 
-    def report(self) -> dict[str, Any]:
-        """Returns the report of the compilation.
-
-        For an executable that trains, ``vjp`` is the report of its gradients, ``nodes`` the number of its nodes in
-        autograd's graph, ``saved`` the bytes of each value saved for backward, ``saved_bytes`` their sum, and
-        ``recomputed`` the number of recomputed operations.
-        """
+    def report(self, name: str = "") -> dict[str, Any]:
+        """Returns the report of the compilation, with this name of the graph: fields of `CompileReport` as JSON."""
 
     def differentiate_again(
         self,

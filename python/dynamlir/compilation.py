@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 import traceback
@@ -16,6 +17,7 @@ from .options import Options, resolve
 from .program import Program
 from .reasons import Fallback
 from .recording import Builder, Recording
+from .report.decisions import Decision
 from .runtime import Variant
 from .thread_state import nothing_packed
 
@@ -40,7 +42,7 @@ def compile_recording(
         logs.logger("ir").debug("%s", trace.text())
     emitted = time.perf_counter()
     stages = {"record": seconds, "decompose": decomposed - recorded, "hand over": emitted - decomposed}
-    products: tuple[report.Product, ...] = ()
+    products: tuple[Decision, ...] = ()
     if settings.measures and recording.varying is None:
         products = autotune.choose(trace, settings)
         stages["measure"] = time.perf_counter() - emitted
@@ -51,16 +53,18 @@ def compile_recording(
         failure = native.fallback_of(error)
         if failure is not None and failure.reason == "autograd" and not all_recorded:
             # A rule may be invalid for these arguments, while torch's formulas are valid.
-            return compile_recording(recording, mode, settings, name, seconds, all_recorded=True)
+            variant, made = compile_recording(recording, mode, settings, name, seconds, all_recorded=True)
+            retry = Decision.of("dynamo-autodiff", name, "torch's derivatives", "the compiler's rules", failure)
+            return variant, dataclasses.replace(made, decisions=(retry, *made.decisions))
         if failure is None:
             logs.logger("fallback").debug("%s", traceback.format_exc())
             failure = Fallback("internal-error", f"{type(error).__name__}: {error}")
         if recording.varying is not None:
             raise failure from error  # a static graph follows, whose failure gets a reproducer
         raise reproducer.attach(failure, trace, recording, settings, name) from error
-    histogram = dict(recording.histogram())
-    times = executable.times(name)
-    made = report.from_native(name, executable.report(), stages, histogram, products, settings.mode, times)
+    recorded_ops = dict(recording.histogram())
+    own = {"recorded": recorded_ops, "ops_recorded": sum(recorded_ops.values()), "mode": settings.mode}
+    made = report.from_native(executable.report(name), stages, products, **own, _times=executable.times(name))
     program = Program(trace)
     _differentiate(executable, program, settings, name, made)
     _log(made)
@@ -71,7 +75,7 @@ def compile_program(program: Program, settings: Options, name: str) -> Any:
     """Compiles a complete program, such as one that was read from a text, and returns its native executable. Raises
     native errors."""
     executable = native.module().compile_trace(program.trace, settings.native())
-    made = report.from_native(name, executable.report(), {}, {}, mode=settings.mode, times=executable.times(name))
+    made = report.from_native(executable.report(name), {}, mode=settings.mode, _times=executable.times(name))
     _differentiate(executable, program, settings, name, made)
     report.add(made)
     _log(made)
@@ -87,8 +91,7 @@ def differentiate_loaded(executables: Mapping[str, Any], text: str, name: str) -
                 program = Program.read(text, entry)
             except ValueError:
                 return
-            made = report.from_native(name, executable.report(), {}, {})
-            _differentiate(executable, program, resolve(), name, made)
+            _differentiate(executable, program, resolve(), name, report.from_native(executable.report(name), {}))
 
 
 def _differentiate(executable: Any, program: Program, settings: Options, name: str, made: report.CompileReport) -> None:
@@ -132,7 +135,8 @@ def _refuse_views_of_custom_results(recording: Recording) -> None:
 def _log(made: report.CompileReport) -> None:
     logs.logger("perf").info("%s: %s", made.graph, {name: round(value, 4) for name, value in made.stages.items()})
     for product in made.products:
-        logs.logger("perf").info("%s by %s: %s %s", product.strategy, product.source, product.problem, product.times())
+        times = report.fastest_first(product.milliseconds)
+        logs.logger("perf").info("%s by %s: %s %s", product.strategy, product.source, product.problem, times)
     for extern in made.externs:
         logs.logger("extern").info(
             "%s by %s at %s, %d times", extern.schema, extern.route, extern.location, extern.count

@@ -10,6 +10,7 @@ use std::{
 };
 
 use dynamlir_cuda::{Kernel as DeviceKernel, WeakKernel as WeakDeviceKernel};
+use dynamlir_decisions::Decision;
 use dynamlir_dialect::{ir::Op, program::kernel_text};
 use dynamlir_runtime::{Kernel, WeakKernel};
 
@@ -22,8 +23,8 @@ pub enum Code {
     Device(DeviceKernel),
 }
 
-/// A kernel's code, and the reason why it does not have a schedule, if so.
-type Kept = (Code, Option<String>);
+/// A kernel's code, and the decisions about it.
+type Kept = (Code, Vec<Decision>);
 
 /// Like [`Code`], without keeping it alive.
 enum WeakCode {
@@ -57,7 +58,7 @@ const SWEEP: usize = 64;
 
 #[derive(Default)]
 struct Kernels {
-    known: HashMap<String, (WeakCode, Option<String>)>,
+    known: HashMap<String, (WeakCode, Vec<Decision>)>,
     recent: VecDeque<Code>,
     /// The number of entries at which entries of freed kernels are dropped.
     sweep: usize,
@@ -88,18 +89,18 @@ pub fn key(kernel: Op, made_for: &str) -> String {
 /// A kernel compiled earlier that is still in use or among the latest.
 pub fn find(key: &str) -> Option<Kept> {
     let kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (code, unscheduled) = kernels.known.get(key)?;
-    Some((code.upgrade()?, unscheduled.clone()))
+    let (code, decisions) = kernels.known.get(key)?;
+    Some((code.upgrade()?, decisions.clone()))
 }
 
 /// Caches a kernel for as long as it is used.
-pub fn keep(key: String, kernel: Code, unscheduled: Option<String>) {
+pub fn keep(key: String, kernel: Code, decisions: Vec<Decision>) {
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     if kernels.known.len() >= kernels.sweep.max(SWEEP) {
         kernels.known.retain(|_, (code, _)| code.upgrade().is_some());
         kernels.sweep = 2 * kernels.known.len();
     }
-    kernels.known.insert(key, (kernel.downgrade(), unscheduled));
+    kernels.known.insert(key, (kernel.downgrade(), decisions));
     kernels.recent.push_back(kernel);
     let oldest = if kernels.recent.len() > RECENT { kernels.recent.pop_front() } else { None };
     // Unlinking may take a while, so the lock is released first.

@@ -1,8 +1,13 @@
 //! Compiles a module through all stages to plans with linked kernels, one for each entry.
 
-use std::{collections::HashMap, path::PathBuf, time::Instant};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    time::Instant,
+};
 
 use dynamlir_codegen::{llvm::to_llvm_ir, packed, pipelines::Stage};
+use dynamlir_decisions::{Decision, Site};
 use dynamlir_dialect::{
     Session,
     context::module_op,
@@ -13,6 +18,7 @@ use dynamlir_dialect::{
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Code, Device, Jit, Kernel, Open, OpenPlan, Plan};
 use melior::ir::Module;
+use serde::{Deserialize, Deserializer};
 
 use crate::{
     Error, Report, alignment, cache, detect, gpu,
@@ -23,8 +29,9 @@ use crate::{
     stages::{Dumper, advance},
 };
 
-/// Options of a compilation.
-#[derive(Debug, Clone, Default)]
+/// Options of a compilation, which are also written as JSON.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Write every stage into this folder.
     pub dump: Option<PathBuf>,
@@ -35,6 +42,7 @@ pub struct Options {
     /// The number of threads that compile kernels. `None`: as many as the process may run at a time.
     pub threads: Option<usize>,
     /// The strategies chosen for matrix products: texts of problems and of strategies. The cost model decides about other problems.
+    #[serde(deserialize_with = "pairs")]
     pub choices: Vec<(String, String)>,
     /// Generate random numbers with eager's operators, so that the same seed gives the same numbers.
     pub eager_random: bool,
@@ -42,7 +50,13 @@ pub struct Options {
     /// model weighs one against the other.
     pub memory_budget: Option<u8>,
     /// The values of symbols in sizes, `s0` and a number each: a program with dynamic sizes is compiled for these.
+    #[serde(deserialize_with = "pairs")]
     pub symbols: Vec<(String, i64)>,
+}
+
+/// Reads a map as pairs.
+fn pairs<'de, V: Deserialize<'de>, D: Deserializer<'de>>(map: D) -> Result<Vec<(String, V)>, D::Error> {
+    BTreeMap::deserialize(map).map(|map| map.into_iter().collect())
 }
 
 /// A compiled module, ready for the runtime.
@@ -130,6 +144,7 @@ fn compile_module(
     }
     let from = specialise(session, module, from, options, &dumper, &mut report, check)?;
     advance(session, module, (from, linalg), &dumper, &mut report, check)?;
+    report.decisions.extend(session.take_decisions());
     let planned = plans(module_op(module))?;
     if is_gpu {
         alignment::note(module_op(module), planned.iter().map(|(_, (plan, _), _)| plan));
@@ -157,11 +172,14 @@ fn compile_module(
         };
         for (name, kernel) in made {
             if let Some((_, key)) = found.keys.iter().find(|(known, _)| *known == name) {
-                cache::keep(key.clone(), kernel.clone(), report.unscheduled.get(&name).cloned());
+                let own = report.decisions.iter().filter(|decision| decision.site.what == name);
+                cache::keep(key.clone(), kernel.clone(), own.cloned().collect());
             }
             found.known.push((name, kernel));
         }
     }
+    // Those about kernels come last, in the order of the kernels, whichever thread has compiled them.
+    report.decisions = report.decisions.sort_by_key(|decision| names.iter().position(|name| *name == decision.site.what));
     let code: HashMap<String, cache::Code> = found.known.into_iter().collect();
     let entries = planned.into_iter().map(|(name, (plan, open), report)| {
         let kernels = plan.kernels.iter().map(|kernel| code.get(&kernel.name).cloned()).collect::<Option<_>>();
@@ -238,8 +256,9 @@ fn take_known(module: Op, placement: &Placement, report: &mut Report) -> Taken {
     for func in kernels(module).into_iter().filter(|op| ops::KERNEL.is_on(*op)) {
         let (Some(name), key) = (func.symbol(), cache::key(func, &made_for)) else { continue };
         match cache::find(&key) {
-            Some((kernel, unscheduled)) => {
-                report.unscheduled.extend(unscheduled.map(|reason| (name.clone(), reason)));
+            Some((kernel, decisions)) => {
+                let site = Site { what: name.clone(), location: func.loc().place() };
+                report.decisions.extend(decisions.into_iter().map(|decision| Decision { site: site.clone(), ..decision }));
                 taken.known.push((name, kernel));
                 declare(func);
             }

@@ -1,6 +1,8 @@
 //! The reasons why a compilation ends without an executable.
 
+use dynamlir_dialect::pass::Refusal;
 use dynamlir_import::Frame;
+use dynamlir_reasons as reason;
 
 /// Callers handle each variant differently.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +61,27 @@ pub enum Error {
     /// The caller cancelled the compilation (Ctrl-C).
     #[error("interrupted")]
     Interrupted,
+}
+
+impl Error {
+    /// The reason to run the program as plain Python instead, or else the error itself.
+    ///
+    /// # Errors
+    /// An error of the compiler that has no reason of its own, or an interruption.
+    pub fn into_refusal(self) -> Result<Refusal, Self> {
+        let (reason, message, location) = match self {
+            Self::Unsupported { reason, message, location } => {
+                (reason, message, location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect())
+            }
+            // A pass reports an operation that it does not support, but eager does.
+            Self::Mlir(dynamlir_dialect::Error::Pass { refusal: Some(refusal), .. }) => return Ok(*refusal),
+            Self::Mlir(dynamlir_dialect::Error::Pass { diagnostics, location, .. }) => (reason::PASS_FAILED, diagnostics, location),
+            Self::Codegen { .. } | Self::Link(_) => (reason::CODEGEN_FAILED, self.to_string(), Vec::new()),
+            Self::File { .. } => (reason::UNWRITABLE, self.to_string(), Vec::new()),
+            Self::Load { .. } | Self::Mlir(_) | Self::Plan(_) | Self::Stage(_) | Self::Target(_) | Self::Interrupted => return Err(self),
+        };
+        Ok(Refusal { reason, message, location })
+    }
 }
 
 impl From<dynamlir_import::Error> for Error {

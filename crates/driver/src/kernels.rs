@@ -6,9 +6,10 @@ use dynamlir_dialect::{
     ir::{Block, Loc, Op, Type},
     ops::LaunchOp,
 };
+use serde::Serialize;
 
 /// One kernel of a compiled entry.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct KernelReport {
     /// Its name.
     pub name: String,

@@ -35,6 +35,6 @@ pub mod stages;
 
 pub use compile::{Compiled, Entry, Options, compile_text, compile_trace, parses};
 pub use error::Error;
-pub use load::{Loaded, load};
+pub use load::{CallReports, Loaded, load};
 pub use problems::{Problem, list_problems, processor};
-pub use report::{EntryReport, Report};
+pub use report::{EntryReport, GraphReport, Report};

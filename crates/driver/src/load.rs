@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use dynamlir_runtime::{Differentiable, Executable, Graph, Instances, PythonCalls, TorchAbi, computed_gradient};
 
-use crate::{Entry, EntryReport, Error};
+use crate::{
+    Entry, Error,
+    report::{EntryReport, GraphReport, Report},
+};
 
 /// An entry that can run.
 pub struct Loaded {
@@ -14,17 +17,21 @@ pub struct Loaded {
     pub graph: Graph,
     /// Its gradients, if they are computed.
     pub training: Option<Differentiable>,
-    /// The report on a call.
-    pub report: EntryReport,
-    /// The reports on the entries that compute the gradients, by node.
-    pub vjps: Vec<EntryReport>,
+    /// The reports on a call.
+    pub calls: CallReports,
+}
+
+/// The report on a call of an entry, and those on the entries that compute its gradients, by node.
+pub struct CallReports {
+    own: EntryReport,
+    gradients: Vec<EntryReport>,
 }
 
 /// Loads the entries of a module, in order.
 pub fn load(entries: Vec<Entry>, abi: &'static TorchAbi, calls: &mut dyn PythonCalls) -> Result<Vec<Loaded>, Error> {
     let mut loaded = entries.into_iter().map(|entry| executable(entry, abi, calls)).collect::<Result<Vec<_>, _>>()?;
     for at in 0..loaded.len() {
-        (loaded[at].training, loaded[at].vjps) = gradients(abi, &loaded[at], &loaded)?;
+        (loaded[at].training, loaded[at].calls.gradients) = gradients(abi, &loaded[at], &loaded)?;
     }
     Ok(loaded)
 }
@@ -49,7 +56,7 @@ fn executable(entry: Entry, abi: &'static TorchAbi, calls: &mut dyn PythonCalls)
     let first = Arc::new(first);
     let instances = open.map(|open| Instances::new(Arc::clone(&first), open).map(Arc::new)).transpose();
     let graph = Graph { first, instances: instances.map_err(|what| error(&name, &what))? };
-    Ok(Loaded { name, graph, training: None, report, vjps: Vec::new() })
+    Ok(Loaded { name, graph, training: None, calls: CallReports { own: report, gradients: Vec::new() } })
 }
 
 /// Returns the gradients of an entry, if they are computed, and the reports on the entries that compute them.
@@ -63,7 +70,24 @@ fn gradients(abi: &'static TorchAbi, of: &Loaded, all: &[Loaded]) -> Result<(Opt
     };
     let named = |vjp: &String| all.iter().find(|entry| entry.name == *vjp).ok_or_else(|| error(&of.name, &format!("@{vjp} is no entry")));
     let vjps = training.vjps.iter().map(named).collect::<Result<Vec<_>, _>>()?;
-    let (backward, reports) = vjps.into_iter().map(|vjp| (vjp.graph.clone(), vjp.report.clone())).unzip();
+    let (backward, reports) = vjps.into_iter().map(|vjp| (vjp.graph.clone(), vjp.calls.own.clone())).unzip();
     let training = Differentiable::new(abi, of.graph.clone(), backward).map_err(|what| error(&of.name, &what))?;
     Ok((Some(training), reports))
+}
+
+impl CallReports {
+    /// The report on a graph of this name and on its gradients, with the compilation of the whole module.
+    pub fn graph(&self, name: &str, compilation: &Report, inner: &Executable, training: Option<&Differentiable>) -> GraphReport {
+        let externs = |inner: &Executable| inner.extern_reports().cloned().collect::<Vec<_>>();
+        let mut report = GraphReport::of_call(name.to_owned(), &[(&self.own, externs(inner))]).compiled(compilation);
+        if let Some(training) = training.filter(|_| !self.gradients.is_empty()) {
+            let backward = training.nodes().iter().map(|node| externs(node.backward()));
+            let parts: Vec<_> = self.gradients.iter().zip(backward).collect();
+            report.gradients = Some(Box::new(GraphReport::of_call(format!("{name}, gradients"), &parts)));
+            report.nodes = parts.len();
+            report.saved = training.saved_bytes();
+            report.recomputed = self.own.recomputed;
+        }
+        report
+    }
 }

@@ -26,6 +26,7 @@ use dynamlir_dialect::{
     program::kernels,
     upstream::func,
 };
+use dynamlir_passes::schedule;
 
 use crate::{Error, Report, stages::Dumper};
 
@@ -203,11 +204,8 @@ fn elsewhere(names: &[String], bytecode: &[u8], trusts: bool, dumper: &Dumper, s
 /// Generates machine code for the functions of a kernel module at stage llvm.
 pub fn object(kernels: Op, names: &[String], dumper: &Dumper, session: &Session, report: &mut Report) -> Result<KernelObject, Error> {
     let keep = dumper.is_on();
-    for function in kernels.body().map(Block::ops).unwrap_or_default() {
-        if let Some((name, reason)) = function.symbol().zip(ops::UNSCHEDULED.of(function)) {
-            report.unscheduled.insert(name, reason);
-        }
-    }
+    report.decisions.extend(session.take_decisions());
+    report.decisions.extend(kernels.body().map(Block::ops).unwrap_or_default().into_iter().filter_map(schedule::refusal));
     let settings =
         dynamlir_codegen::Options { kernels: names.to_vec(), keep_ir: keep, keep_assembly: keep, ..dynamlir_codegen::Options::default() };
     let object = compile_kernels(kernels, &settings).map_err(|source| Error::Codegen {

@@ -14,6 +14,7 @@ use dynamlir_dialect::{
 };
 use dynamlir_import::Trace;
 use melior::ir::Module;
+use serde::Serialize;
 
 use crate::{Error, Report};
 
@@ -21,7 +22,7 @@ use crate::{Error, Report};
 const LIST: &str = "builtin.module(dynamo-select{list-problems=true})";
 
 /// A matrix product or convolution, and the strategies that are worth trying.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The text that identifies it in choices.
     pub text: String,

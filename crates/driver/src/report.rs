@@ -1,13 +1,16 @@
-//! Reports on a compilation.
+//! Reports on a compilation, and on the graphs that result from it, as Python reads them.
 
 use std::collections::BTreeMap;
 
+use dynamlir_decisions::{Decision, Decisions, Site, as_map};
 use dynamlir_dialect::{
     ir::{Block, Op},
     ops::{self, AtenOp},
     program::entries,
 };
-use dynamlir_runtime::Plan;
+use dynamlir_runtime::{ExternReport, Plan};
+use dynamlir_torch_abi::Route;
+use serde::Serialize;
 
 use crate::{
     kernels::{self, KernelReport},
@@ -29,8 +32,8 @@ pub struct Report {
     pub extern_ops: BTreeMap<String, usize>,
     /// Distinct kernels of all entries, in the order of their first launch.
     pub kernels: Vec<String>,
-    /// Kernels that run as plain loops, and the reason why their schedule was refused.
-    pub unscheduled: BTreeMap<String, String>,
+    /// The decisions of the passes.
+    pub decisions: Decisions,
     /// The number of kernels that had been compiled earlier in this process.
     pub kernels_reused: usize,
 }
@@ -48,6 +51,114 @@ pub struct EntryReport {
     pub live_bytes: usize,
     /// The number of operations of an entry for training that are recomputed for its gradients.
     pub recomputed: usize,
+}
+
+/// The report on one graph: its compilation, and the work of a call. The fields are those of `dynamlir.CompileReport`, which has others too.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct GraphReport {
+    /// Its name.
+    pub graph: String,
+    /// The number of operations that became generated code.
+    pub ops_generated: usize,
+    /// The number of operations that stayed with torch.
+    pub ops_extern: usize,
+    /// The number of distinct kernels.
+    pub kernels: usize,
+    /// The number of kernels that had been compiled earlier in this process.
+    pub kernels_reused: usize,
+    /// The calls of torch's library, in order.
+    pub externs: Vec<ExternCall>,
+    /// See [`EntryReport`].
+    pub workspace_bytes: usize,
+    /// See [`EntryReport`].
+    pub live_bytes: usize,
+    /// Seconds by stage, in order.
+    #[serde(serialize_with = "as_map")]
+    pub stages: Vec<(String, f64)>,
+    /// Seconds by pass, in order.
+    #[serde(serialize_with = "as_map")]
+    pub passes: Vec<(String, f64)>,
+    /// The number of threads that compiled kernels.
+    pub threads: usize,
+    /// The kernels that a call launches.
+    pub launched: Vec<KernelReport>,
+    /// The number of launches per call.
+    pub launches: usize,
+    /// For a graph that trains: the bytes of each value saved for backward.
+    pub saved: Vec<usize>,
+    /// For a graph that trains: the number of operations that backward recomputes.
+    pub recomputed: usize,
+    /// For a graph that trains: the number of its nodes in autograd's graph.
+    pub nodes: usize,
+    /// For a graph that trains: the report on the graphs of its gradients, all nodes together. It has no compilation of its own.
+    pub gradients: Option<Box<Self>>,
+    /// The decisions: those of the passes, then those about the route of each call of torch's library.
+    pub decisions: Decisions,
+}
+
+/// A call of torch's library.
+#[derive(Debug, Clone, Serialize)]
+pub struct ExternCall {
+    /// `aten.cat.default`.
+    pub schema: String,
+    /// The route that the call takes.
+    pub route: String,
+    /// The line of the user's program.
+    pub location: String,
+    /// The number of calls.
+    pub count: usize,
+}
+
+impl GraphReport {
+    /// The report on a call of these entries together, each with its extern calls; nothing is said of their compilation.
+    pub fn of_call(graph: String, parts: &[(&EntryReport, Vec<ExternReport>)]) -> Self {
+        let externs: Vec<&ExternReport> = parts.iter().flat_map(|(_, externs)| externs).collect();
+        let launched: Vec<_> = parts.iter().flat_map(|(entry, _)| &entry.launched).cloned().collect();
+        let most = |bytes: fn(&EntryReport) -> usize| parts.iter().map(|(entry, _)| bytes(entry)).max().unwrap_or_default();
+        Self {
+            graph,
+            ops_extern: externs.len(),
+            kernels: launched.len(),
+            workspace_bytes: most(|entry| entry.workspace_bytes),
+            live_bytes: most(|entry| entry.live_bytes),
+            launches: parts.iter().map(|(entry, _)| entry.launches).sum(),
+            launched,
+            decisions: externs.iter().map(|report| routed(report)).collect(),
+            externs: externs.into_iter().map(ExternCall::of).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the compilation.
+    #[must_use]
+    pub fn compiled(self, report: &Report) -> Self {
+        Self {
+            ops_generated: report.generated.values().sum(),
+            ops_extern: report.extern_ops.values().sum(),
+            kernels: report.kernels.len(),
+            kernels_reused: report.kernels_reused,
+            stages: report.seconds.clone(),
+            passes: report.passes.clone(),
+            threads: report.threads,
+            decisions: report.decisions.clone().into_iter().chain(self.decisions).collect(),
+            ..self
+        }
+    }
+}
+
+impl ExternCall {
+    fn of(report: &ExternReport) -> Self {
+        Self { schema: report.schema.clone(), route: report.route.to_string(), location: report.location.clone(), count: 1 }
+    }
+}
+
+/// The decision about the route of a call of torch's library.
+fn routed(report: &ExternReport) -> Decision {
+    let site = Site { what: report.schema.clone(), location: report.location.clone() };
+    let others = [Route::CShim, Route::Dispatcher, Route::Python].into_iter().filter(|&route| route != report.route);
+    let alternatives = others.map(|route| route.to_string().into()).collect();
+    let reason = if report.reason.is_empty() { "the cheapest route that takes these arguments".into() } else { report.reason.clone() };
+    Decision { alternatives, ..Decision::new("extern", site, report.route.to_string(), &[]).because(reason) }
 }
 
 impl EntryReport {
@@ -77,7 +188,7 @@ impl Report {
         for part in parts {
             part.seconds.iter().for_each(|(step, seconds)| together.time(step, *seconds));
             part.passes.iter().for_each(|(pass, seconds)| self.time_pass(pass, *seconds));
-            self.unscheduled.extend(part.unscheduled.clone());
+            self.decisions.extend(part.decisions.clone());
         }
         let worked: f64 = together.seconds.iter().map(|(_, seconds)| seconds).sum();
         for (step, seconds) in &together.seconds {
@@ -114,7 +225,8 @@ mod tests {
             part.time("llvm", llvm);
             part.time("emit", 1.0);
             part.time_pass("canonicalize", 0.5);
-            part.unscheduled.insert(format!("k{llvm}"), "a scan".into());
+            let site = Site { what: format!("k{llvm}"), ..Site::default() };
+            part.decisions.add(Decision::new("dynamo-schedule", site, "plain loops", &[]));
             part
         };
         let mut report = Report::default();
@@ -122,6 +234,6 @@ mod tests {
         report.merge([part(1.0), part(3.0)].iter(), 3.0);
         assert_eq!(report.seconds, [("import".into(), 1.0), ("llvm".into(), 2.0), ("emit".into(), 1.0)]);
         assert_eq!(report.passes, [("canonicalize".into(), 1.0)]);
-        assert_eq!(report.unscheduled.into_keys().collect::<Vec<_>>(), ["k1", "k3"]);
+        assert_eq!(report.decisions.iter().map(|decision| &*decision.site.what).collect::<Vec<_>>(), ["k1", "k3"]);
     }
 }

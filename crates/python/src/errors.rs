@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 pub use dynamlir_autograd::errors::{Misaligned, NativeError, Overlapping, RunError, Unfit, WrittenError, guarded};
+use dynamlir_dialect::pass::Refusal;
 use dynamlir_driver::Error;
-use dynamlir_reasons as reason;
 use pyo3::{
     create_exception,
     exceptions::{PyKeyboardInterrupt, PyValueError},
@@ -20,32 +20,13 @@ thread_local! {
 
 /// Returns the exception for an error of the compiler.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
-    match error {
-        Error::Unsupported { reason, message, location } => {
-            let location: Vec<_> = location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect();
-            Unsupported::new_err((reason, message, location))
-        }
-        // A pass reports an operation that it does not support, but eager does.
-        Error::Mlir(dynamlir_dialect::Error::Pass { refusal: Some(refusal), .. }) => {
-            Unsupported::new_err((refusal.reason, refusal.message, refusal.location))
-        }
-        Error::Mlir(dynamlir_dialect::Error::Pass { diagnostics, location, .. }) => {
-            Unsupported::new_err((reason::PASS_FAILED, diagnostics, location))
-        }
-        error @ (Error::Codegen { .. } | Error::Link(_)) => {
-            Unsupported::new_err((reason::CODEGEN_FAILED, error.to_string(), None::<Vec<(String, u32, String)>>))
-        }
-        Error::Interrupted => match INTERRUPTION.take() {
+    match error.into_refusal() {
+        Ok(Refusal { reason, message, location }) => Unsupported::new_err((reason, message, location)),
+        Err(Error::Interrupted) => match INTERRUPTION.take() {
             Some(error) => error,
             None => py.check_signals().err().unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
         },
-        Error::File { path, error } => {
-            let message = format!("{path}: {error}");
-            Unsupported::new_err((reason::UNWRITABLE, message, None::<Vec<(String, u32, String)>>))
-        }
-        error @ (Error::Load { .. } | Error::Mlir(_) | Error::Plan(_) | Error::Stage(_) | Error::Target(_)) => {
-            NativeError::new_err(error.to_string())
-        }
+        Err(error) => NativeError::new_err(error.to_string()),
     }
 }
 

@@ -3,18 +3,19 @@
 use std::{sync::Arc, time::Instant};
 
 use dynamlir_autograd::{Calls, GraphWithNodes, torch};
-use dynamlir_driver::{Compiled, EntryReport, Loaded, Options, Report};
+use dynamlir_driver::{CallReports, Compiled, Loaded, Options, Report};
 use dynamlir_frame::{Failed, Objects};
 use dynamlir_runtime::{self as runtime, Derived, TensorRef};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
-    types::{PyDict, PyList, PyTuple},
+    types::{IntoPyDict, PyDict, PyList, PyString, PyTuple},
 };
+use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::{
-    errors::{guarded, raise},
+    errors::{NativeError, guarded, raise},
     profile::Times,
 };
 
@@ -23,47 +24,24 @@ use crate::{
 pub struct Executable {
     graph: Arc<GraphWithNodes>,
     report: Arc<Report>,
-    entry: EntryReport,
-    /// Reports on the entries that compute the gradients, by node.
-    vjps: Vec<EntryReport>,
+    calls: CallReports,
 }
 
 /// An input's number, element type, sizes and strides.
 type Argument = (Option<usize>, &'static str, Vec<i64>, Vec<i64>);
 
-/// Converts the compiler's options from Python.
+/// Converts the compiler's options from Python, where None stands for a default.
 pub fn options(dict: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let mut options = Options::default();
-    if let Some(folder) = dict.get_item("dump")?.filter(|value| !value.is_none()) {
-        options.dump = Some(folder.str()?.to_string().into());
-    }
-    if let Some(flag) = dict.get_item("no_cache")? {
-        options.no_cache = flag.is_truthy()?;
-    }
-    if let Some(chip) = dict.get_item("chip")?.filter(|value| !value.is_none()) {
-        options.chip = Some(chip.extract()?);
-    }
-    if let Some(threads) = dict.get_item("threads")?.filter(|value| !value.is_none()) {
-        options.threads = Some(threads.extract()?);
-    }
-    if let Some(flag) = dict.get_item("eager_random")? {
-        options.eager_random = flag.is_truthy()?;
-    }
-    if let Some(budget) = dict.get_item("memory_budget")?.filter(|value| !value.is_none()) {
-        options.memory_budget = Some(budget.extract()?);
-    }
-    if let Some(symbols) = dict.get_item("symbols")?.filter(|value| !value.is_none()) {
-        options.symbols =
-            symbols.cast::<PyDict>()?.iter().map(|(symbol, value)| Ok((symbol.extract()?, value.extract()?))).collect::<PyResult<_>>()?;
-    }
-    if let Some(choices) = dict.get_item("choices")? {
-        options.choices = choices
-            .cast::<PyDict>()?
-            .iter()
-            .map(|(problem, strategy)| Ok((problem.extract()?, strategy.extract()?)))
-            .collect::<PyResult<_>>()?;
-    }
-    Ok(options)
+    let json = dynamlir_cpython_abi::import(dict.py(), "json")?;
+    let paths = [("default", dict.py().get_type::<PyString>())].into_py_dict(dict.py())?;
+    let text: String = json.call_method("dumps", (dict,), Some(&paths))?.extract()?;
+    serde_json::from_str(&text).map_err(|error| PyTypeError::new_err(format!("{text} are not options: {error}")))
+}
+
+/// Converts data to Python's dictionaries, lists, numbers and strings.
+pub fn plain<'py>(py: Python<'py>, data: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(data).map_err(|error| NativeError::new_err(error.to_string()))?;
+    dynamlir_cpython_abi::import(py, "json")?.call_method1("loads", (text,))
 }
 
 impl Executable {
@@ -73,13 +51,13 @@ impl Executable {
         let Compiled { entries, mut report } = compiled;
         let abi = torch::init(py)?;
         let loaded = dynamlir_driver::load(entries, abi, &mut Calls { py, abi }).map_err(|error| raise(py, error))?;
-        let ready =
-            |Loaded { name, graph, training, report, vjps }| Ok((name, Arc::new(GraphWithNodes::new(py, graph, training)?), report, vjps));
-        let ready = loaded.into_iter().map(ready).collect::<PyResult<Vec<_>>>()?;
         report.time("load", start.elapsed().as_secs_f64());
         let report = Arc::new(report);
-        let executable = |(name, graph, entry, vjps)| (name, Self { graph, report: Arc::clone(&report), entry, vjps });
-        Ok(ready.into_iter().map(executable).collect())
+        let executable = |Loaded { name, graph, training, calls }| {
+            let graph = Arc::new(GraphWithNodes::new(py, graph, training)?);
+            Ok((name, Self { graph, report: Arc::clone(&report), calls }))
+        };
+        loaded.into_iter().map(executable).collect()
     }
 
     /// Returns the graph that it runs.
@@ -178,63 +156,10 @@ impl Executable {
         self.vjp_entries().to_vec()
     }
 
-    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = self.report_of(py, &[(self.graph.executable(), &self.entry)])?;
-        if let Some(nodes) = self.graph.nodes().filter(|_| !self.vjps.is_empty()) {
-            let parts: Vec<_> = nodes.training().nodes().iter().map(Derived::backward).zip(&self.vjps).collect();
-            dict.set_item("vjp", self.report_of(py, &parts)?)?;
-            dict.set_item("nodes", parts.len())?;
-            let saved: Vec<usize> = nodes.training().saved_bytes();
-            dict.set_item("saved_bytes", saved.iter().sum::<usize>())?;
-            dict.set_item("saved", saved)?;
-            dict.set_item("recomputed", self.entry.recomputed)?;
-        }
-        Ok(dict)
-    }
-}
-
-impl Executable {
-    /// Returns a report: the compilation of the whole text, and the work of a call of these entries.
-    fn report_of<'py>(&self, py: Python<'py>, parts: &[(&runtime::Executable, &EntryReport)]) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        let stages = PyDict::new(py);
-        for (name, seconds) in &self.report.seconds {
-            stages.set_item(name, seconds)?;
-        }
-        dict.set_item("stages", stages)?;
-        let passes = PyDict::new(py);
-        for (name, seconds) in &self.report.passes {
-            passes.set_item(name, seconds)?;
-        }
-        dict.set_item("passes", passes)?;
-        dict.set_item("threads", self.report.threads)?;
-        dict.set_item("kernels", self.report.kernels.clone())?;
-        dict.set_item("kernels_reused", self.report.kernels_reused)?;
-        dict.set_item("unscheduled", self.report.unscheduled.clone())?;
-        let launched = PyList::empty(py);
-        for kernel in parts.iter().flat_map(|(_, entry)| &entry.launched) {
-            let lines: Vec<&String> = kernel.lines.iter().collect();
-            launched.append((&kernel.name, kernel.launches, kernel.bytes, lines))?;
-        }
-        dict.set_item("launched", launched)?;
-        let most = |bytes: fn(&EntryReport) -> usize| parts.iter().map(|(_, entry)| bytes(entry)).max().unwrap_or_default();
-        dict.set_item("launches", parts.iter().map(|(_, entry)| entry.launches).sum::<usize>())?;
-        dict.set_item("workspace_bytes", most(|entry| entry.workspace_bytes))?;
-        dict.set_item("live_bytes", most(|entry| entry.live_bytes))?;
-        dict.set_item("generated", self.report.generated.clone())?;
-        dict.set_item("ops_generated", self.report.generated.values().sum::<usize>())?;
-        dict.set_item("ops_extern", self.report.extern_ops.values().sum::<usize>())?;
-        let externs = PyList::empty(py);
-        for report in parts.iter().flat_map(|(inner, _)| inner.extern_reports()) {
-            let entry = PyDict::new(py);
-            entry.set_item("schema", &report.schema)?;
-            entry.set_item("route", report.route.to_string())?;
-            entry.set_item("location", &report.location)?;
-            entry.set_item("reason", &report.reason)?;
-            entry.set_item("count", 1)?;
-            externs.append(entry)?;
-        }
-        dict.set_item("externs", externs)?;
-        Ok(dict)
+    /// Returns the report as a dictionary, with this name of the graph.
+    #[pyo3(signature = (name=""))]
+    fn report<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let training = self.graph.nodes().map(|nodes| nodes.training());
+        plain(py, &self.calls.graph(name, &self.report, self.graph.executable(), training))
     }
 }

@@ -52,20 +52,9 @@ fn compile_trace(py: Python<'_>, trace: &TraceBuilder, options: &Bound<'_, PyDic
 
 /// Returns the matrix products of a recorded trace for which there is more than one strategy, each once, as dictionaries.
 #[pyfunction]
-fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Vec<Bound<'py, PyDict>>> {
+fn problems<'py>(py: Python<'py>, trace: &TraceBuilder) -> PyResult<Bound<'py, PyAny>> {
     let found = guarded(|| py.detach(|| dynamlir_driver::list_problems(trace.trace())).map_err(|error| raise(py, error)))?;
-    let described = found.into_iter().map(|problem| {
-        let dict = PyDict::new(py);
-        dict.set_item("problem", problem.text)?;
-        dict.set_item("schema", problem.schema)?;
-        dict.set_item("operands", problem.operands)?;
-        dict.set_item("numbers", problem.numbers)?;
-        dict.set_item("followed", problem.followed)?;
-        dict.set_item("work", problem.work)?;
-        dict.set_item("strategies", problem.strategies)?;
-        Ok(dict)
-    });
-    described.collect()
+    executable::plain(py, &found)
 }
 
 /// Returns the basis of measurements: the processor's name and features, as given by LLVM.
@@ -148,57 +137,25 @@ fn forked(py: Python<'_>) {
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    module.add("NativeError", py.get_type::<NativeError>())?;
-    module.add("Unsupported", py.get_type::<Unsupported>())?;
-    module.add("RunError", py.get_type::<RunError>())?;
-    module.add("Misaligned", py.get_type::<Misaligned>())?;
-    module.add("Unfit", py.get_type::<Unfit>())?;
-    module.add("Overlapping", py.get_type::<Overlapping>())?;
-    module.add("WrittenError", py.get_type::<WrittenError>())?;
-    module.add_class::<TraceBuilder>()?;
-    module.add_class::<Executable>()?;
-    module.add_class::<guards::GuardBuilder>()?;
-    module.add_class::<guards::GuardSet>()?;
-    module.add_function(wrap_pyfunction!(compile_trace, module)?)?;
-    module.add_function(wrap_pyfunction!(load, module)?)?;
-    module.add_function(wrap_pyfunction!(problems, module)?)?;
-    module.add_function(wrap_pyfunction!(processor, module)?)?;
-    module.add_function(wrap_pyfunction!(element_types, module)?)?;
-    module.add_function(wrap_pyfunction!(rust_ops, module)?)?;
-    module.add_function(wrap_pyfunction!(rust_rules, module)?)?;
-    module.add_function(wrap_pyfunction!(keep_ops, module)?)?;
-    module.add_function(wrap_pyfunction!(stages, module)?)?;
-    module.add_function(wrap_pyfunction!(opt_main, module)?)?;
-    module.add_function(wrap_pyfunction!(clear_kernel_cache, module)?)?;
-    module.add_function(wrap_pyfunction!(torch::disturbance, module)?)?;
-    module.add_class::<capture::CapturedFrame>()?;
-    module.add_class::<dynamlir_symint::Sizes>()?;
-    module.add_class::<dynamlir_symint::SizeNode>()?;
+    macro_rules! add {
+        (exceptions: $($exception:ident)*; classes: $($class:ty),*; functions: $($function:path),*;) => {
+            $(module.add(stringify!($exception), py.get_type::<$exception>())?;)*
+            $(module.add_class::<$class>()?;)*
+            $(module.add_function(wrap_pyfunction!($function, module)?)?;)*
+        };
+    }
+    add! {
+        exceptions: NativeError Unsupported RunError Misaligned Unfit Overlapping WrittenError;
+        classes: TraceBuilder, Executable, guards::GuardBuilder, guards::GuardSet, capture::CapturedFrame, dynamlir_symint::Sizes,
+            dynamlir_symint::SizeNode, compiled::SharedEntries, entries::CacheView, entries::CacheEntry, entries::EntryGuards,
+            entries::FailedGuard, graph::NativeGraph, sized::SizedGraph, profile::Profile, profile::Times;
+        functions: compile_trace, load, problems, processor, element_types, rust_ops, rust_rules, keep_ops, stages, opt_main,
+            clear_kernel_cache, torch::disturbance, compiled::compiled_function, compiled::configure, compiled::expect_changes, compiled::forget_entries,
+            bytecode::decompile, bytecode::disassemble, capture::capture, capture::forget_guard, capture::forgotten_guard,
+            capture::unproven, capture::effect_claims, interpret::interpret, interpret::reenter, interpret::interpreter_counts,
+            interpret::refusal;
+    }
     module.add("CompiledFunction", compiled::function_type(py)?)?;
-    module.add_class::<compiled::SharedEntries>()?;
-    module.add_class::<entries::CacheView>()?;
-    module.add_class::<entries::CacheEntry>()?;
-    module.add_class::<entries::EntryGuards>()?;
-    module.add_class::<entries::FailedGuard>()?;
-    module.add_function(wrap_pyfunction!(compiled::compiled_function, module)?)?;
-    module.add_function(wrap_pyfunction!(compiled::configure, module)?)?;
-    module.add_function(wrap_pyfunction!(compiled::expect_changes, module)?)?;
-    module.add_function(wrap_pyfunction!(compiled::forget_entries, module)?)?;
-    module.add_class::<graph::NativeGraph>()?;
-    module.add_class::<sized::SizedGraph>()?;
-    module.add_class::<profile::Profile>()?;
-    module.add_class::<profile::Times>()?;
-    module.add_function(wrap_pyfunction!(bytecode::decompile, module)?)?;
-    module.add_function(wrap_pyfunction!(bytecode::disassemble, module)?)?;
-    module.add_function(wrap_pyfunction!(capture::capture, module)?)?;
-    module.add_function(wrap_pyfunction!(capture::forget_guard, module)?)?;
-    module.add_function(wrap_pyfunction!(capture::forgotten_guard, module)?)?;
-    module.add_function(wrap_pyfunction!(capture::unproven, module)?)?;
-    module.add_function(wrap_pyfunction!(capture::effect_claims, module)?)?;
-    module.add_function(wrap_pyfunction!(interpret::interpret, module)?)?;
-    module.add_function(wrap_pyfunction!(interpret::reenter, module)?)?;
-    module.add_function(wrap_pyfunction!(interpret::interpreter_counts, module)?)?;
-    module.add_function(wrap_pyfunction!(interpret::refusal, module)?)?;
     let children = PyDict::new(py);
     children.set_item("after_in_child", wrap_pyfunction!(forked, module)?)?;
     dynamlir_cpython_abi::import(py, "os")?.getattr("register_at_fork")?.call((), Some(&children))?;

@@ -12,7 +12,9 @@ from typing import Any
 
 from .. import logs, native
 from ..options import Options
-from ..report import Product
+from ..report import AUTOTUNE, fastest_first
+from ..report.decisions import Decision, Site
+from ..report.plain_data import build
 from . import measure, record
 from .problem import Problem
 
@@ -20,7 +22,7 @@ _measuring = threading.Lock()
 """Measurements of two threads would disturb each other, and be duplicated."""
 
 
-def choose(trace: Any, settings: Options) -> tuple[Product, ...]:
+def choose(trace: Any, settings: Options) -> tuple[Decision, ...]:
     """Returns the strategy of each product of a trace that has more than one."""
     try:
         return _choose(trace, settings)
@@ -30,8 +32,8 @@ def choose(trace: Any, settings: Options) -> tuple[Product, ...]:
         return ()
 
 
-def _choose(trace: Any, settings: Options) -> tuple[Product, ...]:
-    problems = [Problem.of(described) for described in native.module().problems(trace)]
+def _choose(trace: Any, settings: Options) -> tuple[Decision, ...]:
+    problems = [build(Problem, described) for described in native.module().problems(trace)]
     if not problems:
         return ()
     with _measuring:
@@ -45,24 +47,22 @@ def _choose(trace: Any, settings: Options) -> tuple[Product, ...]:
         finally:  # keeps the measurements even after an interruption
             if measured:
                 kept.merge(measured)
-    products = tuple(_product(problem, known, measured) for problem in problems)
-    for product in products:
-        logs.logger("autotune").info(
-            "%s: %s, %s %s", product.problem, product.strategy, product.source, product.times()
-        )
-    return products
+    return tuple(_decision(problem, known, measured) for problem in problems)
 
 
-def _product(problem: Problem, known: dict[str, record.Entry], measured: dict[str, record.Entry]) -> Product:
-    for source, entries in (("record", known), ("measured", measured)):
+def _decision(problem: Problem, known: dict[str, record.Entry], measured: dict[str, record.Entry]) -> Decision:
+    strategy, source, times = problem.strategies[0], "model", dict[str, float]()
+    for name, entries in (("measured", measured), ("record", known)):
         if (entry := entries.get(problem.text)) is not None:
-            return Product(problem.text, entry.strategy, source, dict(entry.milliseconds))
-    return Product(problem.text, problem.strategies[0], "model", {})
+            strategy, source, times = entry.strategy, name, dict(entry.milliseconds)
+    logs.logger("autotune").info("%s: %s, %s %s", problem.text, strategy, source, fastest_first(times))
+    others = tuple(other for other in problem.strategies if other != strategy)
+    return Decision(AUTOTUNE, Site(problem.text), strategy, others, source, numbers=times)
 
 
-def choices(products: tuple[Product, ...]) -> dict[str, str]:
+def choices(products: tuple[Decision, ...]) -> dict[str, str]:
     """Returns the choices for the native compiler; those of the cost model are left out."""
-    return {product.problem: product.strategy for product in products if product.source != "model"}
+    return {product.site.what: product.choice for product in products if product.reason != "model"}
 
 
 def forget() -> None:

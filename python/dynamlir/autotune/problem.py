@@ -16,7 +16,7 @@ Layout = tuple[list[int], list[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A problem as described by the native compiler: see ``crates/passes/src/matmul/choices.rs``."""
+    """A problem as described by the native compiler: see ``crates/driver/src/problems.rs``."""
 
     text: str
     schema: str
@@ -28,19 +28,6 @@ class Problem:
     """The number of multiplications."""
     strategies: tuple[str, ...]
     """The strategies; the one that the cost model expects to win comes first."""
-
-    @staticmethod
-    def of(described: dict[str, Any]) -> Problem:
-        """Creates a problem from the native compiler's dictionary."""
-        return Problem(
-            text=described["problem"],
-            schema=described["schema"],
-            operands=tuple((list(sizes), list(strides)) for sizes, strides in described["operands"]),
-            numbers=tuple(list(numbers) for numbers in described["numbers"]),
-            followed=described["followed"],
-            work=described["work"],
-            strategies=tuple(described["strategies"]),
-        )
 
     def weights(self) -> int:
         """The operand that a model would read from memory: the columns of a product, the windows of a convolution."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import logs
+from ..report.plain_data import plain
 from . import machine
 
 SCHEMA = 2
@@ -86,11 +87,7 @@ class Record:
         logs.warn_once("autotune", f"{what} {self.path}", message)
 
     def _text(self, entries: Mapping[str, Entry]) -> str:
-        products = {
-            problem: {"strategy": entry.strategy, "milliseconds": dict(entry.milliseconds)}
-            for problem, entry in entries.items()
-        }
-        whole = {"schema": SCHEMA, "machine": self._machine, "products": products}
+        whole = {"schema": SCHEMA, "machine": self._machine, "products": plain(dict(entries))}
         return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
 

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.fx
@@ -118,17 +118,23 @@ def _lines(frame: Any) -> list[str]:
     return [line.strip() for line in frame.text.splitlines()[1:-1] if not line.endswith("= placeholder")]
 
 
-def _in_pieces(found: pieces.Pieces, started: float) -> Explanation:
-    """Explains a call that has run in pieces."""
+def _of(
+    captured: Sequence[Captured],
+    breaks: Sequence[reasons.Event],
+    frames: Sequence[Any],
+    seconds: float,
+    compile_: Callable[[], report.CompileReport] | None = None,
+) -> Explanation:
     return Explanation(
-        tuple(captured.module for captured in found.captured),
-        tuple((str(event), event.location) for event in found.breaks),
-        tuple(part for frame in found.frames for part in frame.code_parts),
-        tuple(line for frame in found.frames for line in _lines(frame)),
-        time.perf_counter() - started,
-        tuple(frame.table for frame in found.frames),
-        tuple((statement, tuple(lines)) for frame in found.frames for statement, lines in frame.effects),
-        tuple(found.frames),
+        tuple(one.module for one in captured),
+        tuple((str(event), event.location) for event in breaks),
+        tuple(part for frame in frames for part in frame.code_parts),
+        tuple(line for frame in frames for line in _lines(frame)),
+        seconds,
+        tuple(frame.table for frame in frames),
+        tuple((statement, tuple(lines)) for frame in frames for statement, lines in frame.effects),
+        tuple(frames),
+        compile_,
     )
 
 
@@ -151,9 +157,9 @@ def explain(model: Any) -> Callable[..., Explanation]:
             place = tuple(location) or ((code.co_filename, code.co_firstlineno, code.co_name),)
             event = reasons.Event(reason, message, place)
             if event.kind == "refuse" or not config.graph_breaks:
-                return Explanation((), ((str(event), place),), (), (), seconds)
-            return _in_pieces(pieces.collect(function, bound, model, args, kwargs), started)
-        lines = _lines(frame)
+                return _of((), (event,), (), seconds)
+            found = pieces.collect(function, bound, model, args, kwargs)
+            return _of(found.captured, found.breaks, found.frames, time.perf_counter() - started)
         forward = forward_of(model) if isinstance(model, torch.nn.Module) else None
         captured = Captured.of(function.__qualname__, frame, forward)
 
@@ -166,10 +172,6 @@ def explain(model: Any) -> Callable[..., Explanation]:
                 event = reasons.Event(failure.reason, failure.message, tuple(failure.location))
                 return report.CompileReport(graph=captured.name, eager=event)
 
-        guards = tuple(frame.code_parts)
-        effects = tuple((statement, tuple(traceback)) for statement, traceback in frame.effects)
-        return Explanation(
-            (captured.module,), (), guards, tuple(lines), seconds, (frame.table,), effects, (frame,), compile_it
-        )
+        return _of((captured,), (), (frame,), seconds, compile_it)
 
     return run

@@ -56,9 +56,9 @@ def test_entries_share_a_kernel(tmp_path: Path) -> None:
     check(entries)
     forward, backward = (entry.report() for entry in entries.values())
     # Compilation is reported for all entries together, the work of a call for each entry.
-    assert forward["kernels"] == backward["kernels"] and len(forward["kernels"]) == 2
-    assert [kernel for kernel, *_ in forward["launched"]] == forward["kernels"][:1]
-    assert [kernel for kernel, *_ in backward["launched"]] == forward["kernels"]
+    assert forward["kernels"] == backward["kernels"] == 2
+    assert len(forward["launched"]) == 1 and len(backward["launched"]) == 2
+    assert forward["launched"][0]["name"] == backward["launched"][0]["name"]
     assert (forward["launches"], backward["launches"]) == (1, 2)
 
 
@@ -110,8 +110,8 @@ def test_graphs_of_a_model_in_one_module(tmp_path: Path) -> None:
             torch.testing.assert_close(softmax, expected[0])
             torch.testing.assert_close(given[2], expected_arguments[2])
             assert view.data_ptr() == given[0].data_ptr() and view.shape == (16, 6)
-        kernels = entries["main"].report()["kernels"]
-        assert kernels and kernels == [kernel for kernel, *_ in entries["again"].report()["launched"]]
+        main, again = (entry.report() for entry in entries.values())
+        assert main["kernels"] == len(again["launched"]) > 0
 
 
 def test_profiles_tell_entries_apart(tmp_path: Path) -> None:

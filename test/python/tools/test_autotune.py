@@ -22,6 +22,7 @@ from dynamlir import logs, native, report
 from dynamlir.autotune import measure, record
 from dynamlir.autotune.problem import Problem
 from dynamlir.report import Product
+from dynamlir.report.plain_data import build
 from products import close, exact, wide_vectors
 from torch import Tensor
 from torch.nn import functional as F
@@ -383,7 +384,7 @@ def test_the_program_of_a_problem_has_that_problem(folder: Path, monkeypatch: py
         run(fn, *args)
     assert len(met) == len(CASES)
     for problem in met:
-        (again,) = map(Problem.of, native.module().problems(problem.trace()))
+        (again,) = (build(Problem, described) for described in native.module().problems(problem.trace()))
         assert again.text == problem.text and set(again.strategies) == set(problem.strategies)
 
 

@@ -1,4 +1,7 @@
-"""The report of a compilation: operations, kernels, extern calls with route and Python line, seconds by stage."""
+"""The report of a compilation: operations, kernels, extern calls with their lines, seconds by stage, and decisions.
+
+What the compiler knows comes from ``GraphReport`` of ``crates/driver``, whose fields have the same names.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .options import MODES
-from .reasons import REASONS, Event
+from ..options import MODES
+from ..reasons import REASONS, Event
+from . import decisions
+from .decisions import Decision
+from .plain_data import build
 
 _KEPT = 256
 _SLOWEST = 6
@@ -54,11 +60,15 @@ class Product:
     milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
     """The time of each strategy that was tried."""
 
-    def times(self) -> str:
-        """Returns the milliseconds as text, shortest first."""
-        return ", ".join(
-            f"{strategy} {time:.4g}" for strategy, time in sorted(self.milliseconds.items(), key=lambda item: item[1])
-        )
+
+def fastest_first(milliseconds: dict[str, float]) -> str:
+    """Returns the times of strategies as text, shortest first."""
+    ordered = sorted(milliseconds.items(), key=lambda item: item[1])
+    return ", ".join(f"{strategy} {time:.4g}" for strategy, time in ordered)
+
+
+AUTOTUNE = "max-autotune"
+"""The name of the decisions about products."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +91,6 @@ class CompileReport:
     """Seconds by pass, summed over all threads."""
     threads: int = 0
     """The number of threads that compiled kernels; 0 if all of them had been compiled before."""
-    unscheduled: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Kernels that run as plain loops, with the reason that they have no schedule."""
-    products: tuple[Product, ...] = ()
-    """If measurements decide: each product and convolution with more than one strategy."""
     eager: Event | None = None
     recorded: dict[str, int] = dataclasses.field(default_factory=dict)
     """The count of each recorded schema."""
@@ -92,6 +98,10 @@ class CompileReport:
     """torch's requested mode. ``reduce-overhead`` compiles as ``default`` does; the autotuning ones also agree."""
     launched: tuple[Kernel, ...] = ()
     """The kernels, in the order of their first launch."""
+    launches: int = 0
+    """The number of launches per call."""
+    kernels_reused: int = 0
+    """The number of kernels that had been compiled earlier in this process."""
     saved: tuple[int, ...] = ()
     """For a graph that trains: the bytes of each value saved for backward, inputs and results included."""
     recomputed: int = 0
@@ -99,13 +109,31 @@ class CompileReport:
     nodes: int = 0
     """For a graph that trains: the number of its nodes in autograd's graph."""
     gradients: CompileReport | None = None
-    """For a graph that trains: the report of the graphs that compute its gradients, all nodes together."""
+    """For a graph that trains: the report of the graphs that compute its gradients, all nodes together. It describes a
+    call; their compilation, with its decisions, is part of this report."""
+    decisions: tuple[Decision, ...] = ()
+    """The decisions in order: those of the capture, of the passes, and about calls of torch's library."""
     _times: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
         """The total time of the backend."""
         return sum(self.stages.values())
+
+    @property
+    def unscheduled(self) -> dict[str, str]:
+        """The kernels that run as plain loops, with the reason that they have no schedule."""
+        return {one.site.what: one.reason for one in self.decided_by("dynamo-schedule")}
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """If measurements decide: each product and convolution with more than one strategy."""
+        made = self.decided_by(AUTOTUNE)
+        return tuple(Product(one.site.what, one.choice, one.reason, one.numbers) for one in made)
+
+    def decided_by(self, pass_: str) -> list[Decision]:
+        """Returns the decisions of one pass."""
+        return [one for one in self.decisions if one.pass_ == pass_]
 
     @property
     def kernel_seconds(self) -> dict[str, float]:
@@ -146,7 +174,10 @@ class CompileReport:
         lines += table(("plain loops", "because"), list(self.unscheduled.items()))
         lines += table(
             ("product", "strategy", "by", "milliseconds"),
-            [(product.problem, product.strategy, product.source, product.times()) for product in self.products],
+            [
+                (product.problem, product.strategy, product.source, fastest_first(product.milliseconds))
+                for product in self.products
+            ],
         )
         rows = [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs]
         lines += table(*_with_times(("extern", "route", "count", "line"), rows, self.extern_seconds))
@@ -159,72 +190,17 @@ class CompileReport:
 
 
 def from_native(
-    graph: str,
-    native: dict[str, Any],
-    python_stages: dict[str, float],
-    recorded: dict[str, int],
-    products: tuple[Product, ...] = (),
-    mode: str = "default",
-    times: Any = None,
+    native: dict[str, Any], stages: dict[str, float], decided: Iterable[Decision] = (), **own: Any
 ) -> CompileReport:
-    """Creates a report from the dictionary that the native executable gives, and from its ``times``."""
-    gradients = native.get("vjp")
-    externs = tuple(
-        Extern(str(entry["schema"]), str(entry["route"]), _location(entry.get("location")), int(entry.get("count", 1)))
-        for entry in native.get("externs", ())
-    )
-    return CompileReport(
-        graph=graph,
-        ops_recorded=sum(recorded.values()),
-        ops_generated=int(native.get("ops_generated", 0)),
-        ops_extern=int(native.get("ops_extern", 0)),
-        kernels=_count(native.get("kernels", 0)),
-        unscheduled=dict(native.get("unscheduled", {})),
-        workspace_bytes=int(native.get("workspace_bytes", 0)),
-        live_bytes=int(native.get("live_bytes", 0)),
-        externs=externs,
-        stages={**python_stages, **{str(name): float(value) for name, value in native.get("stages", {}).items()}},
-        passes={str(name): float(value) for name, value in native.get("passes", {}).items()},
-        threads=int(native.get("threads", 0)),
-        products=products,
-        recorded=recorded,
-        mode=mode,
-        launched=tuple(
-            Kernel(str(name), int(launches), int(size), tuple(map(str, lines)))
-            for name, launches, size, lines in native.get("launched", ())
-        ),
-        saved=tuple(map(int, native.get("saved", ()))),
-        recomputed=int(native.get("recomputed", 0)),
-        nodes=int(native.get("nodes", 0)),
-        gradients=None if gradients is None else _of_gradients(graph, gradients),
-        _times=times,
-    )
-
-
-def _of_gradients(graph: str, native: dict[str, Any]) -> CompileReport:
-    """Describes a call of the graph for the gradients; its compilation is part of the other report."""
-    shared = ("stages", "passes", "threads", "kernels_reused", "unscheduled", "generated", "ops_generated")
-    own = {name: value for name, value in native.items() if name not in shared}
-    own["kernels"] = [name for name, *_ in native.get("launched", ())]
-    own["ops_extern"] = len(native.get("externs", ()))
-    return from_native(f"{graph}, gradients", own, {}, {})
+    """Creates a report from the dictionary that the native executable gives, and from what only Python knows: the
+    stages and decisions before those of the executable, and the values of other fields."""
+    made: CompileReport = build(CompileReport, native)
+    stages, decided = {**stages, **made.stages}, (*decided, *made.decisions)
+    return dataclasses.replace(made, stages=stages, decisions=decided, **own)
 
 
 def _milliseconds(times: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name} {1000 * value:.1f}" for name, value in times)
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else len(value)
-
-
-def _location(value: Any) -> str:
-    if not value:
-        return ""
-    if isinstance(value, str):
-        return value
-    first = value[0] if isinstance(value, list) else value
-    return f"{first[0]}:{first[1]}"
 
 
 def _with_times(
@@ -253,7 +229,11 @@ _counters: collections.Counter[str] = collections.Counter()
 
 
 def add(report: CompileReport) -> None:
-    """Remembers a finished compilation."""
+    """Remembers a finished compilation, with the decisions that led to it."""
+    decided = decisions.pending().take()
+    if report.eager is not None:
+        decided += (Decision.of("capture", report.graph, "plain Python", "compiled", report.eager),)
+    report = dataclasses.replace(report, decisions=(*decided, *report.decisions))
     with _lock:
         _reports.append(report)
         _counters["graphs"] += 1

@@ -1,0 +1,86 @@
+"""Decisions in reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dynamlir
+import pytest
+import torch
+from dynamlir.report import CompileReport
+from dynamlir.report.decisions import Decision
+from torch import Tensor
+
+
+@pytest.fixture(autouse=True)
+def counted_anew() -> Iterator[None]:
+    dynamlir.reset()
+    yield
+
+
+def last() -> CompileReport:
+    made = dynamlir.last_compile()
+    assert made is not None
+    return made
+
+
+def decided(made: CompileReport, by: str, what: str) -> list[Decision]:
+    return [one for one in made.decided_by(by) if what in one.site.what]
+
+
+def step(x: Tensor, w: Tensor) -> Tensor:
+    y = (x @ w).exp() + 1
+    return (y.softmax(-1) * torch.linalg.det(x[:5, :5])).sum()
+
+
+FIRST = step.__code__.co_firstlineno
+
+
+def trained() -> CompileReport:
+    x, w = torch.randn(5, 7, requires_grad=True), torch.randn(7, 6, requires_grad=True)
+    dynamlir.compile(step, options={"no_cache": True})(x, w).backward()
+    return last()
+
+
+def test_passes_say_what_they_decided_and_why() -> None:
+    made = trained()
+    (product,) = decided(made, "dynamo-select", "aten.mm")
+    assert product.choice == "library" and product.alternatives == ("code",) and product.reason
+    assert product.site.location.startswith(f"{__file__}:{FIRST + 1}")
+    fusions = made.decided_by("dynamo-fuse")
+    (fused, *_) = [one for one in fusions if one.choice == "one kernel"]
+    assert fused.numbers["saved_bytes"] > 0 and fused.alternatives == ("two kernels",)
+    assert all(one.reason for one in fusions)
+    saved = [one for one in made.decided_by("dynamo-partition") if one.choice == "save"]
+    assert len(saved) > 0 and all(one.numbers["bytes"] > 0 for one in saved)
+    (left, *_) = decided(made, "dynamo-decompose", "linalg_det")
+    assert left.choice == "library" and left.reason == "it has no lowering"
+    (route, *_) = decided(made, "extern", "linalg_det")
+    assert route.choice == made.externs[[one.schema for one in made.externs].index(route.site.what)].route
+    # The kernels of the gradients are those of the whole report.
+    assert made.gradients is not None and not made.gradients.decided_by("dynamo-fuse")
+
+
+def test_decisions_about_equal_layers_are_one() -> None:
+    def layers(x: Tensor, count: int) -> Tensor:
+        for _ in range(count):
+            x = (x.softmax(-1) + 1).cumsum(-1)
+        return x
+
+    made = []
+    for count in (2, 6):
+        dynamlir.compile(layers)(torch.randn(4, 8), count)
+        made.append(last().decided_by("dynamo-fuse"))
+    few, many = made
+    assert len(many) <= len(few) + 2 and max(one.count for one in many) > max(one.count for one in few)
+
+
+def test_the_order_does_not_depend_on_threads() -> None:
+    def several(x: Tensor) -> tuple[Tensor, ...]:
+        return x.cumsum(0), x.sort(0)[0].exp(), x.softmax(1), x.logcumsumexp(1), x.T.cumprod(1), x.sum(0)
+
+    def kept(threads: int) -> list[Decision]:
+        dynamlir.compile(several, options={"threads": threads, "no_cache": True})(torch.randn(40, 50))
+        return list(last().decisions)
+
+    assert kept(1) == kept(4)
