@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import sys
@@ -30,6 +31,7 @@ from .options import Options
 from .options import resolve as resolve_options
 from .reasons import Fallback
 from .recording import Recording
+from .report.decisions import Decision, Site
 from .run_segments import Segmented, Whole
 from .runtime import CompiledGraph, PlainGraph, Variant
 from .shape_env import Translation
@@ -40,6 +42,7 @@ TESTED = ((2, 11), (2, 15))
 """The first and last torch version with which this package has been tested."""
 
 
+@report.decisions.collecting()
 def dynamlir_backend(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -101,7 +104,7 @@ def _sized(
         recording.varying = sizes.sizes, sizes.bound
         first, made = compile_recording(recording, mode, settings, name, time.perf_counter() - started)
     except Fallback as failure:
-        logs.logger("recompiles").info("%s: a graph for each size, since %s", name, failure.message)
+        report.instead(name, "a graph for each size", failure)
         return None
     compiled = CompiledGraph(gm, example_inputs, first, lambda inputs: compile_graph(gm, inputs, settings, name)[0])
     report.add(made)
@@ -131,7 +134,7 @@ def _with_unbacked(
         whole = Whole(name, recording, plan, sizes.sizes, bound, layouts, strict=False)
         parts = Segmented(whole, mode, settings)
     except Fallback as failure:
-        logs.logger("recompiles").info("%s: not in parts, since %s", name, failure.message)
+        report.instead(name, "not in parts", failure)
         return None
     return CompiledGraph(
         gm, example_inputs, Variant(recording, parts), lambda inputs: compile_graph(gm, inputs, settings, name)[0]
@@ -154,7 +157,8 @@ def _tells_sizes(gm: torch.fx.GraphModule) -> bool:
 def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str) -> CompiledGraph:
     def compile_variant(inputs: Sequence[Any]) -> Variant:
         variant, made = compile_graph(gm, inputs, settings, name)
-        report.add(made)
+        again = Decision("guards", Site(name), "compile again", ("reuse an entry",), "inputs overlap as never before")
+        report.add(dataclasses.replace(made, decisions=(again, *made.decisions)))
         return variant
 
     first, made = compile_graph(gm, example_inputs, settings, name)

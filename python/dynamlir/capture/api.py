@@ -29,6 +29,7 @@ from .. import (
 from ..options import resolve as resolve_options
 from ..plain_warnings import Unsupported
 from ..reasons import Fallback
+from ..report.decisions import Decision, Site
 from . import audit, backends, compiled_modules, copies, distributed, lightning, sharing
 from .callable_types import Compiled, Decorator, Module, P, R
 
@@ -65,6 +66,7 @@ class Compiler:
         self._under: dict[str | int, Compiler] = {}
         self._fails_alone = False
         self._continuations = 0
+        self._decided = report.decisions.Pending()
         _compilers.add(self)
 
     def may_compile(self, room: bool, own: int, everywhere: int, misses: list[str]) -> None:
@@ -75,6 +77,8 @@ class Compiler:
         """
         if own:
             logs.logger("recompiles").info("%s: %s", self.name, "; ".join(misses))
+        for miss in misses if room else ():
+            self._decided.append(Decision("guards", self._site(), "compile again", ("reuse an entry",), miss))
         if not room:
             place = f"{self.name} has {own} entries"
             if own < config.recompile_limit:
@@ -175,9 +179,12 @@ class Compiler:
         captured = backends.Captured.of(self.name, frame, self.function if self.of_module else None)
         captured.whole = self.fullgraph
         self.log(frame)
+        if frame.session.sizes is not None:
+            why = ", ".join(frame.session.varying)
+            self._decided.append(Decision("capture", self._site(), "sizes as symbols", ("sizes as numbers",), why))
         try:
             label = progress.label(self.name, self.function.__code__)
-            with progress.Shown(label, since=captured.session.began):
+            with progress.Shown(label, since=captured.session.began), report.decisions.collecting(self._decided):
                 return backends.compile_captured(captured, self.backend, resolve_options(*self.asked))
         except Fallback as failure:
             return self.stopped(failure.reason, failure.message, failure.location)
@@ -239,9 +246,7 @@ class Compiler:
         With ``forbidden`` it raises as under ``fullgraph=True``. Returns the event, and whether the user has been
         warned. There is no warning where plain Python is expected to run like this only once.
         """
-        if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
-            log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
-            log.debug("%s", "\n".join(f"  {source_lines.show(line)}" for line in location))
+        self._log_break(reason, message, location)
         event = self._note(reason, message, location, forbidden)
         return event, not event.entry.waits
 
@@ -253,12 +258,11 @@ class Compiler:
 
     def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """Called at a graph break: CPython runs what follows, and the next graph begins after it."""
-        if (log := logs.logger("graph_breaks")).isEnabledFor(logging.INFO):
-            log.info("%s: %s", self.name, reasons.Event(reason, message, tuple(location or self.defined())))
-            log.debug("%s", "\n".join(f"  {source_lines.show(line)}" for line in location))
-        if reasons.REASONS[reason].whole:
+        event = self._log_break(reason, message, location)
+        self._decided.append(Decision.of("capture", self.name, "several graphs", "one graph", event))
+        if event.entry.whole:
             report.bump("regions")
-            return reasons.Event(reason, message, tuple(location or self.defined()))
+            return event
         event = reasons.note(reason, message, location or self.defined())
         report.bump("graph_breaks")
         self.tell_break(event)
@@ -339,12 +343,23 @@ class Compiler:
     def _note(self, reason: str, message: str, location: reasons.Location, forbidden: bool = False) -> reasons.Event:
         event = reasons.note(reason, message, location or self.defined())
         if reason not in {"cache-limit", "observed"}:
-            report.add(report.CompileReport(graph=self.name, eager=event))
+            with report.decisions.collecting(self._decided):
+                report.add(report.CompileReport(graph=self.name, eager=event))
         if self.fullgraph or forbidden:
             self.forbidden(event)
         if not event.entry.waits:
             self.tell(event)
         return event
+
+    def _log_break(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
+        event = reasons.Event(reason, message, tuple(location or self.defined()))
+        logs.logger("graph_breaks").info("%s: %s", self.name, event)
+        logs.logger("graph_breaks").debug("%s", "\n".join(f"  {source_lines.show(line)}" for line in location))
+        return event
+
+    def _site(self) -> Site:
+        code = self.function.__code__
+        return Site(self.name, f"{code.co_filename}:{code.co_firstlineno}")
 
     def _is_meant(self, event: reasons.Event) -> bool:
         """Returns true if the user asked for this very function to run as plain Python."""

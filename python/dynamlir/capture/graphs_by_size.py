@@ -111,7 +111,7 @@ def sized(captured: Captured, settings: Options) -> Runner:
     try:
         return _whole(captured, settings)
     except Fallback as failure:
-        logs.logger("recompiles").info("%s: a graph for each size, since %s", captured.name, failure.message)
+        report.instead(captured.name, "a graph for each size", failure)
     make = Instances(captured.session.recording, captured.name, settings, captured.whole)
     bound = [place for place in captured.session.bound if place is not None]
     now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .. import logs
 from ..options import MODES
-from ..reasons import REASONS, Event
+from ..reasons import REASONS, Event, Fallback
 from . import decisions
 from .decisions import Decision
 from .plain_data import build
@@ -226,6 +227,12 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]
 _lock = threading.Lock()
 _reports: collections.deque[CompileReport] = collections.deque(maxlen=_KEPT)
 _counters: collections.Counter[str] = collections.Counter()
+
+
+def instead(graph: str, choice: str, failure: Fallback) -> None:
+    """Records, and logs, that a graph is compiled in another way than as one for all sizes."""
+    logs.logger("recompiles").info("%s: %s, since %s", graph, choice, failure.message)
+    decisions.pending().append(Decision.of("capture", graph, choice, "one graph for all sizes", failure))
 
 
 def add(report: CompileReport) -> None:

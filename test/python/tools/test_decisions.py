@@ -84,3 +84,38 @@ def test_the_order_does_not_depend_on_threads() -> None:
         return list(last().decisions)
 
     assert kept(1) == kept(4)
+
+
+def test_the_capture_says_why_there_are_several_graphs() -> None:
+    def breaks(x: Tensor) -> Tensor:
+        y = x.exp() + 1
+        return y + 1 if y.sum() > 0 else y - 1
+
+    dynamlir.compile(breaks)(torch.ones(3))
+    first = dynamlir.compiles()[0]
+    (why,) = first.decided_by("capture")
+    assert (why.choice, why.reason_id) == ("several graphs", "data-dependent-branch")
+    line = breaks.__code__.co_firstlineno + 2
+    assert why.site.what.endswith("breaks") and why.site.location == f"{__file__}:{line}"
+
+
+def test_guards_say_why_a_call_is_compiled_again() -> None:
+    def scaled(x: Tensor, by: str) -> Tensor:
+        return x * len(by)
+
+    compiled = dynamlir.compile(scaled)
+    compiled(torch.ones(3), "a")
+    assert not last().decided_by("guards")
+    compiled(torch.ones(3), "bb")
+    (why,) = last().decided_by("guards")
+    assert why.choice == "compile again" and "by" in why.reason
+    compiled(torch.ones(5), "bb")
+    (sizes,) = [one for one in last().decided_by("capture") if one.choice == "sizes as symbols"]
+    assert "x" in sizes.reason
+
+
+def test_a_plain_run_says_why() -> None:
+    dynamlir.compile(lambda x: x.view(torch.int32))(torch.ones(3))
+    made = last()
+    (why,) = made.decided_by("capture")
+    assert made.eager is not None and (why.choice, why.reason_id) == ("plain Python", made.eager.reason)
