@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import json
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,8 +17,10 @@ from ..options import MODES
 from ..reasons import REASONS, Event, Fallback
 from . import decisions
 from .decisions import Decision
-from .plain_data import build
+from .plain_data import build, plain
 
+SCHEMA = 1
+"""The version of the JSON form: another set of keys, or another meaning of one, is another version."""
 _KEPT = 256
 _SLOWEST = 6
 """The number of passes in a printed report."""
@@ -135,6 +138,21 @@ class CompileReport:
     def decided_by(self, pass_: str) -> list[Decision]:
         """Returns the decisions of one pass."""
         return [one for one in self.decisions if one.pass_ == pass_]
+
+    def to_json(self) -> str:
+        """Returns the report as JSON, with the version of its form as ``schema``. Measured times are not in it."""
+        return json.dumps({"schema": SCHEMA, **plain(self)})
+
+    @staticmethod
+    def from_json(text: str) -> CompileReport:
+        """Returns the report that `to_json` wrote. Raises `ValueError` for a text of another version or form."""
+        value = json.loads(text)
+        schema = value.pop("schema", None) if isinstance(value, dict) else None
+        if schema != SCHEMA:
+            found = "without a schema" if schema is None else f"of schema {schema}"
+            raise ValueError(f"a report {found} cannot be read: this version of dynamlir reads schema {SCHEMA}")
+        made: CompileReport = build(CompileReport, value)
+        return made
 
     @property
     def kernel_seconds(self) -> dict[str, float]:

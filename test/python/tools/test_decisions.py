@@ -1,12 +1,15 @@
-"""Decisions in reports."""
+"""Decisions in reports, and reports as JSON: round trip, the set of keys, other versions."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import dynamlir
 import pytest
 import torch
+from dynamlir import report
 from dynamlir.report import CompileReport
 from dynamlir.report.decisions import Decision
 from torch import Tensor
@@ -119,3 +122,74 @@ def test_a_plain_run_says_why() -> None:
     made = last()
     (why,) = made.decided_by("capture")
     assert made.eager is not None and (why.choice, why.reason_id) == ("plain Python", made.eager.reason)
+
+
+# -- as JSON
+
+
+def reports() -> list[CompileReport]:
+    """Reports that have something in each field."""
+    made = [trained()]
+    dynamlir.compile(lambda x: x.view(torch.int32))(torch.ones(3))
+    products = Decision("max-autotune", report.decisions.Site("aten.mm"), "library", ("dots",), "measured")
+    return [*made, last(), CompileReport("g", decisions=(products,))]
+
+
+def test_a_report_is_read_as_it_was_written() -> None:
+    for made in reports():
+        again = CompileReport.from_json(made.to_json())
+        assert again == made and again.to_json() == made.to_json()
+        assert str(again) == str(made) and again.products == made.products
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "a report of schema 2 cannot be read: this version of dynamlir reads schema 1"),
+        ({"schema": None}, "without a schema cannot be read: this version of dynamlir reads schema 1"),
+        ({"lanes": 1}, "CompileReport has no field 'lanes'"),
+        ({"kernels": "three"}, "expected int, found 'three'"),
+    ],
+)
+def test_another_form_is_an_error(change: dict[str, Any], message: str) -> None:
+    value = {**json.loads(CompileReport("g").to_json()), **change}
+    with pytest.raises(ValueError, match=message):
+        CompileReport.from_json(json.dumps(value))
+
+
+KEYS = {
+    1: {
+        "": "schema graph ops_recorded ops_generated ops_extern kernels externs workspace_bytes live_bytes "
+        "stages passes threads eager recorded mode launched launches kernels_reused saved recomputed nodes gradients "
+        "decisions",
+        "decisions": "pass site choice alternatives reason reason_id numbers count",
+        "decisions.site": "what location",
+        "eager": "reason message location called_from",
+        "externs": "schema route location count",
+        "launched": "name launches bytes lines",
+    }
+}
+"""The keys of each version, by the place in the report: with other keys, the version is another one."""
+
+
+def keys(value: Any, place: str, found: dict[str, str]) -> dict[str, str]:
+    if isinstance(value, list):
+        for entry in value:
+            keys(entry, place, found)
+    elif isinstance(value, dict) and place not in ("stages", "passes", "recorded", "decisions.numbers"):
+        assert found.setdefault(place, " ".join(value)) == " ".join(value)
+        for name, entry in value.items():
+            keys(entry, f"{place}.{name}".lstrip("."), found)
+    return found
+
+
+def test_a_version_is_a_set_of_keys() -> None:
+    found: dict[str, str] = {}
+    for made in reports():
+        value = json.loads(made.to_json())
+        gradients = value.pop("gradients") or {}
+        keys({**value, "gradients": None}, "", found)
+        assert f"schema {' '.join(gradients)}" in ("schema ", KEYS[1][""])
+    assert {place: set(names.split()) for place, names in found.items()} == {
+        place: set(names.split()) for place, names in KEYS[report.SCHEMA].items()
+    }
