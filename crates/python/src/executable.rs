@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use dynamlir_autograd::{Calls, GraphWithNodes, torch};
+use dynamlir_autograd::{Calls, GraphWithNodes, Nodes, torch};
 use dynamlir_driver::{CallReports, Compiled, Loaded, Options, Report};
 use dynamlir_frame::{Failed, Objects};
 use dynamlir_runtime::{self as runtime, Derived, TensorRef};
@@ -159,7 +159,7 @@ impl Executable {
     /// Returns the report as a dictionary, with this name of the graph.
     #[pyo3(signature = (name=""))]
     fn report<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let training = self.graph.nodes().map(|nodes| nodes.training());
+        let training = self.graph.nodes().map(Nodes::training);
         plain(py, &self.calls.graph(name, &self.report, self.graph.executable(), training))
     }
 }
