@@ -30,7 +30,7 @@ from ..options import resolve as resolve_options
 from ..plain_warnings import Unsupported
 from ..reasons import Fallback
 from ..report.decisions import Decision, Site
-from . import audit, backends, compiled_modules, copies, distributed, lightning, sharing
+from . import attempts, audit, backends, compiled_modules, copies, distributed, lightning, sharing
 from .callable_types import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -179,6 +179,7 @@ class Compiler:
         captured = backends.Captured.of(self.name, frame, self.function if self.of_module else None)
         captured.whole = self.fullgraph
         self.log(frame)
+        self._decided.extend(attempts.take())
         if frame.session.sizes is not None:
             why = ", ".join(frame.session.varying)
             self._decided.append(Decision("capture", self._site(), "sizes as symbols", ("sizes as numbers",), why))
@@ -247,6 +248,7 @@ class Compiler:
         warned. There is no warning where plain Python is expected to run like this only once.
         """
         self._log_break(reason, message, location)
+        self._decided.extend(attempts.take())
         event = self._note(reason, message, location, forbidden)
         return event, not event.entry.waits
 
@@ -259,6 +261,7 @@ class Compiler:
     def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """Called at a graph break: CPython runs what follows, and the next graph begins after it."""
         event = self._log_break(reason, message, location)
+        self._decided.extend(attempts.take())
         self._decided.append(Decision.of("capture", self.name, "several graphs", "one graph", event))
         if event.entry.whole:
             report.bump("regions")

@@ -7,7 +7,6 @@ recording, so that nothing runs twice. An operation from elsewhere would be miss
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import threading
 import time
@@ -23,13 +22,11 @@ from .. import (
     constants,
     cut_recording,
     foreign_modes,
-    logs,
     memo,
     modes,
     output_views,
     preload,
     progress,
-    reasons,
     recheck_unbacked,
     scalars,
 )
@@ -561,20 +558,6 @@ def _readable(place: str) -> str:
 
 def _stranger(tensor: torch.Tensor) -> tuple[str, Callable[[], torch.Tensor]]:
     raise Fallback("unknown-tensor", f"a {tuple(tensor.shape)} tensor that the frame did not read")
-
-
-def log_attempt(name: str, count: int, why: str, found: tuple[str, str, Location] | None) -> None:
-    """Logs that a frame is captured once more, and what has ended the attempt before."""
-    if (log := logs.logger("attempts")).isEnabledFor(logging.INFO):
-        ended = "" if found is None else f", after {reasons.Event(found[0], found[1], tuple(found[2]))}"
-        log.info("%s: attempt %d, since %s%s", name, count, why, ended)
-
-
-def log_constants(name: str, sizes: Sequence[str], reason: str, message: str, location: Location) -> None:
-    """Logs the reason that sizes cannot be dynamic, or that a graph with dynamic sizes cannot be built."""
-    if (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
-        event = reasons.Event(reason, message, tuple(location))
-        log.info("%s: %s as a constant: %s", name, ", ".join(sizes), event)
 
 
 _told = threading.Lock()

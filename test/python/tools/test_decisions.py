@@ -96,7 +96,12 @@ def test_the_capture_says_why_there_are_several_graphs() -> None:
 
     dynamlir.compile(breaks)(torch.ones(3))
     first = dynamlir.compiles()[0]
-    (why,) = first.decided_by("capture")
+    again, why = first.decided_by("capture")
+    assert (again.choice, again.reason_id, again.numbers) == (
+        "another attempt",
+        "data-dependent-branch",
+        {"attempt": 2},
+    )
     assert (why.choice, why.reason_id) == ("several graphs", "data-dependent-branch")
     line = breaks.__code__.co_firstlineno + 2
     assert why.site.what.endswith("breaks") and why.site.location == f"{__file__}:{line}"

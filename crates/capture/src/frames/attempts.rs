@@ -449,9 +449,9 @@ fn forbids(request: &CaptureRequest<'_, '_>, failure: &CaptureFailure) -> bool {
 
 /// Logs a further attempt: its number, its reason, and what ended the one before.
 fn log_attempt(function: &Bound<'_, PyAny>, count: usize, why: &str, found: Option<GraphBreak>) -> PyResult<()> {
-    let session = dynamlir_cpython_abi::import(function.py(), "dynamlir.capture.session")?;
+    let attempts = dynamlir_cpython_abi::import(function.py(), "dynamlir.capture.attempts")?;
     let found = found.map(|found| (found.reason, found.message, found.location));
-    session.call_method1("log_attempt", (function.getattr("__qualname__")?, count, why, found))?;
+    attempts.call_method1("log_attempt", (function.getattr("__qualname__")?, count, why, found))?;
     Ok(())
 }
 
@@ -462,8 +462,8 @@ fn log_constants(function: &Bound<'_, PyAny>, failure: &CaptureFailure) -> PyRes
     }
     let (name, found) = (function.getattr("__qualname__")?, &failure.graph_break);
     let places = if failure.blamed.is_empty() { &failure.sizes } else { &failure.blamed };
-    let session = dynamlir_cpython_abi::import(function.py(), "dynamlir.capture.session")?;
-    session.call_method1("log_constants", (name, places.clone(), found.reason, &found.message, found.location.clone()))?;
+    let attempts = dynamlir_cpython_abi::import(function.py(), "dynamlir.capture.attempts")?;
+    attempts.call_method1("log_constants", (name, places.clone(), found.reason, &found.message, found.location.clone()))?;
     Ok(())
 }
 
