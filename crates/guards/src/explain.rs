@@ -3,7 +3,8 @@
 //! The predicates use `L` (parameters), `G` (globals), `B` (builtins), `C` (free variables) and `torch`, and a few helpers:
 //! `___check_type_id(x, n)` is `id(type(x)) == n`, `___check_obj_id(x, n)` is `id(x) == n`, `___lookup(cls, name)` looks along the MRO and
 //! returns `___nothing` for a missing attribute, `___made_of(x)` lists the class and the parts of a bound method, property or the like,
-//! which is often created anew. The guards themselves are stricter than `==`: types must be equal, too. Nothing here is fast.
+//! which is often created anew, `___is_watched(x)` is true if destroying `x` would run code or clear a weak reference. Relations and the state
+//! of torch are `___any`, `___all_different`, `___storages`, `___autocast` and `___torch_state`. The guards themselves are stricter than `==`: types must be equal, too. Nothing here is fast.
 
 use std::{fmt, sync::Arc};
 
@@ -320,17 +321,17 @@ fn predicates(sources: &Sources, source: SourceId, guard: &DescribedGuard) -> Ve
     }]
 }
 
-fn presence(sources: &Sources, source: SourceId, not: &str) -> String {
+fn presence(sources: &Sources, source: SourceId, negation: &str) -> String {
     match sources.get(source) {
-        Source::Global(name) => format!("'{name}' {not}in G"),
-        Source::Builtin(name) => format!("'{name}' {not}in B"),
-        Source::Attr(base, name) => format!("'{name}' {not}in {}.__dict__", sources.expression(*base)),
-        Source::Item(base, key) => format!("{key} {not}in {}", sources.expression(*base)),
-        Source::GlobalOf(base, name) => format!("'{name}' {not}in {}.__globals__", sources.expression(*base)),
-        Source::BuiltinOf(base, name) => format!("'{name}' {not}in {}.__builtins__", sources.expression(*base)),
-        Source::Member(base, table, name) => format!("'{name}' {not}in {}.{table}", sources.expression(*base)),
-        Source::Slot(base, name) | Source::GetAttr(base, name) => format!("{not}hasattr({}, '{name}')", sources.expression(*base)),
-        _ if not.is_empty() => format!("{} is not ___nothing", sources.expression(source)),
+        Source::Global(name) => format!("'{name}' {negation}in G"),
+        Source::Builtin(name) => format!("'{name}' {negation}in B"),
+        Source::Attr(base, name) => format!("'{name}' {negation}in {}.__dict__", sources.expression(*base)),
+        Source::Item(base, key) => format!("{key} {negation}in {}", sources.expression(*base)),
+        Source::GlobalOf(base, name) => format!("'{name}' {negation}in {}.__globals__", sources.expression(*base)),
+        Source::BuiltinOf(base, name) => format!("'{name}' {negation}in {}.__builtins__", sources.expression(*base)),
+        Source::Member(base, table, name) => format!("'{name}' {negation}in {}.{table}", sources.expression(*base)),
+        Source::Slot(base, name) | Source::GetAttr(base, name) => format!("{negation}hasattr({}, '{name}')", sources.expression(*base)),
+        _ if negation.is_empty() => format!("{} is not ___nothing", sources.expression(source)),
         _ => format!("{} is ___nothing", sources.expression(source)),
     }
 }

@@ -150,8 +150,11 @@ def test_a_report_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "a report of schema 2 cannot be read: this version of dynamlir reads schema 1"),
-        ({"schema": None}, "without a schema cannot be read: this version of dynamlir reads schema 1"),
+        (
+            {"schema": report.SCHEMA + 1},
+            f"a report of schema {report.SCHEMA + 1} cannot be read: .* reads schema {report.SCHEMA}",
+        ),
+        ({"schema": None}, f"without a schema cannot be read: this version of dynamlir reads schema {report.SCHEMA}"),
         ({"lanes": 1}, "CompileReport has no field 'lanes'"),
         ({"kernels": "three"}, "expected int, found 'three'"),
     ],
@@ -194,7 +197,7 @@ def test_a_version_is_a_set_of_keys() -> None:
         value = json.loads(made.to_json())
         gradients = value.pop("gradients") or {}
         keys({**value, "gradients": None}, "", found)
-        assert f"schema {' '.join(gradients)}" in ("schema ", KEYS[1][""])
+        assert not gradients or {"schema", *gradients} == set(KEYS[report.SCHEMA][""].split())
     assert {place: set(names.split()) for place, names in found.items()} == {
         place: set(names.split()) for place, names in KEYS[report.SCHEMA].items()
     }
