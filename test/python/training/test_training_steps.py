@@ -278,7 +278,11 @@ def test_one_that_is_retained_is_there_again() -> None:
 # -- what falls back to plain Python
 
 
-def test_gradients_with_a_history_are_left_to_python() -> None:
+def test_gradients_with_a_history_are_left_to_python(request: pytest.FixtureRequest) -> None:
+    # Torch warns once in a process, and an earlier test may have had it.
+    request.addfinalizer(lambda: torch.set_warn_always(False))
+    torch.set_warn_always(True)
+
     def function(w: Tensor, x: Tensor) -> Any:
         (x @ w).square().sum().backward(create_graph=True)
         return x + 1
