@@ -121,12 +121,18 @@ def _values(recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, .
         return target(*args, **kwargs)
 
 
+def _receiver(target: Callable[..., Any]) -> torch.Tensor | None:
+    """Returns the tensor that a method is bound to. With dynamic sizes, `run` has wrapped the method."""
+    function = target.args[0] if isinstance(target, functools.partial) else target
+    bound = getattr(function, "__self__", None)
+    return bound if isinstance(bound, torch.Tensor) else None
+
+
 def _quantile(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
     """Eager checks that quantiles in a tensor are between 0 and 1, and raises otherwise."""
-    function = target.args[0] if isinstance(target, functools.partial) else target
-    is_bound = isinstance(getattr(function, "__self__", None), torch.Tensor)
+    is_bound = _receiver(target) is not None
     share = kwargs["q"] if "q" in kwargs else next(iter(args if is_bound else args[1:]), None)
     if isinstance(share, FakeTensor) and share.is_floating_point() and share.numel():
         with torch.no_grad():
@@ -150,7 +156,7 @@ def _detach_in_place(
     recorder: OpRecorder, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
     """Torch only drops the history, which is not dispatched."""
-    given = (*args, *kwargs.values(), getattr(target, "__self__", None))
+    given = (*args, *kwargs.values(), _receiver(target))
     fakes = [one for one in given if isinstance(one, FakeTensor) and one.requires_grad]
     result = target(*args, **kwargs)
     for fake in fakes:

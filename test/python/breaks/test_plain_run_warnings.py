@@ -434,6 +434,9 @@ def test_switches_of_the_user_are_not_news() -> None:
         assert torch.equal(dynamlir.compile(disabled)(X), X * 1j)
         for stance in ("force_eager", "eager_on_recompile", "eager_then_compile"):
             for door in DOORS.values():
+                if stance == "eager_then_compile" and door is not dynamlir.compile:
+                    # Torch compiles at once if it has run a `torch.while_loop` before.
+                    continue
                 with torch.compiler.set_stance(stance):
                     assert torch.equal(door(complex_numbers)(X), complex_numbers(X))
     # Here it is news: more runs plain than the part that was switched off.

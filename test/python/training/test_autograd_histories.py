@@ -50,6 +50,23 @@ def test_detached_in_place() -> None:
         check(each, leaf(4))
 
 
+@pytest.mark.parametrize("dynamic", [True, None], ids=["dynamic", "automatic"])
+@pytest.mark.parametrize("way", ["method", "function"])
+def test_detached_in_place_with_dynamic_sizes(way: str, dynamic: bool | None) -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        z = (x * y).sin()
+        z.detach_() if way == "method" else torch.detach_(z)
+        return z * x
+
+    compiled = dynamlir.compile(f, dynamic=dynamic)
+    for count in (4, 5, 6):
+        inputs = [torch.randn(count, requires_grad=True) for _ in range(2)]
+        found = torch.autograd.grad(compiled(*inputs).sum(), inputs, allow_unused=True)
+        expected = torch.autograd.grad(f(*inputs).sum(), inputs, allow_unused=True)
+        assert found[1] is expected[1] is None
+        torch.testing.assert_close(found[0], expected[0])
+
+
 def test_what_a_checkpoint_has_read_is_detached_in_place() -> None:
     """The recomputation reads it again, and torch refuses a tensor that has lost its history by then."""
 
