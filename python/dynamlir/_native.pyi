@@ -125,7 +125,7 @@ class Executable:
         """The number of its nodes in autograd's graph: 0 if it does not train."""
 
     def report(self, name: str = "") -> dict[str, Any]:
-        """Returns the report of the compilation, with this name of the graph: fields of `CompileReport` as a dictionary."""
+        """Returns the report, with this name of the graph: fields of `CompileReport` as a dictionary."""
 
     def differentiate_again(
         self,

@@ -140,18 +140,21 @@ class CompileReport:
         return [one for one in self.decisions if one.pass_ == pass_]
 
     def to_json(self) -> str:
-        """Returns the report as JSON, with the version of its form as ``schema``. Measured times are not in it."""
-        return json.dumps({"schema": SCHEMA, **plain(self)})
+        """Returns the report as JSON, with the version of its form as ``schema``. The times that
+        `dynamlir.profile` measures are not in it."""
+        return json.dumps({"schema": SCHEMA, **plain(self)}, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> CompileReport:
         """Returns the report that `to_json` wrote. Raises `ValueError` for a text of another version or form."""
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_number)
         schema = value.pop("schema", None) if isinstance(value, dict) else None
-        if schema != SCHEMA:
-            found = "without a schema" if schema is None else f"of schema {schema}"
+        if type(schema) is not int or schema != SCHEMA:
+            found = "without a schema" if schema is None else f"of schema {schema!r}"
             raise ValueError(f"a report {found} cannot be read: this version of dynamlir reads schema {SCHEMA}")
         made: CompileReport = build(CompileReport, value)
+        if made.eager is not None and made.eager.reason not in REASONS:
+            raise ValueError(f"this version of dynamlir has no reason {made.eager.reason!r}")
         return made
 
     @property
@@ -206,6 +209,10 @@ class CompileReport:
             lines += [f"  for the gradients {kept}, {self.recomputed} operations computed again{nodes}"]
             lines += [f"  {line}" for line in str(self.gradients).splitlines()]
         return "\n".join(lines)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not a number of JSON's")
 
 
 def from_native(

@@ -61,10 +61,15 @@ class Pending(collections.deque[Decision]):
         super().__init__(maxlen=256)
 
     def take(self) -> tuple[Decision, ...]:
-        """Returns and removes all."""
-        taken = tuple(self)
-        self.clear()
-        return taken
+        """Returns and removes all; equal ones are one, with a count."""
+        counts: dict[str, list[Decision]] = {}
+        # Another thread may add some meanwhile: those stay for the next report.
+        for _ in range(len(self)):
+            made = self.popleft()
+            counts.setdefault(repr(made), []).append(made)
+        return tuple(
+            dataclasses.replace(alike[0], count=sum(made.count for made in alike)) for alike in counts.values()
+        )
 
 
 class _Thread(threading.local):

@@ -55,10 +55,18 @@ def _dataclass(kind: Any, value: Any) -> Any:
     found = {name: _builder(hint)(given.pop(key)) for key, name, hint in _fields(kind) if key in given}
     if given:
         raise ValueError(f"{kind.__name__} has no field {next(iter(given))!r}")
-    try:
-        return kind(**found)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    missing = [key for key, name, _ in _fields(kind) if name not in found and name in _required(kind)]
+    if missing:
+        raise ValueError(f"{kind.__name__} lacks the field {missing[0]!r}")
+    return kind(**found)
+
+
+@functools.cache
+def _required(kind: Any) -> frozenset[str]:
+    """Returns the names of the fields without a default."""
+    missing = dataclasses.MISSING
+    fields = dataclasses.fields(kind)
+    return frozenset(field.name for field in fields if field.default is missing and field.default_factory is missing)
 
 
 def _checked(kind: Any, value: Any) -> Any:
