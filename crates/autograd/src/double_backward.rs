@@ -147,8 +147,8 @@ impl DoubleBackward {
         let py = ctx.py();
         let Some(function) = self.function.get() else {
             return Err(PyRuntimeError::new_err(
-                "trying to differentiate twice a graph that was loaded from a text after stage 00 (aten), of which only the first gradients \
-                 are known: load the text of stage 00, or compute them without create_graph=True",
+                "trying to differentiate twice a graph that was loaded from a text after stage 00 (aten), where only the first gradients are \
+                 known: load the text of stage 00, or compute them without create_graph=True",
             ));
         };
         let mut gradients: Vec<Bound<'py, PyAny>> = vec![py.None().into_bound(py); wanted.len() + 1];

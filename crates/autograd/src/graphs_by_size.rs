@@ -54,13 +54,13 @@ impl GraphsBySize {
 
     fn add(&self, sizes: Sizes, make: impl FnOnce(&[i64]) -> PyResult<Arc<dyn CompiledGraph>>) -> PyResult<Arc<dyn CompiledGraph>> {
         let graph = make(&sizes)?;
-        // What is dropped may run Python code when it dies.
+        // Dropping a graph may run Python code.
         drop(self.made.insert(sizes, Arc::clone(&graph)));
         Ok(graph)
     }
 }
 
-/// Converts the reason that there is no graph for these sizes: plain Python runs the call, unless the exception is meant to end it.
+/// Returns the failure of a call without a graph: plain Python runs it, unless the exception must end it.
 fn failed(py: Python<'_>, error: PyErr) -> Failed {
     if error.is_instance_of::<PyException>(py) { Failed::Before(error) } else { Failed::Raise(error) }
 }

@@ -22,9 +22,9 @@ const TOLERATED: u32 = 9;
 
 /// The admission of a callable's misses to compilation: after useless work, fewer of them are inspected or compiled.
 pub struct Admission {
-    /// True if the last answer was that there is no room.
+    /// True if the last entry had no room.
     full: AtomicBool,
-    /// The longer there is no room for an entry, the fewer calls are inspected.
+    /// The longer entries have had no room, the fewer calls are inspected.
     crowded: BackOff,
     /// The more entries in a row do not pass for the call for which they were created, the fewer are created.
     unsteady: BackOff,

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .. import expressions
+from .. import expressions, parsing
 from ..recording import DTYPE_NAMES, DTYPES
 from ..version import __version__
 from . import encoding
@@ -113,6 +113,8 @@ def _load(path: str) -> ExportedProgram:
     with open(os.path.join(path, TEXT), "rb") as text:
         mlir = text.read()
     _expect(hashlib.sha256(mlir).hexdigest() == written["text"], f"{TEXT} is not what was written")
+    # The text is parsed in this process at the first call.
+    parsing.check(os.path.join(path, TEXT))
     signature = _read_signature(written["signature"])
     name = written["name"]
     _expect(type(name) is str and name.isidentifier(), "its name is none")

@@ -68,7 +68,7 @@ class ExportedProgram:
 
     @functools.cached_property
     def _text(self) -> _Text | None:
-        """The compiled text; None if it cannot be compiled on this machine, for a counted reason."""
+        """The compiled text; None, for a logged reason, if it cannot be compiled: the graph is then captured."""
         try:
             program = Program.read(self.mlir)
             return _Text(compile_program(program, resolve(), self.graph_module._get_name()), program.requires_grad)

@@ -529,7 +529,7 @@ mod tests {
                 assert_eq!(after(&mut rung, &request, failure(step))?, None, "restart {count}");
                 assert_eq!(settings(&rung, &request).stop, Some(step));
             }
-            // What the user is told is where the graph first broke.
+            // The user is told where the graph first broke.
             assert_eq!(after(&mut rung, &request, failure(1))?, Some("at 99".to_owned()));
             Ok(())
         })

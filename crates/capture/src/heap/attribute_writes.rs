@@ -387,7 +387,7 @@ impl<'py> Recipes<'py> {
                 && self.has_changed(stored, &was)
                 && !was.object().bind(self.py).is(value)
             {
-                let message = format!("writes {}, of which Python needs the value", self.guards.expression(stored));
+                let message = format!("writes {}, whose value Python needs", self.guards.expression(stored));
                 return Err(at(Halt::Break(GraphBreak { reason: reason::SIDE_EFFECT, message, location: Vec::new() }), &written.location));
             }
             self.guards.written(written.source);

@@ -131,8 +131,7 @@ impl<'py> Heap<'py> {
         let generic = lookup(&self.py.get_type::<PyAny>(), "__setattr__")?;
         let plain = own.zip(generic).is_some_and(|(own, generic)| own.is(&generic));
         let Some(setter) = setter.filter(|setter| plain && kind::is_getset_descriptor(setter)) else {
-            return self
-                .break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor, of which other code is notified"));
+            return self.break_graph(reason::TENSOR_ESCAPE, format!("sets the attribute {name} of a tensor, which notifies other code"));
         };
         self.pin_class_entry(real, source, intern!(self.py, "__setattr__"))?;
         self.pin_member(&class, &key, &setter)?;
