@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -38,6 +40,17 @@ def written(folder: Path, text: str, name: str = "05-linalg.mlir") -> Path:
     path = folder / name
     path.write_text(text)
     return path
+
+
+def test_a_saved_program_with_such_a_text(tmp_path: Path) -> None:
+    dynamlir.export(lambda x: x + 1, torch.ones(3)).save(tmp_path / "p")
+    (text,), about = (tmp_path / "p").glob("*.mlir"), tmp_path / "p" / "program.json"
+    deadly = DEADLY["an array of an odd type"]
+    text.write_text(deadly)
+    described = json.loads(about.read_text()) | {"text": hashlib.sha256(deadly.encode()).hexdigest()}
+    about.write_text(json.dumps(described))
+    with pytest.raises(ValueError, match="parser does not survive"):
+        dynamlir.load(tmp_path / "p")
 
 
 @pytest.mark.parametrize("name", DEADLY)
