@@ -63,9 +63,12 @@ class Pending(collections.deque[Decision]):
     def take(self) -> tuple[Decision, ...]:
         """Returns and removes all; equal ones are one, with a count."""
         counts: dict[str, list[Decision]] = {}
-        # Another thread may add some meanwhile: those stay for the next report.
-        for _ in range(len(self)):
-            made = self.popleft()
+        # Another thread may take some meanwhile, and a program under test may have patched ``len``.
+        while True:
+            try:
+                made = self.popleft()
+            except IndexError:
+                break
             counts.setdefault(repr(made), []).append(made)
         return tuple(
             dataclasses.replace(alike[0], count=sum(made.count for made in alike)) for alike in counts.values()
