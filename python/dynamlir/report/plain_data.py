@@ -51,14 +51,24 @@ def _builder(kind: Any) -> Callable[[Any], Any]:
 
 
 def _dataclass(kind: Any, value: Any) -> Any:
-    given = dict(_checked(dict, value))
-    found = {name: _builder(hint)(given.pop(key)) for key, name, hint in _fields(kind) if key in given}
-    if given:
-        raise ValueError(f"{kind.__name__} has no field {next(iter(given))!r}")
-    missing = [key for key, name, _ in _fields(kind) if name not in found and name in _required(kind)]
-    if missing:
-        raise ValueError(f"{kind.__name__} lacks the field {missing[0]!r}")
+    parts, required = _parts(kind), _required(kind)
+    found = {}
+    for key, one in _checked(dict, value).items():
+        if key not in parts:
+            raise ValueError(f"{kind.__name__} has no field {key!r}")
+        name, part = parts[key]
+        found[name] = part(one)
+    if not required <= found.keys():
+        missing = next(key for key, (name, _) in parts.items() if name in required - found.keys())
+        raise ValueError(f"{kind.__name__} lacks the field {missing!r}")
     return kind(**found)
+
+
+@functools.cache
+def _parts(kind: Any) -> dict[str, tuple[str, Callable[[Any], Any]]]:
+    """Returns the name and the builder of each field by its key. Large reports hold thousands of dataclasses, so what
+    depends on their types alone is computed once."""
+    return {key: (name, _builder(hint)) for key, name, hint in _fields(kind)}
 
 
 @functools.cache
