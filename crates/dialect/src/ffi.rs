@@ -209,4 +209,6 @@ unsafe extern "C" {
     pub fn dynamoFindDeepNesting(text: MlirStringRef) -> isize;
     pub fn dynamoRegisterAllOfUpstream(registry: MlirDialectRegistry);
     pub fn dynamoOptMain(argc: c_int, argv: *mut *mut c_char, registry: MlirDialectRegistry) -> c_int;
+    pub fn dynamoLspServerMain(argc: c_int, argv: *mut *mut c_char, registry: MlirDialectRegistry) -> c_int;
+    pub fn dynamoSetVersion(tool: MlirStringRef, version: MlirStringRef);
 }

@@ -15,9 +15,10 @@ pub mod ffi;
 pub mod ir;
 pub mod llvm;
 pub mod ops;
-pub mod opt;
+
 pub mod pass;
 pub mod program;
+pub mod tools;
 pub mod transform;
 pub mod upstream;
 

@@ -7,7 +7,7 @@ use tblgen::{Record, TypedInit};
 use crate::{
     Error,
     attribute::Kind,
-    text::{camel, docs, identifier},
+    text::{camel, docs, identifier, markdown},
 };
 
 /// The number of operands or results with one name.
@@ -31,6 +31,8 @@ pub struct Operation {
     /// `SliceOp`.
     rust: String,
     docs: String,
+    /// Its summary and description, for editors.
+    documentation: String,
     arguments: Vec<Argument>,
     results: Vec<(String, Count)>,
     /// True if an attribute stores the number of operands for each name.
@@ -56,11 +58,12 @@ impl Operation {
         let results = named(&name, record, "results")?.into_iter().map(|(result, constraint)| (result, count(constraint))).collect();
         let traits: Vec<String> = record.list_of_defs_value("traits")?.iter().filter_map(|r| r.name().ok().map(str::to_owned)).collect();
         let has = |wanted: &str| traits.iter().any(|name| name == wanted);
-        let description = record.str_value("description").unwrap_or_default().replace("```mlir", "```text");
-        let docs = docs("", &format!("`{name}`: {}", record.str_value("summary")?), &description);
+        let (summary, description) = (record.str_value("summary")?, record.str_value("description").unwrap_or_default());
+        let docs = docs("", &format!("`{name}`: {summary}"), &description.replace("```mlir", "```text"));
         let operation = Self {
             rust: format!("{}Op", camel(mnemonic)),
             docs,
+            documentation: markdown(summary, description),
             arguments,
             results,
             sized: has("AttrSizedOperandSegments"),
@@ -89,7 +92,7 @@ impl Operation {
 
     /// Writes the type with its accessors and builder.
     pub fn write(&self) -> String {
-        let Self { name, rust, docs, .. } = self;
+        let Self { name, rust, docs, documentation, .. } = self;
         format!(
             r#"
 {docs}#[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +101,9 @@ pub struct {rust}(Op);
 impl {rust} {{
     /// The operation's name.
     pub const NAME: &'static str = "{name}";
+
+    /// Its documentation, as Markdown.
+    pub const DOCUMENTATION: &'static str = {documentation:?};
 
     /// Returns the operation as this type if it has this name.
     pub fn cast(op: Op) -> Option<Self> {{
@@ -347,6 +353,8 @@ pub fn write_set(operations: &[Operation]) -> String {
         .map(|(length, arms)| format!("            {length} => match name {{\n{arms}                _ => return None,\n            }},\n"))
         .collect::<Vec<_>>()
         .concat();
+    let documented =
+        operations.iter().map(|op| format!("            {0}::NAME => {0}::DOCUMENTATION,\n", op.rust)).collect::<Vec<_>>().concat();
     format!(
         "
 /// An operation of the dialect.
@@ -361,6 +369,14 @@ impl DynamoOp {{
             Some(match name.len() {{
 {arms}            _ => return None,
             }})
+        }})
+    }}
+
+    /// Returns the documentation of the operation with a name, as Markdown.
+    #[must_use]
+    pub fn documentation(name: &str) -> Option<&'static str> {{
+        Some(match name {{
+{documented}            _ => return None,
         }})
     }}
 }}

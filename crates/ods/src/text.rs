@@ -14,6 +14,11 @@ pub fn docs(indent: &str, summary: &str, description: &str) -> String {
     source
 }
 
+/// A summary and a description as Markdown.
+pub fn markdown(summary: &str, description: &str) -> String {
+    format!("{}\n\n{}", sentence(summary), unindented(description)).trim_end().to_owned()
+}
+
 /// A summary as a sentence.
 fn sentence(summary: &str) -> String {
     let mut letters = summary.trim().chars();
@@ -54,6 +59,8 @@ mod tests {
         let text = docs("    ", "the same bits", "\n    One.\n\n      %r = f %x\n");
         assert_eq!(text, "    /// The same bits.\n    ///\n    /// One.\n    ///\n    ///   %r = f %x\n");
         assert_eq!(docs("", "x", ""), "/// X.\n");
+        assert_eq!(markdown("the same bits", "\n    One.\n"), "The same bits.\n\nOne.");
+        assert_eq!(markdown("x", ""), "X.");
     }
 
     #[test]

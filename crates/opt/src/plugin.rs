@@ -2,6 +2,8 @@
 //!
 //! The C++ library defines them under other names, since a Rust shared library exports only symbols defined in Rust.
 
+mod registered;
+
 use std::ffi::{c_char, c_void};
 
 /// `mlir::DialectPluginLibraryInfo` and `mlir::PassPluginLibraryInfo`, which differ only in the callback's parameter. Strings and callback
@@ -37,7 +39,5 @@ pub extern "C" fn mlirGetPassPluginInfo() -> PluginInfo {
 /// Called back by the pass plugin's entry point.
 #[unsafe(no_mangle)]
 pub extern "C" fn dynamlirRegisterPasses() {
-    dynamlir_passes::register_all();
-    dynamlir_codegen::pipelines::register_all();
-    dynamlir_nvptx::pipelines::register_all();
+    registered::register_all();
 }

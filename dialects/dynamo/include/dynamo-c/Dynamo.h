@@ -234,6 +234,13 @@ MLIR_CAPI_EXPORTED void dynamoRegisterAllOfUpstream(MlirDialectRegistry registry
 /// Returns the process's exit code. Call it once per process.
 MLIR_CAPI_EXPORTED int dynamoOptMain(int argc, char **argv, MlirDialectRegistry registry);
 
+/// `mlir-lsp-server` with the dialects of `registry`, which the caller continues to own. Returns the exit code, once the
+/// client has closed the connection. Call it once per process.
+MLIR_CAPI_EXPORTED int dynamoLspServerMain(int argc, char **argv, MlirDialectRegistry registry);
+
+/// Sets the text that `--version` prints in this process, which outlives the call.
+MLIR_CAPI_EXPORTED void dynamoSetVersion(MlirStringRef tool, MlirStringRef version);
+
 #ifdef __cplusplus
 }
 #endif

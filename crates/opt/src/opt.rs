@@ -1,9 +1,11 @@
 //! `dynamlir-opt`: everything in `mlir-opt`, with the dynamo dialect and our passes and pipelines.
 
+mod registered;
+
 use dynamlir_dialect::{
     ir::Op,
-    opt::{self, Upstream},
     pass::{Pass, PassResult, Run, Takes, register},
+    tools::{self, Upstream},
 };
 use std::process::exit;
 
@@ -17,9 +19,7 @@ fn panics(_module: Op, _run: &Run) -> PassResult {
 }
 
 fn main() {
-    dynamlir_passes::register_all();
-    dynamlir_codegen::pipelines::register_all();
-    dynamlir_nvptx::pipelines::register_all();
+    registered::register_all();
     register(&PANIC);
-    exit(opt::main(std::env::args(), Upstream::ALL));
+    exit(tools::opt(std::env::args(), Upstream::ALL));
 }
