@@ -452,7 +452,8 @@ impl Policy for CapturePolicy {
     fn set_update<'py>(&self, set: &Value<'py>, iterable: &Value<'py>) -> Run<()> {
         let capture = self.at(set.get().py());
         capture.run(capture.refuse_filling(set.get(), "fills"))?;
-        capture.run(capture.add_all(set.get(), &capture.tracked(iterable)))
+        let noted = capture.run(capture.items_in_set(&capture.tracked(iterable)))?;
+        capture.run(capture.add_all(set.get(), &noted))
     }
 
     fn dict_update<'py>(&self, dict: &Value<'py>, mapping: &Value<'py>) -> Run<()> {

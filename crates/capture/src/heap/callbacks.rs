@@ -8,7 +8,7 @@ use pyo3::{prelude::*, sync::PyOnceLock, types::PyFunction};
 use crate::{
     floors::Writes,
     graph_break::Outcome,
-    objects::{Tracked, callables::Keywords, callback_wrapper::wrapper},
+    objects::{Tracked, callables::Keywords, callback_wrapper},
 };
 
 /// C functions that call an argument, with its position and its keyword. A type's name means its constructor.
@@ -31,6 +31,9 @@ const CALLERS: &[(&str, Option<usize>, Option<&str>)] = &[
     ("starmap", Some(0), None),
     ("takewhile", Some(0), None),
 ];
+
+/// Those that compare what the function returns.
+const COMPARE_RESULTS: &[&str] = &["groupby", "max", "min", "sort", "sorted"];
 
 /// Returns the comparison function of an object that `functools.cmp_to_key` created; None for other objects.
 fn compared_by<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -67,7 +70,7 @@ impl<'py> Writes<'py> {
             let positional = place.and_then(|place| args.get_mut(place));
             let named = kwargs.iter_mut().filter(|(given, _)| keyword.is_some_and(|keyword| keyword == given)).map(|(_, value)| value);
             for value in positional.into_iter().chain(named) {
-                *value = self.seen_when_called(value)?;
+                *value = if COMPARE_RESULTS.contains(&name) { self.compared_when_called(value)? } else { self.seen_when_called(value)? };
             }
         }
         Ok((args, kwargs))
@@ -88,8 +91,20 @@ impl<'py> Writes<'py> {
             }
             return Ok(value.clone());
         }
-        let made = dynamlir_interpreter::suspended(|| wrapper(self.py)?.0.bind(self.py).call1((object,)))?;
-        self.note_made(&made, None);
-        Ok(Tracked::new(made))
+        self.wrapped(callback_wrapper::plain(self.py)?.around(object)?)
+    }
+
+    /// Returns a wrapper around a key function, whose results are noted as compared.
+    fn compared_when_called(&self, value: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if value.object.is_none() || compared_by(&value.object)?.is_some() {
+            // The function of `cmp_to_key` compares in Python.
+            return self.seen_when_called(value);
+        }
+        self.wrapped(callback_wrapper::compared(self.py)?.around(&value.object)?)
+    }
+
+    pub(crate) fn wrapped(&self, wrapper: Bound<'py, PyAny>) -> Outcome<Tracked<'py>> {
+        self.note_made(&wrapper, None);
+        Ok(Tracked::new(wrapper))
     }
 }

@@ -94,6 +94,10 @@ pub enum Special {
     Next,
     /// `len(x)`
     Len,
+    /// `dynamlir.capture.keys.compared`
+    Compared,
+    /// `dynamlir.capture.keys.addressed`
+    Addressed,
     /// `sum(xs)`
     Sum,
     /// `torch._check_with`, beneath `torch._check` and its relatives

@@ -15,6 +15,7 @@ use crate::{
         Tracked,
         callable_kinds::CallableKind,
         callables::{Keywords, describe, receiver},
+        callback_wrapper::{self, Wrapper},
         effects::Effect,
         lookup::{is_changeable, lookup},
         special_names,
@@ -182,7 +183,8 @@ impl<'py> Operations<'py> {
         let want = if sliced || LOOKED_INTO.contains(&name) { Want::Flexible } else { Want::Exact };
         self.guard_beneath(object, name, args, kwargs.iter().any(|(name, _)| name == "key"), want)?;
         self.note_compared(object, name, args)?;
-        let (args, kwargs) = self.called_back(name, args, kwargs)?;
+        let args = self.with_noted_items(object, name, args)?;
+        let (args, kwargs) = self.called_back(name, &args, kwargs)?;
         let args = args.iter().enumerate().map(|(at, arg)| self.taken_in(name, at >= bound, sliced, arg)).collect::<Outcome<Vec<_>>>()?;
         self.natively(name, || self.enter(object, &args, &kwargs))
     }
@@ -223,9 +225,33 @@ impl<'py> Operations<'py> {
         let given: Vec<_> = args.iter().map(|arg| arg.object.clone()).collect();
         match (receiver(object), given.split_first()) {
             // A method accessed through its class receives its object as the first argument.
-            (None, Some((target, given))) if kind::is_class_member(object) => self.compared_by(name, Some(target), given),
-            (target, _) => self.compared_by(name, target.as_ref(), &given),
+            (None, Some((target, given))) if kind::is_class_member(object) => self.compared_by(object, name, Some(target), given),
+            (target, _) => self.compared_by(object, name, target.as_ref(), &given),
         }
+    }
+
+    /// Returns the arguments of C code that compares the items of iterators: in place of each iterator, one that notes its items when they are
+    /// computed. Items of containers are known before.
+    fn with_noted_items(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<Vec<Tracked<'py>>> {
+        match self.notes_for_items(object, name)? {
+            Some(wrapper) => args.iter().map(|arg| self.with_notes(wrapper, arg)).collect(),
+            None => Ok(args.to_vec()),
+        }
+    }
+
+    /// Returns an iterable whose items all are noted when C code puts them into a set.
+    pub(crate) fn items_in_set(&self, iterable: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        self.with_notes(callback_wrapper::addressed(self.py)?, iterable)
+    }
+
+    /// Returns an iterator over the same items that a wrapper notes, in place of one whose items are computed later.
+    fn with_notes(&self, wrapper: &Wrapper, iterable: &Tracked<'py>) -> Outcome<Tracked<'py>> {
+        if self.torch.is_tensor(&iterable.object) || !computes_items(&iterable.object)? {
+            return Ok(iterable.clone());
+        }
+        let noting = self.wrapped(wrapper.around(&callback_wrapper::keys(self.py)?.getattr("compared")?)?)?;
+        let map = dynamlir_cpython_abi::import(self.py, "builtins")?.getattr("map")?;
+        self.call_pure(&map, &[noting, iterable.clone()], &Keywords::default())
     }
 
     /// Returns the first of several values for which the comparison with all before it is true, as `max` and `min` find it, where some are
@@ -261,7 +287,9 @@ impl<'py> Operations<'py> {
         }
         if callbacks::calls_back(&name) {
             self.guard_beneath(object, &name, args, kwargs.iter().any(|(name, _)| name == "key"), Want::Flexible)?;
-            let (args, kwargs) = self.called_back(&name, args, kwargs)?;
+            self.note_compared(object, &name, args)?;
+            let args = self.with_noted_items(object, &name, args)?;
+            let (args, kwargs) = self.called_back(&name, &args, kwargs)?;
             let (given, keywords) = self.native_arguments(&args, &kwargs)?;
             return self.returned(self.natively(&name, || object.call(given, Some(&keywords))));
         }
@@ -337,7 +365,8 @@ impl<'py> Operations<'py> {
             }
             self.guard_receiver(&name, &target, source)?;
         }
-        let (given, keywords) = self.native_arguments(args, kwargs)?;
+        let args = self.with_noted_items(object, &name, args)?;
+        let (given, keywords) = self.native_arguments(&args, kwargs)?;
         let result = self.natively(&name, || object.call(given, Some(&keywords)));
         // The result of a constructor or a copy is new, even if the garbage collector does not track it.
         let makes = object.is_instance_of::<PyType>() || matches!(name.as_str(), "copy" | "fromkeys" | "groupdict" | "__or__" | "__ror__");
@@ -370,4 +399,14 @@ fn is_method_of(method: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>, name: &str
         Some(class) => Ok(class.is(&found.getattr("__objclass__")?)),
         None => found.getattr("__qualname__")?.eq(method.getattr("__qualname__")?),
     }
+}
+
+/// Returns true for iterators, and for iterables of a user's class that is not a mapping: code that runs later computes their items.
+fn computes_items(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = value.get_type();
+    if lookup(&class, "__next__")?.is_some() {
+        return Ok(true);
+    }
+    let by_python = lookup(&class, "__iter__")?.is_some_and(|own| own.is_exact_instance_of::<PyFunction>());
+    Ok(by_python && lookup(&class, "keys")?.is_none())
 }

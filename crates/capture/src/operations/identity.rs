@@ -16,6 +16,8 @@ use crate::{
     floors::Reads,
     graph_break::{Outcome, reason},
     objects::{
+        callables::receiver,
+        callback_wrapper::{self, Wrapper},
         contents::{elements, is_named, referents},
         layout::Layout,
         lookup::lookup,
@@ -23,7 +25,8 @@ use crate::{
     },
 };
 
-/// C functions and methods that compare their arguments with each other, or with their receiver or its contents.
+/// Methods, and functions without a row of their own in the effect table, that compare their arguments with each other, or with their
+/// receiver or its contents. Of the others, the claims say it.
 const COMPARING: &[&str] = &[
     "__contains__",
     "__delitem__",
@@ -35,7 +38,6 @@ const COMPARING: &[&str] = &[
     "contains",
     "count",
     "countOf",
-    "dict",
     "eq",
     "fromkeys",
     "get",
@@ -45,6 +47,7 @@ const COMPARING: &[&str] = &[
     "pop",
     "remove",
     "setdefault",
+    "sort",
     "update",
 ];
 
@@ -72,6 +75,27 @@ const ADDRESSING: &[&str] = &[
     "symmetric_difference",
     "symmetric_difference_update",
     "union",
+];
+
+/// Methods, and functions without a row of their own in the effect table, that hash or compare the items of an iterator.
+const ITERATING: &[&str] = &[
+    "__contains__",
+    "_count_elements",
+    "contains",
+    "countOf",
+    "difference",
+    "difference_update",
+    "fromkeys",
+    "indexOf",
+    "intersection",
+    "intersection_update",
+    "isdisjoint",
+    "issubset",
+    "issuperset",
+    "symmetric_difference",
+    "symmetric_difference_update",
+    "union",
+    "update",
 ];
 
 impl<'py> Reads<'py> {
@@ -109,16 +133,34 @@ impl<'py> Reads<'py> {
         Ok(())
     }
 
-    /// Notes a call of C code that may compare its arguments, given the name of the function.
-    pub(crate) fn compared_by(&self, name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[Bound<'py, PyAny>]) -> Outcome<()> {
+    /// Notes a call of C code that may compare its arguments, given the function and its name.
+    pub(crate) fn compared_by(
+        &self,
+        function: &Bound<'py, PyAny>,
+        name: &str,
+        receiver: Option<&Bound<'py, PyAny>>,
+        args: &[Bound<'py, PyAny>],
+    ) -> Outcome<()> {
         let in_set = receiver.is_some_and(|object| object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>());
-        if ADDRESSING.contains(&name) || in_set && COMPARING.contains(&name) {
+        let compares = COMPARING.contains(&name) || self.effects.specials(function).is_some_and(|called| called.contains(&"__eq__"));
+        if ADDRESSING.contains(&name) || in_set && compares {
             self.addressed(args)
-        } else if COMPARING.contains(&name) {
+        } else if compares {
             self.compared(&compared_ones(name, receiver, args))
         } else {
             Ok(())
         }
+    }
+
+    /// Returns wrappers for the functions that compute the items which C code gets from an iterator and compares; None if it compares none.
+    pub(crate) fn notes_for_items(&self, function: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<&'static Wrapper>> {
+        let claims = |called: &[&str]| called.contains(&"__eq__") && called.contains(&"__next__");
+        if !ITERATING.contains(&name) && !self.effects.specials(function).is_some_and(claims) {
+            return Ok(None);
+        }
+        let in_set = receiver(function).is_some_and(|object| object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>());
+        let noting = if ADDRESSING.contains(&name) || in_set { callback_wrapper::addressed } else { callback_wrapper::compared };
+        noting(self.py).map(Some)
     }
 
     /// Guards that the compared objects stay distinct.
@@ -197,9 +239,21 @@ fn compared_ones<'py>(name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[
             args.first().cloned().into_iter().chain(keys(dict)).collect()
         }
         Some(dict) if dict.is_instance_of::<PyDict>() && name == "update" => args.iter().chain([dict]).flat_map(keys).collect(),
-        None if name == "dict" => args.iter().flat_map(keys).collect(),
+        None if matches!(name, "dict" | "OrderedDict" | "defaultdict" | "frozendict") => args.iter().flat_map(keys).collect(),
+        // They compare items by `<`. The elements of items that are tuples or lists are compared by `==` before.
+        None if matches!(name, "max" | "min" | "sorted") => ordered(args),
+        Some(list) if name == "sort" => ordered(std::slice::from_ref(list)),
         _ => args.iter().chain(receiver).cloned().collect(),
     }
+}
+
+/// Returns the elements of sequences among values that are put in order: among the arguments, or among the items of a single one.
+fn ordered<'py>(args: &[Bound<'py, PyAny>]) -> Vec<Bound<'py, PyAny>> {
+    let items = match args {
+        [all] => elements(all).unwrap_or_default(),
+        several => several.to_vec(),
+    };
+    items.iter().filter_map(elements).flatten().collect()
 }
 
 /// Returns true if C code compares the contents of an object: a named tuple, a method, a view of a dict.

@@ -192,6 +192,14 @@ impl<'py> Operations<'py> {
             (Special::Checkpoint, _) => self.checkpointed(&callable.object, args, kwargs),
             (Special::AutocastCache, _) => Ok(Tracked::new(self.recorder().autocast_cache()?)),
             (Special::Handled, []) => self.handled_exception(&callable.object),
+            (Special::Compared, [key]) => {
+                self.compared([&key.object])?;
+                Ok(key.clone())
+            }
+            (Special::Addressed, [key]) => {
+                self.addressed([&key.object])?;
+                Ok(key.clone())
+            }
             (Special::Id | Special::Hash, [value]) => self.address_of(&callable.object, value, special == Special::Id),
             (Special::IsInference, _) => Ok(boolean(self.in_inference_mode()?)),
             (Special::InferenceMode, [enabled]) => self.inference_mode(enabled),

@@ -100,9 +100,15 @@ pub const NUMBERS: Claim = Claim {
     ..TAKES
 };
 
+/// Advances iterators.
+pub const ITERATES: Claim = Claim {
+    writes: Writes::Iterators,
+    calls: Calls::Functions(&["__bool__", "__getitem__", "__iter__", "__len__", "__length_hint__", "__next__", "__reversed__"]),
+    ..TAKES
+};
+
 /// Advances iterators, and hashes and compares their items.
 pub const WALKS: Claim = Claim {
-    writes: Writes::Iterators,
     calls: Calls::Functions(&[
         "__bool__",
         "__eq__",
@@ -119,7 +125,7 @@ pub const WALKS: Claim = Claim {
         "__reversed__",
         "keys",
     ]),
-    ..TAKES
+    ..ITERATES
 };
 
 /// Computes numbers from iterables.
@@ -157,6 +163,9 @@ pub const TEXTS: Claim = Claim {
     ..TAKES
 };
 
+/// Creates an iterator that advances another one and compares its items when it is advanced.
+pub const GROUPS: Claim = Claim { calls: Calls::Functions(&["__bool__", "__eq__", "__getitem__", "__iter__", "__next__"]), ..ITERATES };
+
 /// Creates an iterator that advances others and calls functions when it is advanced.
 pub const LAZY: Claim = Claim {
     writes: Writes::Iterators,
@@ -164,7 +173,6 @@ pub const LAZY: Claim = Claim {
         "__add__",
         "__bool__",
         "__copy__",
-        "__eq__",
         "__getitem__",
         "__index__",
         "__iter__",

@@ -2,7 +2,10 @@
 
 use crate::objects::effects::{
     Effect,
-    claim::{ASKS_FOR_CALL, Claim, FOLDS, GUARDED, Keeps, LAZY, NUMBERS, OTHER, OTHER_BY_FLAG, SETS, TAKES, TEXTS, WALKS, Writes},
+    claim::{
+        ASKS_FOR_CALL, Claim, FOLDS, GROUPS, GUARDED, ITERATES, Keeps, LAZY, NUMBERS, OTHER, OTHER_BY_FLAG, SETS, TAKES, TEXTS, WALKS,
+        Writes,
+    },
 };
 
 /// Functions by module: name of the module, then of the functions or types.
@@ -91,17 +94,28 @@ pub(crate) const FUNCTIONS: &[Row] = &[
     Row { effect: Effect::Pure, claim: FOLDS, names: &[("math", &["dist", "fsum", "prod"])] },
     // Creates text and bytes from objects. An exact str or bytes is returned unchanged.
     Row { effect: Effect::Pure, claim: TEXTS, names: &[("builtins", &["ascii", "bytes", "bytearray", "format", "repr", "str"])] },
-    // Iterates over the arguments at once; their elements are in the result. `key=` and `object_hook` are functions.
+    // Iterates over the arguments at once; their elements are in the result.
     Row {
         effect: Effect::Pure,
-        claim: WALKS,
+        claim: ITERATES,
         names: &[
-            ("builtins", &["all", "any", "dict", "frozendict", "frozenset", "list", "max", "min", "set", "sorted", "tuple"]),
-            ("collections", &["OrderedDict", "deque", "defaultdict"]),
+            ("builtins", &["all", "any", "list", "tuple"]),
+            ("collections", &["deque"]),
             ("functools", &["reduce"]),
             ("torch._C", &["_fx_map_aggregate", "_fx_map_arg"]),
         ],
     },
+    // The same, and compares the elements. `key=` is a function.
+    Row {
+        effect: Effect::Pure,
+        claim: WALKS,
+        names: &[
+            ("builtins", &["dict", "frozendict", "frozenset", "max", "min", "set", "sorted"]),
+            ("collections", &["OrderedDict", "defaultdict"]),
+        ],
+    },
+    // Iterates over its argument later, and compares what a function returns for each element, or the elements.
+    Row { effect: Effect::Pure, claim: GROUPS, names: &[("itertools", &["groupby"])] },
     // Iterates over the arguments later.
     Row {
         effect: Effect::Pure,
@@ -121,7 +135,6 @@ pub(crate) const FUNCTIONS: &[Row] = &[
                     "cycle",
                     "dropwhile",
                     "filterfalse",
-                    "groupby",
                     "islice",
                     "pairwise",
                     "permutations",

@@ -135,6 +135,8 @@ pub(crate) const SPECIAL: &[(&str, &str, Special)] = &[
     ("builtins", "iter", Special::Iter),
     ("builtins", "next", Special::Next),
     ("builtins", "len", Special::Len),
+    ("dynamlir.capture.keys", "compared", Special::Compared),
+    ("dynamlir.capture.keys", "addressed", Special::Addressed),
     ("builtins", "sum", Special::Sum),
     ("builtins", "vars", Special::Vars),
     ("builtins", "globals", Special::Globals),
