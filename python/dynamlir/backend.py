@@ -16,6 +16,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import (
+    checking,
     collectives,
     interruptions,
     logs,
@@ -62,13 +63,23 @@ def dynamlir_backend(
     settings = resolve_options(mode, options)
     nested_doors.keep_tracer_out()
     name = name or _graph_name(gm)
+    compiled = _compiled(
+        gm, example_inputs, settings, name, functools.partial(dynamlir_backend, mode=mode, options=options)
+    )
+    return checking.checked(name, gm, compiled, settings) if isinstance(compiled, CompiledGraph) else compiled
+
+
+def _compiled(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options, name: str, of_part: collectives.Compile
+) -> Callable[..., Any]:
+    """Compiles a graph; ``of_part`` compiles a part of it between collectives."""
     try:
         _check_version()
         whole = _with_unbacked(gm, example_inputs, settings, name) or _sized(gm, example_inputs, settings, name)
         if whole is not None:
             return whole
         _specialise(gm, example_inputs)
-        between = collectives.cut(gm, functools.partial(dynamlir_backend, mode=mode, options=options))
+        between = collectives.cut(gm, of_part)
         if between is not None:
             return between
         return _compile(gm, example_inputs, settings, name)

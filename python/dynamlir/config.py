@@ -40,6 +40,7 @@ graph_breaks: bool
 audit: bool | float
 on_audit: Literal["warn", "error"]
 break_every: int | None
+check: bool | int
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,6 +100,18 @@ def _share(environment: str, doc: str) -> Setting:
         return words[text.lower()] if text.lower() in words else float(text)
 
     return Setting(False, environment, "True, False or a number from 0.0 to 1.0", read, is_valid, doc)
+
+
+def _calls(environment: str, doc: str) -> Setting:
+    words = {"true": True, "false": False}
+
+    def read(text: str) -> Any:
+        return words[text.lower()] if text.lower() in words else int(text)
+
+    def is_valid(value: Any) -> bool:
+        return isinstance(value, int) and 0 <= value < 1 << 62
+
+    return Setting(False, environment, "True, False or a number of calls", read, is_valid, doc)
 
 
 def _folder(environment: str, doc: str) -> Setting:
@@ -196,6 +209,13 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             ("warn", "error"),
             "DYNAMLIR_ON_AUDIT",
             "The report of an audit that finds a difference: a `StaleEntryWarning`, or a `StaleEntry` exception.",
+        ),
+        "check": _calls(
+            "DYNAMLIR_CHECK",
+            "Compare each graph's first calls with eager: the results, the writes to inputs and the gradients; True "
+            "for 10 calls. A graph that computes something else runs as plain eager from then on, and the warning "
+            "names the first operation that differs. Random numbers are eager's then. A checked call takes as long as "
+            "three.",
         ),
         "break_every": _number(
             None,
@@ -357,6 +377,7 @@ __all__ = [
     "audit",
     "break_every",
     "cache_dir",
+    "check",
     "describe",
     "dump",
     "eager_random",

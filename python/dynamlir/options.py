@@ -46,6 +46,9 @@ class Options:
     """The share of the optional values that is saved for backward: 0.0 is the least memory, 1.0 the least time. If
     None, the cost model weighs one against the other."""
 
+    check: bool | int = False
+    """The number of calls of each graph that are compared with eager; True means 10. See `dynamlir.checking`."""
+
     @property
     def measures(self) -> bool:
         """True if measurements decide, not the cost model."""
@@ -58,7 +61,8 @@ class Options:
             "dump": dump,
             "no_cache": self.no_cache,
             "threads": self.threads,
-            "eager_random": self.eager_random,
+            # A comparison needs the same random numbers.
+            "eager_random": self.eager_random or bool(self.check),
             "memory_budget": None if self.memory_budget is None else round(100 * self.memory_budget),
         }
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import autograd_functions, cut_recording, graph_modules, interruptions, logs, report, run_segments
+from .. import autograd_functions, checking, cut_recording, graph_modules, interruptions, logs, report, run_segments
 from ..compilation import compile_recording
 from ..options import Options
 from ..reasons import Fallback
@@ -116,6 +116,19 @@ def _native(captured: Captured, settings: Options) -> Runner:
         raise Fallback("internal-error", f"{type(error).__name__}: {error}") from error
     report.add(made)
     return runner
+
+
+def _checked(captured: Captured, compiled: Runner, settings: Options) -> Runner:
+    """Returns our graph, whose first calls are compared with torch's form of it, if it has one."""
+    try:
+        module = captured.module
+    except Exception as error:
+        interruptions.pass_on(error)
+        logs.logger("fallback").info("%s: not checked, %s: %s", captured.name, type(error).__name__, error)
+        return compiled
+    places = [captured.order.index(at) for at in range(len(captured.order))]
+    in_order = lambda *inputs: compiled(*(inputs[place] for place in places))  # noqa: E731
+    return captured.runner(checking.checked(captured.name, module, in_order, settings))
 
 
 def _segmented(captured: Captured, plan: cut_recording.Plan, settings: Options) -> Runner:
@@ -240,7 +253,8 @@ def compile_captured(captured: Captured, backend: Callable[[Captured, Options], 
     """
     logs.logger("graph").debug("%s", captured.text)
     if backend is _native:
-        return backend(captured, settings)
+        compiled = backend(captured, settings)
+        return _checked(captured, compiled, settings) if settings.check else compiled
     if any(autograd_functions.is_function(op) for op in captured.session.recording.ops):
         raise Fallback("autograd", "a torch.autograd.Function, for another's backend")
     if not is_own(backend) and backend is not _eager and any(map(_is_differentiable_gradient, captured.nodes)):
