@@ -39,6 +39,7 @@ def test_defaults() -> None:
         "audit": False,
         "on_audit": "warn",
         "break_every": None,
+        "check": False,
     }
 
 
