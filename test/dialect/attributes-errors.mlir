@@ -73,11 +73,6 @@ func.func private @f(tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32> {dynamo.mut
 
 // -----
 
-// expected-error @+1 {{'dynamo.arg_versions' is of an older form: arguments have dynamo.version_bumps now}}
-func.func private @f() attributes {dynamo.arg_versions = array<i64: 1>}
-
-// -----
-
 // random: a unit attribute.
 // expected-error @+1 {{'dynamo.random' must be a unit attribute, got 1}}
 func.func private @f() attributes {dynamo.random = 1}
@@ -313,12 +308,6 @@ module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "z
 
 // expected-error @+1 {{expected a chip as "sm_90", got 'hopper'}}
 module attributes {dynamo.target = #dynamo.target<"x86_64-unknown-linux-gnu", "znver4", "", chip = "hopper">} {}
-
-// -----
-
-// The error for a dump in an older form names the new form.
-// expected-error @+1 {{'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = "sm_90"> now}}
-module attributes {dynamo.chip = "sm_90"} {}
 
 // -----
 

@@ -169,6 +169,10 @@ impl Session {
     }
     /// Parses and verifies a module.
     pub fn parse(&self, text: &str) -> Result<Module<'_>, Error> {
+        self.parse_file(text, "-")
+    }
+    /// Parses and verifies the text of a file, which is the place of operations without a location.
+    pub fn parse_file(&self, text: &str, file: &str) -> Result<Module<'_>, Error> {
         // mlir-c takes a terminated string through a length-carrying view; a NUL inside is reported as a parse error.
         if let Some(at) = text.find('\0') {
             return Err(Error::Parse(format!("line {}: a zero byte", line_of(text, at))));
@@ -176,7 +180,10 @@ impl Session {
         if let Some(line) = too_deep(text) {
             return Err(Error::Parse(format!("line {line}: brackets are nested too deep")));
         }
-        Module::parse(&self.context, text).ok_or_else(|| Error::Parse(self.take_diagnostics()))
+        // SAFETY: the strings are borrowed for the call; a returned module is new and ours.
+        let module =
+            unsafe { Module::from_option_raw(ffi::dynamoModuleParse(self.context.to_raw(), ir::str_ref(text), ir::str_ref(file))) };
+        module.ok_or_else(|| Error::Parse(self.take_diagnostics()))
     }
     /// Reads a module that [`ir::Op::bytecode`] wrote, in this or another session.
     pub fn read(&self, bytecode: &[u8]) -> Result<Module<'_>, Error> {

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirOperation, MlirPassManager, MlirStringRef, MlirType};
+use mlir_sys::{MlirAttribute, MlirContext, MlirDialectRegistry, MlirModule, MlirOperation, MlirPassManager, MlirStringRef, MlirType};
 
 /// The kind of value that an option takes.
 #[repr(C)]
@@ -192,6 +192,8 @@ unsafe extern "C" {
     pub fn dynamoEnumAttrGetValue(attr: MlirAttribute, mnemonic: MlirStringRef) -> i64;
     pub fn dynamoTargetAttrGet(context: MlirContext, parts: *const TargetParts) -> MlirAttribute;
     pub fn dynamoTargetAttrGetParts(attr: MlirAttribute, parts: *mut TargetParts) -> bool;
+    pub fn dynamoFormatAttrGet(context: MlirContext) -> MlirAttribute;
+    pub fn dynamoModuleParse(context: MlirContext, text: MlirStringRef, file: MlirStringRef) -> MlirModule;
     pub fn dynamoDataLayout(triple: MlirStringRef, user_data: *mut c_void, take: unsafe extern "C" fn(MlirStringRef, *mut c_void));
     pub fn dynamoOperationDropReferences(op: MlirOperation);
     pub fn dynamoOperationIsElementwise(op: MlirOperation) -> bool;

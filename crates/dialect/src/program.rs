@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 
 use crate::{
+    ffi,
     ir::{Attr, Block, Op, Type, Value},
     ops,
     upstream::{MODULE, func},
@@ -19,6 +20,13 @@ use crate::{
 
 /// The module of kernels.
 pub const KERNELS: &str = "kernels";
+
+/// Writes on a module that its text is of this version's format.
+pub fn write_format(module: Op) {
+    // SAFETY: the context is alive.
+    let format = Attr::from_raw(unsafe { ffi::dynamoFormatAttrGet(module.ctx().raw()) });
+    ops::FORMAT.set(module, format);
+}
 
 /// The functions with `dynamo.entry`, in the order of the text.
 #[must_use]

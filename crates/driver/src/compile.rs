@@ -13,7 +13,7 @@ use dynamlir_dialect::{
     context::module_op,
     ir::{Block, Op},
     ops,
-    program::{entries, kernels, kernels_module},
+    program::{entries, kernels, kernels_module, write_format},
 };
 use dynamlir_import::Trace;
 use dynamlir_runtime::{Code, Device, Jit, Kernel, Open, OpenPlan, Plan};
@@ -103,10 +103,10 @@ pub fn compile_trace(trace: &Trace, options: &Options, check: Check<'_>) -> Resu
     compile_module(&session, &mut module, (Stage::first(), &placement), options, report, check)
 }
 
-/// Compiles a module's text, which is at the named stage; if none is named, the stage is detected from its ops.
-pub fn compile_text(text: &str, stage: Option<&str>, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
+/// Compiles the text of a module's file, which is at the named stage; if none is named, the stage is detected from its ops.
+pub fn compile_text(text: &str, file: &str, stage: Option<&str>, options: &Options, check: Check<'_>) -> Result<Compiled, Error> {
     let session = Session::new();
-    let mut module = session.parse(text)?;
+    let mut module = session.parse_file(text, file)?;
     let placement = Placement::of(module_op(&module), options.chip.as_deref())?;
     placement.write(module_op(&module));
     dynamlir_passes::register_all();
@@ -131,6 +131,7 @@ fn compile_module(
 ) -> Result<Compiled, Error> {
     dynamlir_passes::register_all();
     dynamlir_codegen::pipelines::register_passes();
+    write_format(module_op(module));
     let is_gpu = placement.target.is_gpu();
     let linalg = Stage::of("linalg");
     if is_gpu && from.is_after(linalg) {

@@ -8,7 +8,7 @@ use dynamlir_dialect::{
     context::{module_op, module_text},
     ir::{Block, Op, Target},
     ops::{self, LaunchOp},
-    program::{entries, kernels_module},
+    program::{entries, kernels_module, write_format},
     upstream,
 };
 use dynamlir_import::Frame;
@@ -86,6 +86,7 @@ pub fn generate(
 fn copied(module: Op, names: &[String]) -> Result<Vec<u8>, Error> {
     let session_module = kernels_module(module).ok_or_else(|| Error::Plan("there is no module @kernels".into()))?;
     let copy = session_module.clone_detached();
+    write_format(copy);
     ops::TARGET.set(copy, &Target::of(module));
     for function in copy.body().map(Block::ops).unwrap_or_default() {
         // Functions that kernels call stay declared.

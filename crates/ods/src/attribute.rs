@@ -38,6 +38,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("TypedAttr", "Attr", "Attr"),
     ("Attribute", "Attr", "Attr"),
     ("dynamlir::dynamo::TargetAttr", "Target", "&Target"),
+    ("dynamlir::dynamo::FormatAttr", "Attr", "Attr"),
 ];
 
 impl Kind {

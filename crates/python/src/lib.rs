@@ -74,7 +74,7 @@ fn load(py: Python<'_>, path: &str, stage: Option<String>, options: Option<&Boun
     let stage = stage.or_else(|| dynamlir_driver::stages::of_file(path).map(str::to_owned));
     let settings = options.map(self::options).transpose()?.unwrap_or_default();
     guarded(|| {
-        let compiled = py.detach(|| dynamlir_driver::compile_text(&text, stage.as_deref(), &settings, &mut interrupted));
+        let compiled = py.detach(|| dynamlir_driver::compile_text(&text, path, stage.as_deref(), &settings, &mut interrupted));
         let compiled = compiled.map_err(|error| raise_bad_text(py, path, error))?;
         Executable::load(py, compiled).map_err(|error| {
             if error.is_instance_of::<NativeError>(py) { PyValueError::new_err(format!("{path}: {}", error.value(py))) } else { error }

@@ -6,6 +6,7 @@ use dynamlir_dialect::{
     Session,
     context::module_op,
     ir::sizes::{SizeSymbol, SymbolSite},
+    program::write_format,
 };
 use dynamlir_import::{Arg, Base, Creation, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
 use dynamlir_reasons::NON_TENSOR_OUTPUT;
@@ -276,6 +277,7 @@ impl TraceBuilder {
         let module = session.parse("module {}").map_err(|e| failed(e.to_string()))?;
         let body = module_op(&module).body().ok_or_else(|| failed("a module without a body".into()))?;
         self.trace.write(body, session.ctx()).map_err(|e| failed(e.to_string()))?;
+        write_format(module_op(&module));
         Ok(module_op(&module).text_with_locations())
     }
 }

@@ -329,6 +329,10 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                                         "dynamo.given"},
                                        name);
   auto function = dyn_cast<FunctionOpInterface>(op);
+  if (failed(verifyName(op, attribute.getName())))
+    return failure();
+  if (name == "dynamo.format" && (!isa<ModuleOp>(op) || !isa<FormatAttr>(value)))
+    return op->emitOpError() << "'dynamo.format' must be a #dynamo.format of a module, got " << value;
   if (name == "dynamo.target" && (!isa<ModuleOp>(op) || !isa<TargetAttr>(value)))
     return op->emitOpError() << "'dynamo.target' must be a #dynamo.target of a module, got " << value;
   if (name == "dynamo.eager_random" && (!isa<ModuleOp>(op) || !isa<UnitAttr>(value)))
@@ -341,10 +345,6 @@ LogicalResult DynamoDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (name == "dynamo.recompute")
     return function ? LogicalResult(op->emitOpError() << "'dynamo.recompute' belongs to an operation of a function's body")
                     : checkNumber(op, "'dynamo.recompute'", value, std::numeric_limits<int32_t>::max());
-  if (name == "dynamo.chip")
-    return op->emitOpError() << "'dynamo.chip' is of an older form: the chip stands in #dynamo.target<…, chip = " << value << "> now";
-  if (name == "dynamo.arg_versions")
-    return op->emitOpError() << "'dynamo.arg_versions' is of an older form: arguments have dynamo.version_bumps now";
   if (ofFunction && !function)
     return op->emitOpError() << "'" << name << "' belongs to a function";
   if ((name == "dynamo.entry" || name == "dynamo.random" || name == "dynamo.kernel") && !isa<UnitAttr>(value))
@@ -486,6 +486,8 @@ LogicalResult DynamoDialect::verifyRegionArgAttribute(Operation *op, unsigned, u
   StringRef name = attribute.getName();
   Attribute value = attribute.getValue();
   auto function = dyn_cast<FunctionOpInterface>(op);
+  if (failed(verifyName(op, attribute.getName())))
+    return failure();
   if (!function)
     return op->emitOpError() << "'" << name << "' belongs to an argument of a function";
   std::string who = ("'" + name + "' of argument " + Twine(argument)).str();
@@ -528,6 +530,8 @@ LogicalResult DynamoDialect::verifyRegionResultAttribute(Operation *op, unsigned
   StringRef name = attribute.getName();
   Attribute value = attribute.getValue();
   auto function = dyn_cast<FunctionOpInterface>(op);
+  if (failed(verifyName(op, attribute.getName())))
+    return failure();
   if (!function)
     return op->emitOpError() << "'" << name << "' belongs to a result of a function";
   std::string who = ("'" + name + "' of result " + Twine(result)).str();

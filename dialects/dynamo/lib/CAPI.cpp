@@ -10,7 +10,9 @@
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Registration.h"
 #include "mlir/CAPI/Support.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/TargetParser/Triple.h"
 
 using namespace mlir;
@@ -198,6 +200,12 @@ bool dynamoTargetAttrGetParts(MlirAttribute attr, DynamoTarget *parts) {
   *parts = {wrap(target.getTriple()), wrap(target.getCpu()),           wrap(target.getFeatures()),
             target.getVectorBits(),   target.getLibraryVectorBits(), wrap(target.getChip())};
   return true;
+}
+
+MlirAttribute dynamoFormatAttrGet(MlirContext context) { return wrap(Attribute(formatOfThisVersion(unwrap(context)))); }
+
+MlirModule dynamoModuleParse(MlirContext context, MlirStringRef text, MlirStringRef file) {
+  return MlirModule{parseSourceString<ModuleOp>(unwrap(text), ParserConfig(unwrap(context)), unwrap(file)).release().getOperation()};
 }
 
 bool dynamoSizeAttrIs(MlirAttribute attr) { return unwrap(attr) && isSize(unwrap(attr)); }

@@ -23,6 +23,7 @@ using namespace dynamlir::dynamo;
 #include "dynamo/DynamoTypes.cpp.inc"
 
 void DynamoDialect::initialize() {
+  nameAttributes();
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dynamo/DynamoAttrs.cpp.inc"

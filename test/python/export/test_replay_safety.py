@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -119,7 +120,7 @@ HAND_EDITS: dict[str, tuple[str, str, str, str]] = {
     "outputs": (PLANNED, "#dynamo.output<result 0>", "#dynamo.output<result 70>", "names nothing"),
     "entry": (PLANNED, "dynamo.entry, ", "", "no function has the attribute dynamo.entry"),
     "signature": (LLVM, SIGNATURE.format(48), SIGNATURE.format(47), "its kernel takes 'memref<47xf32>'"),
-    "unsigned": (LLVM, SIGNATURE.format(48), "dynamo.none", "its kernel takes '!llvm.ptr'"),
+    "unsigned": (LLVM, SIGNATURE.format(48), "unsigned", "its kernel takes '!llvm.ptr'"),
 }
 """By name: a stage, a text, its replacement, the message."""
 
@@ -133,6 +134,59 @@ def test_a_wrong_edit_is_refused_with_its_op(name: str, folder: Path, tmp_path: 
     path.write_text(text.replace(old, new))
     with pytest.raises(ValueError, match=message):
         dynamlir.load(path)
+
+
+FORMAT = re.compile(r'dynamo\.format = #dynamo\.format<(\d+), "([^"]*)">')
+
+OTHER_VERSIONS: dict[str, tuple[str, str, str]] = {
+    "newer": (
+        "dynamo.format",
+        'dynamo.format = #dynamo.format<77, "9.8.7">',
+        rf"format 77 and was written by dynamlir 9\.8\.7, but this is dynamlir {dynamlir.__version__}, which reads",
+    ),
+    "unknown name": (
+        "dynamo.entry",
+        "dynamo.entry, dynamo.entered",
+        "'dynamo.entered', which dynamlir .* does not know",
+    ),
+    "old name": (
+        "dynamo.entry",
+        "dynamo.entry, dynamo.arg_versions = array<i64>",
+        "of an older version .*: arguments have 'dynamo.version_bumps' now",
+    ),
+}
+"""By name: the attribute that is replaced, its replacement, the message."""
+
+
+def test_each_stage_states_its_format(folder: Path) -> None:
+    found = {label: FORMAT.findall((folder / f"{label}.mlir").read_text()) for label, _ in stages()}
+    (own,) = found["00-aten"]
+    assert own[1] == dynamlir.__version__ and found == {label: [own] for label, _ in stages()}
+
+
+@pytest.mark.parametrize("name", OTHER_VERSIONS)
+def test_a_text_of_another_version_names_it(name: str, folder: Path, tmp_path: Path) -> None:
+    attribute, new, message = OTHER_VERSIONS[name]
+    for stage in ("00-aten", PLANNED, LLVM):
+        text = (folder / f"{stage}.mlir").read_text()
+        pattern = FORMAT if attribute == "dynamo.format" else re.compile(r"\bdynamo\.entry\b")
+        edited = pattern.sub(new, text, count=1)
+        assert edited != text
+        path = tmp_path / f"{stage}.mlir"
+        path.write_text(edited)
+        line = 1 + next(at for at, line in enumerate(edited.splitlines()) if new in line)
+        # The file and the line, as MLIR writes them.
+        with pytest.raises(ValueError, match=rf'{re.escape(str(path))}":{line}:\d+\): .*{message}'):
+            dynamlir.load(path)
+
+
+def test_a_version_that_writes_the_same_format_is_read(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "04-planned.mlir"
+    text = (folder / path.name).read_text()
+    path.write_text(FORMAT.sub(r'dynamo.format = #dynamo.format<\1, "0.0.1">', text))
+    dynamlir.load(path, dump=tmp_path / "again")(*inputs(folder))
+    # What this version writes from it is this version's.
+    assert FORMAT.findall((tmp_path / "again" / path.name).read_text())[0][1] == dynamlir.__version__
 
 
 class Dispatching(Tensor):

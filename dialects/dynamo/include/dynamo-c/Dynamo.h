@@ -151,6 +151,10 @@ typedef struct {
 MLIR_CAPI_EXPORTED MlirAttribute dynamoTargetAttrGet(MlirContext context, const DynamoTarget *parts);
 /// Writes the parts of the attribute; false for another attribute.
 MLIR_CAPI_EXPORTED bool dynamoTargetAttrGetParts(MlirAttribute attr, DynamoTarget *parts);
+/// Returns the `dynamo.format` of the texts that this version writes.
+MLIR_CAPI_EXPORTED MlirAttribute dynamoFormatAttrGet(MlirContext context);
+/// Parses a module, whose operations get locations in a file of this name. Null, with a diagnostic, if it is not one.
+MLIR_CAPI_EXPORTED MlirModule dynamoModuleParse(MlirContext context, MlirStringRef text, MlirStringRef file);
 /// Passes LLVM's data layout for a triple to `take`, without needing a code generator for it. Does not call `take` for
 /// an unknown triple.
 MLIR_CAPI_EXPORTED void dynamoDataLayout(MlirStringRef triple, void *userData, void (*take)(MlirStringRef layout, void *userData));

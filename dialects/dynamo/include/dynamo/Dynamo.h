@@ -21,6 +21,8 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <atomic>
 
 #include "dynamo/DynamoEnums.h.inc"
@@ -35,6 +37,9 @@
 #include "dynamo/DynamoTypes.h.inc"
 
 namespace dynamlir::dynamo {
+/// Returns the `dynamo.format` of the texts that this version writes.
+FormatAttr formatOfThisVersion(mlir::MLIRContext *context);
+
 /// Returns true if an attribute is a size: an i64 or an expression.
 bool isSize(mlir::Attribute attribute);
 /// Returns true if an attribute is an array of sizes: of i64, or with expressions. The smallest i64, which is MLIR's

@@ -49,6 +49,8 @@ def Dynamo_Dialect : Dialect {
   // The dialect's attributes on operations of other dialects. `verifyOperationAttribute` and its counterparts for arguments and results
   // check them.
   let discardableAttrs = (ins
+    // On the module of a dump: the format of its text.
+    "::dynamlir::dynamo::FormatAttr":$format,
     // On the module: the machine that kernels are compiled for, the tensors' device, the choices for problems, the list of problems, random
     // numbers equal to eager's, and the percentage of the recomputable memory that may be saved for backward.
     "::dynamlir::dynamo::TargetAttr":$target, "::mlir::StringAttr":$device,
@@ -140,12 +142,19 @@ def Dynamo_Dialect : Dialect {
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
   // True if an expression was ever created in the context. If not, nothing looks for symbols.
+  // `verifyName` rejects attributes that are not among the above, and the hook unknown operations; their errors name the version.
   let extraClassDeclaration = [{
+    ::llvm::LogicalResult verifyName(::mlir::Operation *op, ::mlir::StringAttr name) const;
+    ::std::optional<ParseOpHook> getParseOperationHook(::llvm::StringRef name) const override;
+
     bool holdsExpressions() const { return expressions.load(::std::memory_order_relaxed); }
     void noteExpression() { expressions.store(true, ::std::memory_order_relaxed); }
 
   private:
+    void nameAttributes();
+
     ::std::atomic<bool> expressions{false};
+    ::llvm::DenseSet<::mlir::StringAttr> names;
 
   public:
   }];

@@ -182,6 +182,23 @@ def Dynamo_TargetAttr : Dynamo_Attr<"Target", "target"> {
   let genVerifyDecl = 1;
 }
 
+def Dynamo_FormatAttr : Dynamo_Attr<"Format", "format"> {
+  let summary = "the format of a text, and the version that wrote it";
+  let description = [{
+    `dynamo.format` of the module of a dump: the number of its format, and the
+    version of dynamlir that wrote it. A text of another format is rejected,
+    with an error that names both versions. A text without this attribute is
+    written by hand, and read like one of the current format.
+
+    ```mlir
+    module attributes {dynamo.format = #dynamo.format<1, "0.1.0">} {}
+    ```
+  }];
+  let parameters = (ins "int64_t":$number, StringRefParameter<"the version that wrote the text">:$writer);
+  let assemblyFormat = "`<` $number `,` $writer `>`";
+  let genVerifyDecl = 1;
+}
+
 def Dynamo_OutputKind : I32EnumAttr<"OutputKind", "the kind of value that a user output is built from", [
     I32EnumAttrCase<"result", 0>, I32EnumAttrCase<"arg", 1>,
     I32EnumAttrCase<"arg_view", 2>, I32EnumAttrCase<"result_view", 3>,
