@@ -119,7 +119,9 @@ def load(
 
     An entry with ``dynamo.vjp`` trains: if grad mode is on and an input with a gradient requires one, its outputs have
     a history, whose gradients are computed by the entry it names. The two form one program here. An entry with
-    ``dynamo.vjps`` is several nodes of autograd's graph, and names an entry for each.
+    ``dynamo.vjps`` is several nodes of autograd's graph, and names an entry for each. Any other entry computes values
+    only, as the call did from which it was dumped. In grad mode it raises for an input that requires a gradient,
+    unless the text says ``dynamo.requires_grad`` of it. Inputs with tangents of ``torch.autograd.forward_ad`` raise.
     """
     if isinstance(path, (str, os.PathLike)) and os.path.isdir(path):
         from .exported import files  # few programs save or load

@@ -2,13 +2,14 @@
 
 use dynamlir_frame::{Failed, Objects};
 use dynamlir_runtime::{Differentiable, Executable, Graph, Outputs, RunError};
-use dynamlir_torch_abi::{Meta, TensorRef};
-use pyo3::prelude::*;
+use dynamlir_torch_abi::{Meta, State, TensorRef};
+use pyo3::{intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
     Calls,
     errors::raise_run,
     nodes::{self, Input, Nodes},
+    torch::untraced,
 };
 
 /// A compiled graph, with its nodes if it has gradients.
@@ -77,10 +78,15 @@ impl GraphWithNodes {
         known: bool,
         input: Input<'_, 'py>,
     ) -> Result<Outputs, nodes::Failed> {
-        if let Some(nodes) = &self.nodes
-            && nodes.are_wanted(calls.abi, tensors, known).map_err(nodes::Failed::Refused)?
-        {
-            return nodes.run(calls, tensors, known, input);
+        if !known {
+            refuse_tangents(calls, tensors, input)?;
+        }
+        if let Some(nodes) = &self.nodes {
+            if nodes.are_wanted(calls.abi, tensors, known).map_err(nodes::Failed::Refused)? {
+                return nodes.run(calls, tensors, known, input);
+            }
+        } else if !known && calls.abi.is_grad_enabled().map_err(nodes::guard).map_err(nodes::Failed::Refused)? {
+            nodes::refuse_undeclared(&self.executable().plan().requires_grad, tensors).map_err(nodes::Failed::Refused)?;
         }
         if let Some(instances) = &self.graph.instances {
             let instance = instances.of(tensors).map_err(nodes::Failed::Refused)?;
@@ -94,4 +100,30 @@ impl GraphWithNodes {
         };
         outcome.map_err(nodes::Failed::Refused)
     }
+}
+
+/// Refuses inputs with tangents of forward-mode gradients, which compiled code does not compute: they would be missing silently. Guards on
+/// `known` inputs have established that there are none.
+fn refuse_tangents<'py>(calls: &Calls<'py>, tensors: &[TensorRef<'_>], input: Input<'_, 'py>) -> Result<(), nodes::Failed> {
+    static UNPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !State::has_dual_levels() {
+        return Ok(());
+    }
+    let unpack = dynamlir_cpython_abi::import_once(calls.py, &UNPACK, "torch.autograd.forward_ad", "unpack_dual");
+    let unpack = unpack.map_err(nodes::Failed::Raised)?;
+    for at in 0..tensors.len() {
+        let Some(object) = input(at) else { continue };
+        let tangent =
+            untraced(calls.py, || unpack.call1((object,))?.getattr(intern!(calls.py, "tangent"))).map_err(nodes::Failed::Raised)?;
+        if !tangent.is_none() {
+            return Err(nodes::Failed::Refused(RunError::Guard(
+                format!(
+                    "input {at} has a tangent of torch.autograd.forward_ad, and compiled code computes no forward-mode gradients. Pass \
+                     unpack_dual(input).primal if they are not needed, or else call the original function"
+                )
+                .into(),
+            )));
+        }
+    }
+    Ok(())
 }

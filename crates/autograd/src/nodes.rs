@@ -85,30 +85,15 @@ impl Nodes {
     /// does not have: this returns an error, since the gradient would otherwise be missing silently.
     #[inline]
     pub(crate) fn are_wanted(&self, abi: &TorchAbi, tensors: &[TensorRef<'_>], known: bool) -> Result<bool, RunError> {
-        let guard = |error: TorchError| RunError::Guard(error.message().to_owned().into());
         if !abi.is_grad_enabled().map_err(guard)? {
             return Ok(false);
         }
-        let mut is_wanted = false;
-        if known {
-            for input in self.training.inputs() {
-                is_wanted |= tensors.get(*input).map_or(Ok(false), |tensor| tensor.requires_grad()).map_err(guard)?;
-            }
-            return Ok(is_wanted);
+        if !known {
+            refuse_undeclared(&self.training.forward().plan().requires_grad, tensors)?;
         }
-        for (at, tensor) in tensors.iter().enumerate() {
-            if !tensor.requires_grad().map_err(guard)? {
-                continue;
-            }
-            let declared = &self.training.forward().plan().requires_grad;
-            if !declared.contains(&at) {
-                let sizes = tensor.sizes().map_err(guard)?;
-                return Err(RunError::Guard(format!(
-                    "input {at} requires a gradient, and the graph was compiled for one that does not: a tensor of sizes {sizes:?}, where \
-                     inputs {declared:?} are declared to require gradients"
-                ).into()));
-            }
-            is_wanted |= self.training.inputs().contains(&at);
+        let mut is_wanted = false;
+        for input in self.training.inputs() {
+            is_wanted |= tensors.get(*input).map_or(Ok(false), |tensor| tensor.requires_grad()).map_err(guard)?;
         }
         Ok(is_wanted)
     }
@@ -156,6 +141,31 @@ impl Nodes {
         let results = run.outcome.take().ok_or_else(|| Failed::Raised(NativeError::new_err("a graph has no node")))?;
         forward.outputs(results.map_err(Failed::Refused)?, run.views, tensors).map_err(Failed::Refused)
     }
+}
+
+/// Refuses an input that requires a gradient if none was `declared` for it: the graph does not compute it, so it would be missing silently.
+/// Grad mode is on.
+pub(crate) fn refuse_undeclared(declared: &[usize], tensors: &[TensorRef<'_>]) -> Result<(), RunError> {
+    for (at, tensor) in tensors.iter().enumerate() {
+        if tensor.requires_grad().map_err(guard)? && !declared.contains(&at) {
+            let sizes = tensor.sizes().map_err(guard)?;
+            return Err(RunError::Guard(
+                format!(
+                    "input {at} requires a gradient, and the graph was compiled for one that does not: a tensor of sizes {sizes:?}, where \
+                     inputs {declared:?} are declared to require gradients. If the gradient is not needed, pass the detached tensor, or call \
+                     the graph under torch.no_grad()"
+                )
+                .into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Converts an error of torch about an input.
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(crate) fn guard(error: TorchError) -> RunError {
+    RunError::Guard(error.message().to_owned().into())
 }
 
 impl Class {

@@ -262,6 +262,12 @@ impl State {
         }
     }
 
+    /// Returns true if a level of forward-mode gradients is open, in any thread: only then may tensors have tangents.
+    #[must_use]
+    pub fn has_dual_levels() -> bool {
+        TorchAbi::get().ok().and_then(|abi| abi.guards.as_ref()).is_some_and(|f| f.dual_levels.any())
+    }
+
     /// Returns the numbers of active torch-function and dispatch modes.
     #[must_use]
     pub fn modes(&self) -> (i64, i64) {
