@@ -5,6 +5,7 @@ use dynamlir_frame::Objects;
 use dynamlir_runtime::{Const, ExternArg, ExternCall, OutputValue, Outputs, PythonCalls, PythonError};
 use dynamlir_torch_abi::{OwnedTensor, TensorRef, TorchAbi};
 use pyo3::{
+    exceptions::PyTypeError,
     intern,
     prelude::*,
     sync::PyOnceLock,
@@ -93,8 +94,15 @@ impl<'py> Calls<'py> {
     }
 
     /// Returns the handle of a Python tensor, borrowed as long as the object lives.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if it is not a tensor: programs can set the attributes of a node, and hooks return what they like.
     pub fn unwrap<'a>(&self, object: &'a Bound<'py, PyAny>) -> PyResult<TensorRef<'a>> {
-        // SAFETY: the object is alive for 'a, and the callers have checked `is_tensor`.
+        if !is_tensor(object)? {
+            return Err(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type().name()?)));
+        }
+        // SAFETY: the object is alive for 'a, and a tensor.
         unsafe { self.abi.tensor_of(object.as_ptr().cast()) }.map_err(raise_torch)
     }
 

@@ -87,9 +87,6 @@ impl Executable {
         let objects: SmallVec<[_; 12]> = tensors.iter().collect();
         let mut inputs: SmallVec<[TensorRef<'_>; 12]> = SmallVec::with_capacity(objects.len());
         for object in &objects {
-            if !torch::is_tensor(object)? {
-                return Err(PyTypeError::new_err(format!("expected tensors, got {}", object.get_type().name()?)));
-            }
             inputs.push(calls.unwrap(object)?);
         }
         let mut results = Objects::new();

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import dynamlir
 import pytest
 import torch
 from both import each_door
@@ -322,3 +323,19 @@ def test_dynamo_does_not_look_at_our_code() -> None:
             torch.testing.assert_close(stepping(compiled, x), step(network, x))
         frames[backend] = dict(torch._dynamo.utils.counters["frames"])
     assert frames["dynamlir"] == frames["eager"]
+
+
+@pytest.mark.parametrize("value", [(1,), ("two", None), [], ()], ids=repr)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_a_program_puts_into_a_node_is_no_tensor(value: Any, create_graph: bool) -> None:
+    """The attribute is ours, but nothing keeps a program from setting it: an error, and no crash."""
+    compiled = dynamlir.compile(lambda x: x.sum(0) * 2, dynamic=True)
+    x = leaf(3, 5)
+    y = compiled(x)
+    assert isinstance(y.grad_fn._lasting[0], Tensor)
+    y.grad_fn._lasting = value
+    with pytest.raises((TypeError, RuntimeError)):
+        torch.autograd.grad(y.sum(), x, create_graph=create_graph)
+    # The next call is one like any other.
+    (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=create_graph)
+    torch.testing.assert_close(gradient, torch.full_like(x, 2))
