@@ -42,7 +42,47 @@ pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(NativeError::new_err(format!("internal error: {}", text_of(&*panic)))))
 }
 
+/// Runs `body`, then `restore`, even if `body` panics. An error of `restore` takes precedence.
+pub(crate) fn restoring<T>(restore: impl FnOnce() -> PyResult<()>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    struct OnPanic<F: FnOnce() -> PyResult<()>>(Option<F>);
+    impl<F: FnOnce() -> PyResult<()>> OnPanic<F> {
+        fn restore(&mut self) -> PyResult<()> {
+            self.0.take().map_or(Ok(()), |restore| restore())
+        }
+    }
+    impl<F: FnOnce() -> PyResult<()>> Drop for OnPanic<F> {
+        fn drop(&mut self) {
+            // Nobody could take its error: the panic goes on.
+            let _ = self.restore();
+        }
+    }
+    let mut guard = OnPanic(Some(restore));
+    let result = body();
+    guard.restore().and(result)
+}
+
 fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_a_body_sets_is_restored_once_also_after_a_panic() {
+        let restored = Cell::new(0);
+        let restore = || {
+            restored.set(restored.get() + 1);
+            Ok(())
+        };
+        assert!(matches!(restoring(restore, || Ok(restored.get())), Ok(0)));
+        assert_eq!(restored.get(), 1);
+        let unwound = catch_unwind(AssertUnwindSafe(|| restoring::<()>(restore, || panic!("the body")))).map(drop);
+        assert_eq!(unwound.err().as_deref().map(text_of), Some("the body".to_owned()));
+        assert_eq!(restored.get(), 2);
+    }
 }

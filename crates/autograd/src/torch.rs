@@ -13,7 +13,7 @@ use pyo3::{
     types::{PyModule, PyType},
 };
 
-use crate::errors::{NativeError, raise_torch};
+use crate::errors::{NativeError, raise_torch, restoring};
 
 /// Returns the initialized view of libtorch.
 pub fn init(py: Python<'_>) -> PyResult<&'static TorchAbi> {
@@ -129,6 +129,5 @@ pub fn untraced<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResu
     static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let set = dynamlir_cpython_abi::import_once(py, &SET, "torch._C._dynamo.eval_frame", "set_eval_frame")?;
     let before = set.call1((py.None(),))?;
-    let result = body();
-    set.call1((before,)).and(result)
+    restoring(|| set.call1((before,)).map(drop), body)
 }
