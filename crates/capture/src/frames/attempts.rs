@@ -293,14 +293,16 @@ impl Breaks {
         Self { every, first: None, restarts: 0, is_region: false, only_regions: request.before == Before::Regions }
     }
 
+    /// Returns a failure under the name that the user knows: if the frame cannot be left where `break_every` asks for a break, the break
+    /// is the one that was asked for.
+    fn named(&self, failure: Box<CaptureFailure>) -> Box<CaptureFailure> {
+        let is_asked = self.every.is_some() && failure.graph_break.reason == reason::RESUMED;
+        if is_asked { Box::new(CaptureFailure { graph_break: asked(), ..*failure }) } else { failure }
+    }
+
     /// Decides if the graph may break where the first attempt has failed.
     fn begin(&mut self, request: &CaptureRequest<'_, '_>, failure: Box<CaptureFailure>) -> Verdict {
-        let found = failure.graph_break.reason;
-        let first = if self.every.is_some() && found == reason::RESUMED {
-            Box::new(CaptureFailure { graph_break: asked(), ..*failure })
-        } else {
-            failure
-        };
+        let first = self.named(failure);
         let (is_region, is_resumed) = (first.graph_break.reason == reason::REGION, first.graph_break.reason == reason::RESUMED);
         // A capture that has begun with a region continues.
         let is_whole = is_region || is_resumed && request.from.is_some();
@@ -366,7 +368,7 @@ impl Rung for Breaks {
                 Ok(Box::new(Captured { graph_break: Some(first.graph_break), allowed, ..*captured }))
             }
             (Some((first, _)), Err(_)) => Err(first),
-            (None, Err(failure)) => Err(failure),
+            (None, Err(failure)) => Err(self.named(failure)),
         }
     }
 }
@@ -542,6 +544,21 @@ mod tests {
             let mut rung = Breaks::new(&request);
             assert_eq!(after(&mut rung, &request, failure(5))?, None);
             assert_eq!(after(&mut rung, &request, failure(5))?, Some("at 5".to_owned()));
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_break_that_was_asked_for_has_its_name_in_the_last_attempt_too() -> PyResult<()> {
+        with_request(|request| {
+            let resumed = || {
+                let graph_break = GraphBreak { reason: reason::RESUMED, message: "in the middle".to_owned(), location: Vec::new() };
+                Err(Box::new(CaptureFailure { graph_break, ..failure(5) }))
+            };
+            let found = |request: &CaptureRequest<'_, '_>| Breaks::new(request).best(resumed()).err().map(|kept| kept.graph_break.reason);
+            let request = CaptureRequest { breaks: Allowed::Within, ..request };
+            assert_eq!(found(&request), Some(reason::RESUMED));
+            assert_eq!(found(&CaptureRequest { every: Some(3), ..request }), Some(reason::ASKED));
             Ok(())
         })
     }
