@@ -66,7 +66,7 @@ class Compiler:
         self._under: dict[str | int, Compiler] = {}
         self._fails_alone = False
         self._continuations = 0
-        self._decided = report.decisions.Pending()
+        self._decided = report.decisions.PendingByThread()
         _compilers.add(self)
 
     def may_compile(self, room: bool, own: int, everywhere: int, misses: list[str]) -> None:
@@ -78,7 +78,7 @@ class Compiler:
         if own:
             logs.logger("recompiles").info("%s: %s", self.name, "; ".join(misses))
         for miss in misses if room else ():
-            self._decided.append(Decision("guards", self._site(), "compile again", ("reuse an entry",), miss))
+            self._decided.pending.append(Decision("guards", self._site(), "compile again", ("reuse an entry",), miss))
         if not room:
             place = f"{self.name} has {own} entries"
             if own < config.recompile_limit:
@@ -179,13 +179,15 @@ class Compiler:
         captured = backends.Captured.of(self.name, frame, self.function if self.of_module else None)
         captured.whole = self.fullgraph
         self.log(frame)
-        self._decided.extend(attempts.take())
+        self._decided.pending.extend(attempts.take())
         if frame.session.sizes is not None:
             why = ", ".join(frame.session.varying)
-            self._decided.append(Decision("capture", self._site(), "sizes as symbols", ("sizes as numbers",), why))
+            sizes = Decision("capture", self._site(), "sizes as symbols", ("sizes as numbers",), why)
+            self._decided.pending.append(sizes)
         try:
             label = progress.label(self.name, self.function.__code__)
-            with progress.Shown(label, since=captured.session.began), report.decisions.collecting(self._decided):
+            decided = report.decisions.collecting(self._decided.pending)
+            with progress.Shown(label, since=captured.session.began), decided:
                 return backends.compile_captured(captured, self.backend, resolve_options(*self.asked))
         except Fallback as failure:
             return self.stopped(failure.reason, failure.message, failure.location)
@@ -248,7 +250,7 @@ class Compiler:
         warned. There is no warning where plain Python is expected to run like this only once.
         """
         self._log_break(reason, message, location)
-        self._decided.extend(attempts.take())
+        self._decided.pending.extend(attempts.take())
         event = self._note(reason, message, location, forbidden)
         return event, not event.entry.waits
 
@@ -261,8 +263,8 @@ class Compiler:
     def broke(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         """Called at a graph break: CPython runs what follows, and the next graph begins after it."""
         event = self._log_break(reason, message, location)
-        self._decided.extend(attempts.take())
-        self._decided.append(Decision.of("capture", self.name, "several graphs", "one graph", event))
+        self._decided.pending.extend(attempts.take())
+        self._decided.pending.append(Decision.of("capture", self.name, "several graphs", "one graph", event))
         if event.entry.whole:
             report.bump("regions")
             return event
@@ -346,7 +348,7 @@ class Compiler:
     def _note(self, reason: str, message: str, location: reasons.Location, forbidden: bool = False) -> reasons.Event:
         event = reasons.note(reason, message, location or self.defined())
         if reason not in {"cache-limit", "observed"}:
-            with report.decisions.collecting(self._decided):
+            with report.decisions.collecting(self._decided.pending):
                 report.add(report.CompileReport(graph=self.name, eager=event))
         if self.fullgraph or forbidden:
             self.forbidden(event)

@@ -19,7 +19,7 @@ from . import decisions
 from .decisions import Decision
 from .plain_data import build, plain
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the JSON form: another set of keys, or another meaning of one, is another version."""
 _KEPT = 256
 _SLOWEST = 6
@@ -71,6 +71,8 @@ def fastest_first(milliseconds: dict[str, float]) -> str:
     return ", ".join(f"{strategy} {time:.4g}" for strategy, time in ordered)
 
 
+_SCHEDULE = "dynamo-schedule"
+"""The name of the decisions about kernels without a schedule."""
 AUTOTUNE = "max-autotune"
 """The name of the decisions about products."""
 
@@ -116,7 +118,10 @@ class CompileReport:
     """For a graph that trains: the report of the graphs that compute its gradients, all nodes together. It describes a
     call; their compilation, with its decisions, is part of this report."""
     decisions: tuple[Decision, ...] = ()
-    """The decisions in order: those of the capture, of the passes, and about calls of torch's library."""
+    """The decisions in order: those of the capture, of the passes, and about calls of torch's library. There are at
+    most `decisions.MOST`."""
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    """The number of further decisions, by pass."""
     _times: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
@@ -127,7 +132,7 @@ class CompileReport:
     @property
     def unscheduled(self) -> dict[str, str]:
         """The kernels that run as plain loops, with the reason that they have no schedule."""
-        return {one.site.what: one.reason for one in self.decided_by("dynamo-schedule")}
+        return {one.site.what: one.reason for one in self.decided_by(_SCHEDULE)}
 
     @property
     def products(self) -> tuple[Product, ...]:
@@ -203,6 +208,9 @@ class CompileReport:
         )
         rows = [(extern.schema, extern.route, str(extern.count), extern.location) for extern in self.externs]
         lines += table(*_with_times(("extern", "route", "count", "line"), rows, self.extern_seconds))
+        if self.left_out:
+            further = ", ".join(f"{name} {count}" for name, count in self.left_out.items())
+            lines.append(f"  decisions that are not in this report: {further}")
         if self.gradients is not None:
             kept = f"{len(self.saved)} values of {sum(self.saved)} bytes are kept"
             nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
@@ -221,8 +229,8 @@ def from_native(
     """Creates a report from the dictionary that the native executable gives, and from what only Python knows: the
     stages and decisions before those of the executable, and the values of other fields."""
     made: CompileReport = build(CompileReport, native)
-    stages, decided = {**stages, **made.stages}, (*decided, *made.decisions)
-    return dataclasses.replace(made, stages=stages, decisions=decided, **own)
+    kept, left_out = decisions.bounded((*decided, *made.decisions), {})
+    return dataclasses.replace(made, stages={**stages, **made.stages}, decisions=kept, left_out=left_out, **own)
 
 
 def _milliseconds(times: Iterable[tuple[str, float]]) -> str:
@@ -262,10 +270,12 @@ def instead(graph: str, choice: str, failure: Fallback) -> None:
 
 def add(report: CompileReport) -> None:
     """Remembers a finished compilation, with the decisions that led to it."""
-    decided = decisions.pending().take()
+    decided, left_out = decisions.pending().take()
     if report.eager is not None:
         decided += (Decision.of("capture", report.graph, "plain Python", "compiled", report.eager),)
-    report = dataclasses.replace(report, decisions=(*decided, *report.decisions))
+    left_out = collections.Counter(left_out) + collections.Counter(report.left_out)
+    kept, left_out = decisions.bounded((*decided, *report.decisions), left_out)
+    report = dataclasses.replace(report, decisions=kept, left_out=left_out)
     with _lock:
         _reports.append(report)
         _counters["graphs"] += 1
@@ -273,7 +283,7 @@ def add(report: CompileReport) -> None:
         _counters["ops_generated"] += report.ops_generated
         _counters["ops_extern"] += report.ops_extern
         _counters["kernels"] += report.kernels
-        _counters["kernels_unscheduled"] += len(report.unscheduled)
+        _counters["kernels_unscheduled"] += len(report.unscheduled) + report.left_out.get(_SCHEDULE, 0)
 
 
 def bump(name: str) -> None:

@@ -10,7 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..reasons import REASONS, Event, Fallback
 from ..source_lines import innermost
@@ -54,25 +54,80 @@ class Decision:
         return Decision(pass_, site, choice, (other,), why.message or REASONS[why.reason].explanation, why.reason)
 
 
-class Pending(collections.deque[Decision]):
-    """The latest decisions that no report has yet."""
+MOST = 512
+"""The maximum number of decisions in a report: a large graph has thousands, and the latest reports are kept."""
+_MOST_PENDING = 256
+
+
+def bounded(made: Sequence[Decision], left_out: Mapping[str, int]) -> tuple[tuple[Decision, ...], dict[str, int]]:
+    """Returns at most `MOST` decisions, in their order, and by pass the number of the others.
+
+    Of each pass the first decisions remain, of all passes up to the same number. Decisions that had been left out
+    before, given by ``left_out``, are counted as well.
+    """
+    counts = collections.Counter(one.pass_ for one in made)
+    share = _share(sorted(counts.values()), MOST)
+    seen: collections.Counter[str] = collections.Counter()
+    kept = []
+    for one in made:
+        seen[one.pass_] += 1
+        if seen[one.pass_] <= share:
+            kept.append(one)
+    others = {name: count - share for name, count in counts.items() if count > share}
+    return tuple(kept), dict(collections.Counter(left_out) + collections.Counter(others))
+
+
+def _share(counts: list[int], most: int) -> int:
+    """Returns the number up to which all of these ascending counts fit into ``most`` together."""
+    share = most
+    for position, count in enumerate(counts):
+        share = most // (len(counts) - position)
+        if count > share:
+            return share
+        most -= count
+    return max(counts, default=share)
+
+
+class Pending:
+    """The latest decisions of a thread that no report has yet. Equal ones are one, with a count."""
 
     def __init__(self) -> None:
-        super().__init__(maxlen=256)
+        self._made: dict[str, Decision] = {}
+        # Counted by hand: a program under test may have patched ``len``.
+        self._size = 0
+        self._left_out: collections.Counter[str] = collections.Counter()
 
-    def take(self) -> tuple[Decision, ...]:
-        """Returns and removes all; equal ones are one, with a count."""
-        counts: dict[str, list[Decision]] = {}
-        # Another thread may take some meanwhile, and a program under test may have patched ``len``.
-        while True:
-            try:
-                made = self.popleft()
-            except IndexError:
-                break
-            counts.setdefault(repr(made), []).append(made)
-        return tuple(
-            dataclasses.replace(alike[0], count=sum(made.count for made in alike)) for alike in counts.values()
-        )
+    def append(self, decision: Decision) -> None:
+        """Adds a decision; beyond a limit, the oldest one is only counted."""
+        key = repr(dataclasses.replace(decision, count=1))
+        known = self._made.get(key)
+        if known is not None:
+            self._made[key] = dataclasses.replace(known, count=known.count + decision.count)
+            return
+        self._made[key] = decision
+        self._size += 1
+        if self._size > _MOST_PENDING:
+            oldest = self._made.pop(next(iter(self._made)))
+            self._left_out[oldest.pass_] += 1
+            self._size -= 1
+
+    def extend(self, made: Iterable[Decision]) -> None:
+        """Adds several."""
+        for decision in made:
+            self.append(decision)
+
+    def take(self) -> tuple[tuple[Decision, ...], dict[str, int]]:
+        """Returns and removes all, and by pass the number of those that were only counted."""
+        made, self._made, self._size = tuple(self._made.values()), {}, 0
+        left_out, self._left_out = dict(self._left_out), collections.Counter()
+        return made, left_out
+
+
+class PendingByThread(threading.local):
+    """Those of one compiled function: threads that compile it at the same time take only their own."""
+
+    def __init__(self) -> None:
+        self.pending = Pending()
 
 
 class _Thread(threading.local):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import unittest.mock
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +12,10 @@ import dynamlir
 import pytest
 import torch
 from dynamlir import report
-from dynamlir.report import CompileReport
-from dynamlir.report.decisions import Decision
+from dynamlir.capture import api
+from dynamlir.report import CompileReport, decisions
+from dynamlir.report.decisions import Decision, Site
+from dynamlir.report.plain_data import plain
 from torch import Tensor
 
 
@@ -129,6 +133,75 @@ def test_a_plain_run_says_why() -> None:
     assert made.eager is not None and (why.choice, why.reason_id) == ("plain Python", made.eager.reason)
 
 
+# -- as many as a report has room for
+
+
+def numbered(pass_: str, count: int) -> list[Decision]:
+    return [Decision(pass_, Site(f"%{number}"), "one", ("two",)) for number in range(count)]
+
+
+def test_a_report_has_room_for_some_decisions_of_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "MOST", 20)
+    made = [*numbered("capture", 3), *numbered("dynamo-fuse", 500), *numbered("dynamo-schedule", 40)]
+    with decisions.collecting():
+        decisions.pending().extend(made[:3])
+        report.add(report.from_native({"graph": "g", "decisions": [plain(one) for one in made[3:]]}, {}))
+    kept = last()
+    # What remains of each pass are its first decisions, in order.
+    assert [one.site.what for one in kept.decided_by("capture")] == ["%0", "%1", "%2"]
+    fused = kept.decided_by("dynamo-fuse")
+    assert [one.site.what for one in fused] == [f"%{number}" for number in range(len(fused))]
+    counts = {name: len(kept.decided_by(name)) for name in ("capture", "dynamo-fuse", "dynamo-schedule")}
+    assert counts == {"capture": 3, "dynamo-fuse": 8, "dynamo-schedule": 8}
+    assert kept.left_out == {"dynamo-fuse": 492, "dynamo-schedule": 32}
+    assert "decisions that are not in this report: dynamo-fuse 492, dynamo-schedule 32" in str(kept)
+    assert json.loads(kept.to_json())["left_out"] == kept.left_out
+    assert dynamlir.counters()["kernels_unscheduled"] == 40
+
+
+def test_no_decision_is_left_out_without_need() -> None:
+    made = [*numbered("capture", 1), *numbered("dynamo-fuse", decisions.MOST - 1)]
+    assert decisions.bounded(made, {"guards": 2}) == (tuple(made), {"guards": 2})
+    made = numbered("dynamo-fuse", decisions.MOST + 1)
+    assert decisions.bounded(made, {}) == (tuple(made[:-1]), {"dynamo-fuse": 1})
+
+
+def test_decisions_that_no_report_takes_are_counted() -> None:
+    pending = decisions.Pending()
+    pending.extend(numbered("guards", 300))
+    pending.extend(numbered("guards", 300)[-1:])
+    taken, left_out = pending.take()
+    assert left_out == {"guards": 300 - len(taken)} and taken[0].site.what == f"%{300 - len(taken)}"
+    assert taken[-1].count == 2 and pending.take() == ((), {})
+
+
+def test_a_report_has_the_decisions_of_its_thread() -> None:
+    """While one thread compiles a function, another one calls it, and no entry matches that call either."""
+
+    def scaled(x: Tensor, by: str) -> Tensor:
+        return x * len(by)
+
+    compiled = dynamlir.compile(scaled)
+    compiled(torch.ones(3), "a")
+    (compiler,) = [one for one in api._compilers if one.function.__code__ is scaled.__code__]
+    threads = []
+    original = report.add
+
+    def add(made: CompileReport) -> None:
+        if not threads:
+            elsewhere = threading.Thread(target=compiler.may_compile, args=(True, 1, 1, ["a miss of that thread"]))
+            threads.append(elsewhere)
+            elsewhere.start()
+            elsewhere.join()
+        original(made)
+
+    with unittest.mock.patch.object(report, "add", add):
+        compiled(torch.ones(3), "bb")
+    assert threads
+    (why,) = last().decided_by("guards")
+    assert "by" in why.reason
+
+
 # -- as JSON
 
 
@@ -170,10 +243,10 @@ def test_another_form_is_an_error(change: dict[str, Any], message: str) -> None:
 
 
 KEYS = {
-    1: {
+    2: {
         "": "schema graph ops_recorded ops_generated ops_extern kernels externs workspace_bytes live_bytes "
         "stages passes threads eager recorded mode launched launches kernels_reused saved recomputed nodes gradients "
-        "decisions",
+        "decisions left_out",
         "decisions": "pass site choice alternatives reason reason_id numbers count",
         "decisions.site": "what location",
         "eager": "reason message location called_from",
@@ -188,7 +261,7 @@ def keys(value: Any, place: str, found: dict[str, str]) -> dict[str, str]:
     if isinstance(value, list):
         for entry in value:
             keys(entry, place, found)
-    elif isinstance(value, dict) and place not in ("stages", "passes", "recorded", "decisions.numbers"):
+    elif isinstance(value, dict) and place not in ("stages", "passes", "recorded", "left_out", "decisions.numbers"):
         assert found.setdefault(place, " ".join(value)) == " ".join(value)
         for name, entry in value.items():
             keys(entry, f"{place}.{name}".lstrip("."), found)
