@@ -60,7 +60,7 @@ impl<'py> Writes<'py> {
     }
 
     /// Ends the capture at a write to the value with the source `stored`.
-    pub(crate) fn refuse_place<T>(&self, stored: SourceId, why: &str) -> Outcome<T> {
+    fn refuse_place<T>(&self, stored: SourceId, why: &str) -> Outcome<T> {
         self.break_graph(reason::SIDE_EFFECT, format!("writes {}{why}", self.guards.expression(stored)))
     }
 
@@ -129,7 +129,7 @@ impl<'py> Writes<'py> {
 
     /// Returns true if a place already holds the primitive that is written there, and will whenever the guards pass. The write is then
     /// redundant.
-    pub(crate) fn holds_already(&self, stored: SourceId, now: &Bound<'py, PyAny>, value: &Tracked<'py>) -> Outcome<bool> {
+    pub(super) fn holds_already(&self, stored: SourceId, now: &Bound<'py, PyAny>, value: &Tracked<'py>) -> Outcome<bool> {
         let is_same = value.source.is_none() && self.torch.is_primitive(&value.object) && now.is(&value.object);
         if !is_same || !self.sizes.may_leave_out(|| self.guards.expression(stored)) {
             return Ok(false);
@@ -162,7 +162,7 @@ impl<'py> Writes<'py> {
 
     /// Guards that nothing notices when the object stored at a place dies, or that no object is stored there: it dies later than in plain
     /// Python. Returns true if its death would be noticed now.
-    pub(crate) fn is_watched(&self, object: Option<&Bound<'py, PyAny>>, stored: SourceId) -> Outcome<bool> {
+    pub(super) fn is_watched(&self, object: Option<&Bound<'py, PyAny>>, stored: SourceId) -> Outcome<bool> {
         self.guards.demand(stored, Facet::Unwatched);
         self.guards.add(stored, Guard::Unwatched);
         object.map_or(Ok(false), |object| self.death_is_noticed(object))
@@ -235,7 +235,7 @@ impl<'py> Writes<'py> {
     }
 
     /// Returns true if a write has no effect that remains at the end of the frame.
-    pub(crate) fn leaves_nothing(&self, written: &Written, writes: &[Rc<Written>]) -> bool {
+    pub(super) fn leaves_nothing(&self, written: &Written, writes: &[Rc<Written>]) -> bool {
         self.is_set_back(written, writes) || is_set_later(written, writes)
     }
 

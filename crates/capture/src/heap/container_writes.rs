@@ -178,7 +178,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Returns the copy that represents a container which the frame has changed or is about to change.
-    pub(crate) fn copy_to_change(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+    pub(super) fn copy_to_change(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         let address = container.as_ptr() as usize;
         if let Some(known) = self.existing.changed.borrow().get(&address) {
             return Ok(known.bind(self.py).clone());

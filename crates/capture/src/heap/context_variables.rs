@@ -116,7 +116,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Guards that other context variables are not the one that was set.
-    pub(crate) fn tell_variables_apart(&self, written: &Written) {
+    pub(super) fn tell_variables_apart(&self, written: &Written) {
         let class = written.owner.bind(self.py).get_type();
         for other in self.existing_where(|object, source| source != written.source && object.get_type().is(&class)) {
             self.guards.relate(Relation::Distinct(vec![other.min(written.source), other.max(written.source)]));
@@ -134,7 +134,7 @@ impl<'py> Heap<'py> {
 
 impl<'py> Recipes<'py> {
     /// Returns the step after the graph that sets a variable. A variable without a final value did not have one before either.
-    pub(crate) fn context_step(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Option<AfterGraph>> {
+    pub(super) fn context_step(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Option<AfterGraph>> {
         let Some(value) = written.tracked(self.py) else { return Ok(None) };
         let method = written.owner.bind(self.py).get_type().getattr("set")?.unbind();
         let variable = Recipe::Input(self.guards.collect(written.source));

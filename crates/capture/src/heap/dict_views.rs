@@ -46,7 +46,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Returns a view for C code, which shows the guarded copy of the container if that was copied. `None` if this is not a view.
-    pub(crate) fn readable_view(&self, view: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
+    pub(super) fn readable_view(&self, view: &Bound<'py, PyAny>) -> Outcome<Option<Bound<'py, PyAny>>> {
         let Some(shown) = self.viewed(view)? else { return Ok(None) };
         let copy = self.readable(&shown)?;
         if copy.is(&shown.object) {

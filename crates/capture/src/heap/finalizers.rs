@@ -137,7 +137,7 @@ impl<'py> Writes<'py> {
 
     /// Returns true if a finalizer or a weak reference may notice the death of an object, or of objects that it alone holds as attributes
     /// or as items of a builtin container: the death would come later than in plain Python. Guards check less: they exclude tensors.
-    pub(crate) fn death_is_noticed(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
+    pub(super) fn death_is_noticed(&self, object: &Bound<'py, PyAny>) -> Outcome<bool> {
         if dynamlir_interpreter::suspended(|| is_watched(object))? {
             return Ok(true);
         }

@@ -98,7 +98,7 @@ impl<'py> Writes<'py> {
     }
 
     /// Guards which other cells are identical to the written cell, and which are distinct from it.
-    pub(crate) fn tell_cells_apart(&self, written: &Written) {
+    pub(super) fn tell_cells_apart(&self, written: &Written) {
         let looked_at = self.existing.cells.borrow().iter().map(|(content, address)| (*content, *address)).collect::<Vec<_>>();
         let named = looked_at.into_iter().filter_map(|(content, address)| Some((self.cell_at(content)?, address)));
         let others = self.existing_where(|object, _| kind::is_cell(object));
@@ -114,7 +114,7 @@ impl<'py> Writes<'py> {
 
     /// Returns true if a module, or an object in it, may be written to. Torch's modules are read by torch functions that are not traced
     /// into; `builtins` and `sys` are read by Python itself.
-    pub(crate) fn is_writable_module(&self, module: &Bound<'py, PyAny>) -> bool {
+    pub(super) fn is_writable_module(&self, module: &Bound<'py, PyAny>) -> bool {
         let name = module.getattr(intern!(self.py, "__name__")).and_then(|name| name.extract::<String>());
         module.is_exact_instance_of::<PyModule>()
             && name.is_ok_and(|name| !["builtins", "sys"].contains(&name.as_str()))

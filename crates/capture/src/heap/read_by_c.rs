@@ -43,7 +43,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Ends the capture where C code would inspect an object that the frame has written to.
-    pub(crate) fn refuse_looks_after_writes(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
+    pub(super) fn refuse_looks_after_writes(&self, object: &Bound<'py, PyAny>) -> Outcome<()> {
         // True if only Python code reads the attributes, and thus sees the writes; C code of these classes reads only their contents.
         let apart = || -> Outcome<bool> {
             let base = Layout::of(&object.get_type())?.base;

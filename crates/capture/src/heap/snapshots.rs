@@ -51,7 +51,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Returns the guarded copy of an existing container, as it was before the frame.
-    pub(crate) fn snapshot_as_it_was(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
+    pub(super) fn snapshot_as_it_was(&self, container: &Bound<'py, PyAny>, source: SourceId) -> Outcome<Bound<'py, PyAny>> {
         let key = container.as_ptr() as usize;
         if let Some(known) = self.existing.snapshots.borrow().get(&key) {
             return Ok(known.bind(self.py).clone());
@@ -124,7 +124,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Ends the capture where C code would receive an instance of a subclass of `defaultdict`, which it may write by a lookup.
-    pub(crate) fn refuse_unseen_defaults(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+    pub(super) fn refuse_unseen_defaults(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         if self.torch.is_container(object) {
             return Ok(());
         }

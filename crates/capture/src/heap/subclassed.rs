@@ -105,7 +105,7 @@ impl<'py> Heap<'py> {
 
     /// Guards the number of items of an instance of a subclass of tuple or list, or the keys of one of dict and its handling of missing
     /// keys.
-    pub(crate) fn guard_shape(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
+    pub(super) fn guard_shape(&self, object: &Bound<'py, PyAny>, source: SourceId) -> Outcome<()> {
         self.pin_type(object, source)?;
         if let Ok(dict) = object.cast::<PyDict>() {
             self.pin_class_entry(object, source, intern!(self.py, "__missing__"))?;
@@ -156,7 +156,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Returns the position of the named tuple's item that a descriptor in its class represents; `None` for another descriptor.
-    pub(crate) fn field_of(&self, owner: &Bound<'py, PyAny>, descriptor: &Bound<'py, PyAny>) -> Outcome<Option<usize>> {
+    pub(super) fn field_of(&self, owner: &Bound<'py, PyAny>, descriptor: &Bound<'py, PyAny>) -> Outcome<Option<usize>> {
         let Some(position) = self.field_position(descriptor)?.filter(|_| owner.is_instance_of::<PyTuple>()) else { return Ok(None) };
         Ok(Some(position).filter(|position| item_count(owner).is_ok_and(|count| *position < count)))
     }

@@ -124,7 +124,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Returns a key as a copy of an existing dict has it: for the fake of an existing tensor, the tensor itself, guarded by identity.
-    pub(crate) fn key_in_copy(&self, key: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
+    pub(super) fn key_in_copy(&self, key: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
         match self.real_of(key).filter(|_| self.is_tensor_key(key)) {
             None => Ok(key.clone()),
             Some((real, place)) => {
@@ -135,7 +135,7 @@ impl<'py> Heap<'py> {
     }
 
     /// Returns the arguments of a method of a dict that the frame changes, with the copy's own key in place of a tensor.
-    pub(crate) fn keyed_as_in_copy(&self, copy: &Bound<'py, PyAny>, method: &str, args: &[Tracked<'py>]) -> Outcome<Vec<Tracked<'py>>> {
+    pub(super) fn keyed_as_in_copy(&self, copy: &Bound<'py, PyAny>, method: &str, args: &[Tracked<'py>]) -> Outcome<Vec<Tracked<'py>>> {
         let mut args = args.to_vec();
         if copy.is_instance_of::<PyDict>()
             && matches!(method, "__delitem__" | "__setitem__" | "pop" | "setdefault")

@@ -45,7 +45,7 @@ impl<'py> Writes<'py> {
     }
 
     /// Guards that tensors which were written to, or used as keys to write to a dict, are distinct from all other input tensors.
-    pub(crate) fn tell_tensors_apart(&self, writes: &[Rc<Written>]) {
+    pub(super) fn tell_tensors_apart(&self, writes: &[Rc<Written>]) {
         let concerns = |object: &Py<PyAny>| self.torch.is_tensor(object.bind(self.py));
         if writes.iter().any(|written| concerns(&written.owner) || written.key.as_ref().is_some_and(concerns)) {
             let inputs = self.tensors.inputs.borrow();

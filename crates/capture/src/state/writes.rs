@@ -219,7 +219,7 @@ impl Writes {
         self.list.borrow().clone()
     }
 
-    pub(crate) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, Option<usize>)) {
+    pub(super) fn roll_back(&self, (list, closed): (Vec<Rc<Written>>, Option<usize>)) {
         self.closed.set(closed);
         self.changes.set(list.iter().filter(|entry| !entry.kind.is_named()).count());
         let former = self.list.replace(list);

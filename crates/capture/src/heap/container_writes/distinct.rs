@@ -18,7 +18,7 @@ const OF_MODULES: &[&str] = &["_buffers", "_modules", "_non_persistent_buffers_s
 impl<'py> Writes<'py> {
     /// Guards that the changed containers are distinct from the other containers that were seen, and from the dicts of the attributes,
     /// globals and module parts that were read.
-    pub(crate) fn tell_containers_apart(&self, writes: &[Rc<Written>]) {
+    pub(in crate::heap) fn tell_containers_apart(&self, writes: &[Rc<Written>]) {
         // Grouped by class, and by belonging to modules, since there are many modules.
         let mut groups: BTreeMap<(usize, bool), BTreeMap<usize, SourceId>> = BTreeMap::new();
         for written in writes.iter().filter(|written| matches!(written.kind, WrittenKind::Call | WrittenKind::Contents)) {

@@ -46,7 +46,7 @@ impl<'py> Writes<'py> {
 
 impl<'py> Recipes<'py> {
     /// The steps after the graph that change a container.
-    pub(crate) fn change_steps(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
+    pub(in crate::heap) fn change_steps(&self, written: &Written, outputs: &mut Outputs<'py>) -> Outcome<Vec<AfterGraph>> {
         let container = written.owner.bind(self.py);
         let target = || Recipe::Input(self.guards.collect(written.source));
         let method = |name: &str| -> PyResult<Py<PyAny>> { Ok(container.get_type().getattr(name)?.unbind()) };
