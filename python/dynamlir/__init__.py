@@ -23,7 +23,7 @@ from . import require_torch  # noqa: F401 (before all that imports torch)
 # isort: split
 from torch.export import Dim
 
-from . import autotune, compilation, config, logs, native, parsing, plain_warnings, reasons, report
+from . import autotune, compilation, config, logs, native, parsing, plain_warnings, reasons, reports
 from .backend import dynamlir_backend as backend
 from .capture import api as _api
 from .capture import audit as _audit
@@ -37,7 +37,7 @@ from .exported.program import ExportedProgram
 from .graph_break_errors import error_on_graph_break
 from .plain_warnings import PlainRunWarning, Unsupported
 from .profiling import Profile, profile
-from .report import CompileReport
+from .reports import CompileReport
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -49,17 +49,17 @@ logs.configure()
 
 def last_compile() -> CompileReport | None:
     """Returns the report of the latest compilation, of any thread; None before the first."""
-    return report.last()
+    return reports.last()
 
 
 def compiles() -> list[CompileReport]:
     """Returns the latest reports, oldest first."""
-    return report.all_reports()
+    return reports.all_reports()
 
 
 def counters() -> dict[str, Any]:
     """Returns totals since the last `reset`: graphs, operations, kernels, and reason counts under ``fallbacks``."""
-    return {**report.counters(), "fallbacks": reasons.counts()}
+    return {**reports.counters(), "fallbacks": reasons.counts()}
 
 
 def fallbacks() -> list[reasons.Event]:
@@ -69,9 +69,9 @@ def fallbacks() -> list[reasons.Event]:
 
 def explain_last() -> str:
     """Returns the latest report and the reasons so far, as text."""
-    made = report.last()
+    made = reports.last()
     parts = [str(made) if made is not None else "nothing compiled yet"]
-    table = report.reasons_table(reasons.counts())
+    table = reports.reasons_table(reasons.counts())
     return "\n".join([*parts, table] if table else parts)
 
 
@@ -98,7 +98,7 @@ def reset(compiled: Any = None) -> None:
     _api.reset_all()
     native.forget_kernels()
     autotune.forget()
-    report.reset()
+    reports.reset()
     reasons.reset()
     plain_warnings.reset()
     _audit.reset()

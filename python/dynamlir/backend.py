@@ -25,14 +25,14 @@ from . import (
     plain_warnings,
     progress,
     reasons,
-    report,
+    reports,
 )
 from .compilation import compile_recording
 from .options import Options
 from .options import resolve as resolve_options
 from .reasons import Fallback
 from .recording import Recording
-from .report.decisions import Decision, Site
+from .reports.decisions import Decision, Site
 from .run_segments import Segmented, Whole
 from .runtime import CompiledGraph, PlainGraph, Variant
 from .shape_env import Translation
@@ -43,7 +43,7 @@ TESTED = ((2, 11), (2, 15))
 """The first and last torch version with which this package has been tested."""
 
 
-@report.decisions.collecting()
+@reports.decisions.collecting()
 def dynamlir_backend(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -115,10 +115,10 @@ def _sized(
         recording.varying = sizes.sizes, sizes.bound
         first, made = compile_recording(recording, mode, settings, name, time.perf_counter() - started)
     except Fallback as failure:
-        report.instead(name, "a graph for each size", failure)
+        reports.instead(name, "a graph for each size", failure)
         return None
     compiled = CompiledGraph(gm, example_inputs, first, lambda inputs: compile_graph(gm, inputs, settings, name)[0])
-    report.add(made)
+    reports.add(made)
     return compiled
 
 
@@ -145,7 +145,7 @@ def _with_unbacked(
         whole = Whole(name, recording, plan, sizes.sizes, bound, layouts, strict=False)
         parts = Segmented(whole, mode, settings)
     except Fallback as failure:
-        report.instead(name, "not in parts", failure)
+        reports.instead(name, "not in parts", failure)
         return None
     return CompiledGraph(
         gm, example_inputs, Variant(recording, parts), lambda inputs: compile_graph(gm, inputs, settings, name)[0]
@@ -169,18 +169,18 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
     def compile_variant(inputs: Sequence[Any]) -> Variant:
         variant, made = compile_graph(gm, inputs, settings, name)
         again = Decision("guards", Site(name), "compile again", ("reuse an entry",), "inputs overlap as never before")
-        report.add(dataclasses.replace(made, decisions=(again, *made.decisions)))
+        reports.add(dataclasses.replace(made, decisions=(again, *made.decisions)))
         return variant
 
     first, made = compile_graph(gm, example_inputs, settings, name)
     compiled = CompiledGraph(gm, example_inputs, first, compile_variant)
-    report.add(made)  # last: an interrupted compilation leaves nothing behind
+    reports.add(made)  # last: an interrupted compilation leaves nothing behind
     return compiled
 
 
 def compile_graph(
     gm: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options, name: str
-) -> tuple[Variant, report.CompileReport]:
+) -> tuple[Variant, reports.CompileReport]:
     """Records and compiles one variant; raises `Fallback` if that is impossible."""
     started = time.perf_counter()
     logs.logger("graph").debug("%s", gm.graph)
@@ -197,7 +197,7 @@ def explain(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Recordin
 
 def _eager(gm: torch.fx.GraphModule, name: str, failure: Fallback) -> PlainGraph:
     event = reasons.note(failure.reason, failure.message, failure.location)
-    report.add(report.CompileReport(graph=name, eager=event))
+    reports.add(reports.CompileReport(graph=name, eager=event))
     return PlainGraph(gm, plain_warnings.Subject.of_graph(gm), event)
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from . import interruptions, logs, plain_warnings, reasons, report
+from . import interruptions, logs, plain_warnings, reasons, reports
 from .compilation import compile_recording
 from .graph_modules import forward_of
 from .options import Options
@@ -97,7 +97,7 @@ class _Checked:
         where, location = self._first(before[2], state)
         message = f"{difference.what} {difference.how}{where}"
         self._event = reasons.note("wrong-result", message, location)
-        report.add(report.CompileReport(graph=self._name, eager=self._event))
+        reports.add(reports.CompileReport(graph=self._name, eager=self._event))
         plain_warnings.tell(self._subject, self._event)
 
     def _first(self, inputs: _Copy, state: torch.Tensor) -> tuple[str, reasons.Location]:

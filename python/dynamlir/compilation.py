@@ -11,13 +11,13 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import autograd_functions, autotune, device, higher_order, interruptions, logs, native, report, reproducer
+from . import autograd_functions, autotune, device, higher_order, interruptions, logs, native, reports, reproducer
 from .aten import decompositions, derivatives
 from .options import Options, resolve
 from .program import Program
 from .reasons import Fallback
 from .recording import Builder, Recording
-from .report.decisions import Decision
+from .reports.decisions import Decision
 from .runtime import Variant
 from .thread_state import nothing_packed
 
@@ -30,7 +30,7 @@ def compile_recording(
     seconds: float = 0.0,
     *,
     all_recorded: bool = False,
-) -> tuple[Variant, report.CompileReport]:
+) -> tuple[Variant, reports.CompileReport]:
     """Compiles a recording made under ``mode``, which took ``seconds``; raises `Fallback` if that is impossible. With
     ``all_recorded``, all derivatives are torch's own."""
     extension = native.module()
@@ -64,7 +64,7 @@ def compile_recording(
         raise reproducer.attach(failure, trace, recording, settings, name) from error
     recorded_ops = dict(recording.histogram())
     own = {"recorded": recorded_ops, "ops_recorded": sum(recorded_ops.values()), "mode": settings.mode}
-    made = report.from_native(executable.report(name), stages, products, **own, _times=executable.times(name))
+    made = reports.from_native(executable.report(name), stages, products, **own, _times=executable.times(name))
     program = Program(trace)
     _differentiate(executable, program, settings, name, made)
     _log(made)
@@ -75,9 +75,9 @@ def compile_program(program: Program, settings: Options, name: str) -> Any:
     """Compiles a complete program, such as one that was read from a text, and returns its native executable. Raises
     native errors."""
     executable = native.module().compile_trace(program.trace, settings.native())
-    made = report.from_native(executable.report(name), {}, mode=settings.mode, _times=executable.times(name))
+    made = reports.from_native(executable.report(name), {}, mode=settings.mode, _times=executable.times(name))
     _differentiate(executable, program, settings, name, made)
-    report.add(made)
+    reports.add(made)
     _log(made)
     return executable
 
@@ -91,10 +91,12 @@ def differentiate_loaded(executables: Mapping[str, Any], text: str, name: str) -
                 program = Program.read(text, entry)
             except ValueError:
                 return
-            _differentiate(executable, program, resolve(), name, report.from_native(executable.report(name), {}))
+            _differentiate(executable, program, resolve(), name, reports.from_native(executable.report(name), {}))
 
 
-def _differentiate(executable: Any, program: Program, settings: Options, name: str, made: report.CompileReport) -> None:
+def _differentiate(
+    executable: Any, program: Program, settings: Options, name: str, made: reports.CompileReport
+) -> None:
     """Makes the gradients of a program differentiable. Those of higher orders do this themselves."""
     if executable.nodes and program.order == 1:
         drawn = higher_order.drawn_by(made)
@@ -132,10 +134,10 @@ def _refuse_views_of_custom_results(recording: Recording) -> None:
             raise Fallback("custom-op-view", maker.schema, maker.location)
 
 
-def _log(made: report.CompileReport) -> None:
+def _log(made: reports.CompileReport) -> None:
     logs.logger("perf").info("%s: %s", made.graph, {name: round(value, 4) for name, value in made.stages.items()})
     for product in made.products:
-        times = report.fastest_first(product.milliseconds)
+        times = reports.fastest_first(product.milliseconds)
         logs.logger("perf").info("%s by %s: %s %s", product.strategy, product.source, product.problem, times)
     for extern in made.externs:
         logs.logger("extern").info(

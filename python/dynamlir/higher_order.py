@@ -31,7 +31,7 @@ from . import (
     plain_warnings,
     reachable_history,
     reasons,
-    report,
+    reports,
     run_by_torch,
 )
 from .aten.schema import draws
@@ -106,7 +106,7 @@ class Gradients:
         program: Program,
         settings: Options,
         name: str,
-        compile_recording: Callable[..., tuple[Variant, report.CompileReport]],
+        compile_recording: Callable[..., tuple[Variant, reports.CompileReport]],
         numbers: Sequence[int | None] | None = None,
         tangents: Sequence[tuple[int, ...]] = (),
         node: int = 0,
@@ -301,7 +301,7 @@ class Gradients:
             variant, made = self._compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
         if drawing := self._drawing_others(made, draws_again):
             raise Fallback("random-state", f"{drawing} draws random numbers")
-        report.add(made)
+        reports.add(made)
         assert variant.program is not None
         executable = variant.executable
         numbers = [described[0] for described in executable.arguments()]
@@ -318,7 +318,7 @@ class Gradients:
         attach(executable, following, self._whole)
         return executable
 
-    def _drawing_others(self, made: report.CompileReport, draws_again: bool) -> str | None:
+    def _drawing_others(self, made: reports.CompileReport, draws_again: bool) -> str | None:
         """Returns an operator that would draw other random numbers than the first time. None if each drawing call
         repeats its earlier numbers: none of these calls is ever left out or reordered."""
         innocent = {op.schema for op in self._of.recording.ops if not op.random}
@@ -360,7 +360,7 @@ def refuse(
     return tuple(None if gradient is None else next(with_history) for gradient in gradients)
 
 
-def drawn_by(made: report.CompileReport | None) -> collections.Counter[str]:
+def drawn_by(made: reports.CompileReport | None) -> collections.Counter[str]:
     """Returns the extern operators that draw random numbers, with their call counts."""
     drawn = collections.Counter[str]()
     for call in made.externs if made is not None else ():

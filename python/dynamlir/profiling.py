@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import native
-from .report import LINES, table
+from .reports import LINES, table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import interruptions, logs, native, report
+from . import interruptions, logs, native, reports
 from .aten.rerun_on_fakes import split_arguments
 from .compilation import compile_recording
 from .cut_recording import Call, Plan, Segment
@@ -71,7 +71,7 @@ class Part:
         if self.segment.symbols:
             recording = self._bound(recording, sizes)
         variant, made = compile_recording(recording, mode, settings, self._name)
-        report.add(made)
+        reports.add(made)
         return variant.native()
 
     def _bound(self, recording: Recording, sizes: Any) -> Recording:

@@ -13,7 +13,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from . import config, foreign_modes, interruptions, logs, native, plain_warnings, reasons, report
+from . import config, foreign_modes, interruptions, logs, native, plain_warnings, reasons, reports
 from .graph_modules import forward_of
 from .program import Program
 from .recording import Recording
@@ -136,7 +136,7 @@ class CompiledGraph:
                 raise  # from a hook on saved tensors: the graph has run
             reason = native.run_failure(error)
             event = reasons.note(reason, f"{type(error).__name__}: {error}")
-            report.bump("calls_repeated_eagerly")
+            reports.bump("calls_repeated_eagerly")
         # Plain eager would not report what is wrong with the inputs.
         if reason != "run-error" or self._fails_alone:
             plain_warnings.tell(self._subject, event)

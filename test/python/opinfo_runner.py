@@ -326,7 +326,7 @@ def run_op(op: Any, samples: Samples, start: int, at: Callable[[int], None]) -> 
     import dynamlir
     import harness
     import torch
-    from dynamlir import reasons, report
+    from dynamlir import reasons, reports
     from gradients import is_rounding, run_with_gradients
 
     name = op_name(op)
@@ -353,7 +353,7 @@ def run_op(op: Any, samples: Samples, start: int, at: Callable[[int], None]) -> 
         if number % TOGETHER == 0:
             torch._dynamo.reset()
         result.samples += 1
-        report.reset()
+        reports.reset()
         reasons.reset()
         torch._dynamo.utils.counters["graph_break"].clear()
         arguments = ((sample.input, *sample.args), sample.kwargs)

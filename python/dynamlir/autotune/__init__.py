@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import logs, native
 from ..options import Options
-from ..report import AUTOTUNE, fastest_first
-from ..report.decisions import Decision, Site
-from ..report.plain_data import build
+from ..reports import AUTOTUNE, fastest_first
+from ..reports.decisions import Decision, Site
+from ..reports.plain_data import build
 from . import measure, record
 from .problem import Problem
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import logs
-from ..report.plain_data import plain
+from ..reports.plain_data import plain
 from . import machine
 
 SCHEMA = 2

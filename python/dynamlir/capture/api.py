@@ -23,13 +23,13 @@ from .. import (
     plain_warnings,
     progress,
     reasons,
-    report,
+    reports,
     source_lines,
 )
 from ..options import resolve as resolve_options
 from ..plain_warnings import Unsupported
 from ..reasons import Fallback
-from ..report.decisions import Decision, Site
+from ..reports.decisions import Decision, Site
 from . import attempts, audit, backends, compiled_modules, copies, distributed, lightning, sharing
 from .callable_types import Compiled, Decorator, Module, P, R
 
@@ -66,7 +66,7 @@ class Compiler:
         self._under: dict[str | int, Compiler] = {}
         self._fails_alone = False
         self._continuations = 0
-        self._decided = report.decisions.PendingByThread()
+        self._decided = reports.decisions.PendingByThread()
         _compilers.add(self)
 
     def may_compile(self, room: bool, own: int, everywhere: int, misses: list[str]) -> None:
@@ -186,7 +186,7 @@ class Compiler:
             self._decided.pending.append(sizes)
         try:
             label = progress.label(self.name, self.function.__code__)
-            decided = report.decisions.collecting(self._decided.pending)
+            decided = reports.decisions.collecting(self._decided.pending)
             with progress.Shown(label, since=captured.session.began), decided:
                 return backends.compile_captured(captured, self.backend, resolve_options(*self.asked))
         except Fallback as failure:
@@ -233,7 +233,7 @@ class Compiler:
         reason = native.run_failure(error)
         message = error.message if isinstance(error, Fallback) else f"{type(error).__name__}: {error}"
         event = reasons.note(reason, message, self.defined())
-        report.bump("calls_repeated_eagerly")
+        reports.bump("calls_repeated_eagerly")
         if reason != "run-error" or self._fails_alone:
             self.tell(event)
 
@@ -266,10 +266,10 @@ class Compiler:
         self._decided.pending.extend(attempts.take())
         self._decided.pending.append(Decision.of("capture", self.name, "several graphs", "one graph", event))
         if event.entry.whole:
-            report.bump("regions")
+            reports.bump("regions")
             return event
         event = reasons.note(reason, message, location or self.defined())
-        report.bump("graph_breaks")
+        reports.bump("graph_breaks")
         self.tell_break(event)
         return event
 
@@ -348,8 +348,8 @@ class Compiler:
     def _note(self, reason: str, message: str, location: reasons.Location, forbidden: bool = False) -> reasons.Event:
         event = reasons.note(reason, message, location or self.defined())
         if reason not in {"cache-limit", "observed"}:
-            with report.decisions.collecting(self._decided.pending):
-                report.add(report.CompileReport(graph=self.name, eager=event))
+            with reports.decisions.collecting(self._decided.pending):
+                reports.add(reports.CompileReport(graph=self.name, eager=event))
         if self.fullgraph or forbidden:
             self.forbidden(event)
         if not event.entry.waits:

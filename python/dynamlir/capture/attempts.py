@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .. import logs, reasons
 from ..reasons import Location
-from ..report.decisions import Decision, Site
+from ..reports.decisions import Decision, Site
 from ..source_lines import innermost
 
 _SECOND = 2

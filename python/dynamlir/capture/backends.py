@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import autograd_functions, checking, cut_recording, graph_modules, interruptions, logs, report, run_segments
+from .. import autograd_functions, checking, cut_recording, graph_modules, interruptions, logs, reports, run_segments
 from ..compilation import compile_recording
 from ..options import Options
 from ..reasons import Fallback
@@ -114,7 +114,7 @@ def _native(captured: Captured, settings: Options) -> Runner:
         interruptions.pass_on(error)
         logs.logger("fallback").debug("%s", traceback.format_exc())
         raise Fallback("internal-error", f"{type(error).__name__}: {error}") from error
-    report.add(made)
+    reports.add(made)
     return runner
 
 

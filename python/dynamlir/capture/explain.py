@@ -11,7 +11,7 @@ from typing import Any
 
 import torch.fx
 
-from .. import config, native, nested_doors, progress, reasons, report, source_lines
+from .. import config, native, nested_doors, progress, reasons, reports, source_lines
 from ..compilation import compile_recording
 from ..options import resolve as resolve_options
 from . import pieces, sharing
@@ -36,10 +36,10 @@ class Explanation:
     effects: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...] = ()
     """The effects of the call on pre-existing objects, after its graph: pairs (description, traceback)."""
     _frames: tuple[Any, ...] = dataclasses.field(default=(), repr=False, compare=False)
-    _compile: Callable[[], report.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
+    _compile: Callable[[], reports.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
-    def compiled(self) -> report.CompileReport | None:
+    def compiled(self) -> reports.CompileReport | None:
         """The compile report of the graph, compiled at first access; None where there is no graph."""
         return None if self._compile is None else self._compile()
 
@@ -123,7 +123,7 @@ def _of(
     breaks: Sequence[reasons.Event],
     frames: Sequence[Any],
     seconds: float,
-    compile_: Callable[[], report.CompileReport] | None = None,
+    compile_: Callable[[], reports.CompileReport] | None = None,
 ) -> Explanation:
     return Explanation(
         tuple(one.module for one in captured),
@@ -163,14 +163,14 @@ def explain(model: Any) -> Callable[..., Explanation]:
         forward = forward_of(model) if isinstance(model, torch.nn.Module) else None
         captured = Captured.of(function.__qualname__, frame, forward)
 
-        def compile_it() -> report.CompileReport:
+        def compile_it() -> reports.CompileReport:
             recording, mode = captured.session.recording, captured.session.mode
             try:
                 with progress.Shown(progress.label(captured.name, function.__code__)):
                     return compile_recording(recording, mode, resolve_options(), captured.name)[1]
             except reasons.Fallback as failure:
                 event = reasons.Event(failure.reason, failure.message, tuple(failure.location))
-                return report.CompileReport(graph=captured.name, eager=event)
+                return reports.CompileReport(graph=captured.name, eager=event)
 
         return _of((captured,), (), (frame,), seconds, compile_it)
 

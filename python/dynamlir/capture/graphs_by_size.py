@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .. import logs, native, report
+from .. import logs, native, reports
 from ..compilation import compile_recording
 from ..options import Options
 from ..program import Program
@@ -74,7 +74,7 @@ class Instances:
         logs.logger("recompiles").info("%s: the graph for sizes %s", self._name, values)
         recording = _static(self._recording, values, self._layouts)
         variant, made = compile_recording(recording, fresh_fake_mode(), self._settings, self._name)
-        report.add(made)
+        reports.add(made)
         return variant.native()
 
 
@@ -111,7 +111,7 @@ def sized(captured: Captured, settings: Options) -> Runner:
     try:
         return _whole(captured, settings)
     except Fallback as failure:
-        report.instead(captured.name, "a graph for each size", failure)
+        reports.instead(captured.name, "a graph for each size", failure)
     make = Instances(captured.session.recording, captured.name, settings, captured.whole)
     bound = [place for place in captured.session.bound if place is not None]
     now = tuple(int(captured.inputs[at].shape[d]) for at, d in bound)
@@ -122,7 +122,7 @@ def _whole(captured: Captured, settings: Options) -> Runner:
     session = captured.session
     recording = dataclasses.replace(session.recording, varying=(session.sizes, session.bound))
     variant, made = compile_recording(recording, session.mode, settings, captured.name)
-    report.add(made)
+    reports.add(made)
     return variant.native()
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch._dynamo
 from data_dependent_programs import COUNTS, PROGRAMS, count, ones, same
-from dynamlir import report
+from dynamlir import reports
 
 pytestmark = [pytest.mark.usefixtures("quiet")]
 
@@ -39,15 +39,15 @@ def targets(graph: torch.fx.GraphModule) -> list[str]:
 
 def repeated() -> int:
     """The number of calls that were rerun as plain Python; resets it."""
-    count = report.counters().get("calls_repeated_eagerly", 0)
-    report.reset()
+    count = reports.counters().get("calls_repeated_eagerly", 0)
+    reports.reset()
     return count
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     dynamlir.reset()
-    report.reset()
+    reports.reset()
 
 
 def both(program: Callable[..., Any], compiled: Callable[..., Any], make: Callable[[], Sequence[Any]]) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from data_dependent_programs import same
-from dynamlir import report
+from dynamlir import reports
 
 pytestmark = [pytest.mark.usefixtures("quiet")]
 
@@ -78,17 +78,17 @@ def mask(count: int) -> torch.Tensor:
 @pytest.mark.parametrize("name", WHOLE)
 def test_operations(name: str) -> None:
     compiled = dynamlir.compile(lambda x: WHOLE[name](rows(x)), dynamic=True, fullgraph=True)
-    report.reset()
+    reports.reset()
     for count in COUNTS:
         same(compiled(mask(count)), WHOLE[name](rows(mask(count))))
     assert len(compiled._cache) == 1
-    assert "calls_repeated_eagerly" not in report.counters()
+    assert "calls_repeated_eagerly" not in reports.counters()
 
 
 @pytest.mark.parametrize("name", RAISING)
 def test_what_raises_without_rows(name: str) -> None:
     compiled = dynamlir.compile(lambda x: RAISING[name](rows(x)), dynamic=True, fullgraph=True)
-    report.reset()
+    reports.reset()
     for count in COUNTS:
         if count:
             same(compiled(mask(count)), RAISING[name](rows(mask(count))))
@@ -99,7 +99,7 @@ def test_what_raises_without_rows(name: str) -> None:
             compiled(mask(count))
         assert str(found.value) == str(wanted.value)
     assert len(compiled._cache) == 1
-    assert report.counters()["calls_repeated_eagerly"] == 1
+    assert reports.counters()["calls_repeated_eagerly"] == 1
 
 
 @pytest.mark.parametrize("name", BREAKING)

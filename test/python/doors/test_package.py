@@ -12,7 +12,7 @@ from pathlib import Path
 import dynamlir
 import pytest
 import torch
-from dynamlir import config, logs, options, reasons, report
+from dynamlir import config, logs, options, reasons, reports
 from dynamlir.recording import Recording
 from dynamlir.source_lines import parse_stack
 from dynamlir.tracing import record
@@ -155,8 +155,8 @@ def test_native_reasons_become_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reports_table() -> None:
-    extern = report.Extern("aten.mm.default", "dispatcher", "m.py:3", 2)
-    text = str(report.CompileReport("g", 3, 2, 1, 1, (extern,), stages={"a": 0.5}))
+    extern = reports.Extern("aten.mm.default", "dispatcher", "m.py:3", 2)
+    text = str(reports.CompileReport("g", 3, 2, 1, 1, (extern,), stages={"a": 0.5}))
     assert "aten.mm.default" in text and "m.py:3" in text and "500.0" in text
 
 

@@ -268,6 +268,6 @@ def test_what_runs_as_plain_loops_is_reported(tmp_path: Path) -> None:
     (tmp_path / "05-linalg.mlir").write_text(edited)
     for _ in range(2):
         native = dynamlir.load(tmp_path / "05-linalg.mlir").report()
-        made = dynamlir.report.from_native(native, {})
+        made = dynamlir.reports.from_native(native, {})
         (name,), (reason,) = made.unscheduled.keys(), made.unscheduled.values()
         assert "matmul" in name and "schedule" in reason and reason in str(made)

@@ -11,15 +11,15 @@ import torch
 import torch._dynamo
 import torch.utils.checkpoint
 from data_dependent_programs import COUNTS, LENGTH, PROGRAMS, Program, count, ones, same
-from dynamlir import report
+from dynamlir import reports
 
 pytestmark = [pytest.mark.usefixtures("quiet")]
 
 
 def repeated() -> int:
     """The number of calls that were rerun as plain Python; resets it."""
-    count = report.counters().get("calls_repeated_eagerly", 0)
-    report.reset()
+    count = reports.counters().get("calls_repeated_eagerly", 0)
+    reports.reset()
     return count
 
 

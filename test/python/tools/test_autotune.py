@@ -18,11 +18,11 @@ import dynamlir
 import forked
 import pytest
 import torch
-from dynamlir import logs, native, report
+from dynamlir import logs, native, reports
 from dynamlir.autotune import measure, record
 from dynamlir.autotune.problem import Problem
-from dynamlir.report import Product
-from dynamlir.report.plain_data import build
+from dynamlir.reports import Product
+from dynamlir.reports.plain_data import build
 from products import close, exact, wide_vectors
 from torch import Tensor
 from torch.nn import functional as F
@@ -96,7 +96,7 @@ LAYER = "aten.addmm.default 24[1] 6x40[40,1] 40x24[1,40] followed"
 def run(fn: Callable[..., Tensor], *args: Tensor, **options: Any) -> tuple[Tensor, tuple[Product, ...]]:
     """The result and the products of a function, compiled anew with measurements."""
     torch._dynamo.reset()
-    report.reset()
+    reports.reset()
     with torch.no_grad():
         result = torch.compile(fn, backend="dynamlir", options={"max_autotune": True, **options})(*args)
     made = dynamlir.last_compile()
@@ -154,7 +154,7 @@ def test_both_front_doors(folder: Path, quick: list[str]) -> None:
     ]
     for compiled in doors:
         torch._dynamo.reset()
-        report.reset()
+        reports.reset()
         with torch.no_grad():
             close(compiled(*args), exact(layer, *args), 40)
         made = dynamlir.last_compile()

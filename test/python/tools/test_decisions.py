@@ -11,11 +11,11 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from dynamlir import report
+from dynamlir import reports
 from dynamlir.capture import api
-from dynamlir.report import CompileReport, decisions
-from dynamlir.report.decisions import Decision, Site
-from dynamlir.report.plain_data import plain
+from dynamlir.reports import CompileReport, decisions
+from dynamlir.reports.decisions import Decision, Site
+from dynamlir.reports.plain_data import plain
 from torch import Tensor
 
 
@@ -145,7 +145,7 @@ def test_a_report_has_room_for_some_decisions_of_each_pass(monkeypatch: pytest.M
     made = [*numbered("capture", 3), *numbered("dynamo-fuse", 500), *numbered("dynamo-schedule", 40)]
     with decisions.collecting():
         decisions.pending().extend(made[:3])
-        report.add(report.from_native({"graph": "g", "decisions": [plain(one) for one in made[3:]]}, {}))
+        reports.add(reports.from_native({"graph": "g", "decisions": [plain(one) for one in made[3:]]}, {}))
     kept = last()
     # What remains of each pass are its first decisions, in order.
     assert [one.site.what for one in kept.decided_by("capture")] == ["%0", "%1", "%2"]
@@ -185,7 +185,7 @@ def test_a_report_has_the_decisions_of_its_thread() -> None:
     compiled(torch.ones(3), "a")
     (compiler,) = [one for one in api._compilers if one.function.__code__ is scaled.__code__]
     threads = []
-    original = report.add
+    original = reports.add
 
     def add(made: CompileReport) -> None:
         if not threads:
@@ -195,7 +195,7 @@ def test_a_report_has_the_decisions_of_its_thread() -> None:
             elsewhere.join()
         original(made)
 
-    with unittest.mock.patch.object(report, "add", add):
+    with unittest.mock.patch.object(reports, "add", add):
         compiled(torch.ones(3), "bb")
     assert threads
     (why,) = last().decided_by("guards")
@@ -209,7 +209,7 @@ def reports() -> list[CompileReport]:
     """Reports that have something in each field."""
     made = [trained()]
     dynamlir.compile(lambda x: x.view(torch.int32))(torch.ones(3))
-    products = Decision("max-autotune", report.decisions.Site("aten.mm"), "library", ("dots",), "measured")
+    products = Decision("max-autotune", reports.decisions.Site("aten.mm"), "library", ("dots",), "measured")
     return [*made, last(), CompileReport("g", decisions=(products,))]
 
 
@@ -224,10 +224,10 @@ def test_a_report_is_read_as_it_was_written() -> None:
     ("change", "message"),
     [
         (
-            {"schema": report.SCHEMA + 1},
-            f"a report of schema {report.SCHEMA + 1} cannot be read: .* reads schema {report.SCHEMA}",
+            {"schema": reports.SCHEMA + 1},
+            f"a report of schema {reports.SCHEMA + 1} cannot be read: .* reads schema {reports.SCHEMA}",
         ),
-        ({"schema": None}, f"without a schema cannot be read: this version of dynamlir reads schema {report.SCHEMA}"),
+        ({"schema": None}, f"without a schema cannot be read: this version of dynamlir reads schema {reports.SCHEMA}"),
         ({"schema": True}, "of schema True cannot be read"),
         ({"eager": {"reason": "nope", "message": "", "location": []}}, "has no reason 'nope'"),
         ({"stages": {"emit": float("nan")}}, "NaN is not a number of JSON's"),
@@ -274,7 +274,7 @@ def test_a_version_is_a_set_of_keys() -> None:
         value = json.loads(made.to_json())
         gradients = value.pop("gradients") or {}
         keys({**value, "gradients": None}, "", found)
-        assert not gradients or {"schema", *gradients} == set(KEYS[report.SCHEMA][""].split())
+        assert not gradients or {"schema", *gradients} == set(KEYS[reports.SCHEMA][""].split())
     assert {place: set(names.split()) for place, names in found.items()} == {
-        place: set(names.split()) for place, names in KEYS[report.SCHEMA].items()
+        place: set(names.split()) for place, names in KEYS[reports.SCHEMA].items()
     }

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.utils.checkpoint
 from both import each_door
-from dynamlir import reasons, report
+from dynamlir import reasons, reports
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -56,7 +56,7 @@ def saved(door: Any, function: Callable[..., Any], *inputs: Tensor) -> int:
     """The number of bytes saved for backward."""
     torch._dynamo.reset()
     dynamlir.reset()
-    report.reset()
+    reports.reset()
     door(function)(*inputs).sum().backward()
     made = dynamlir.last_compile()
     assert made is not None

@@ -8,7 +8,7 @@ from typing import Any
 import dynamlir
 import pytest
 import torch
-from dynamlir import reasons, report
+from dynamlir import reasons, reports
 from torch import Tensor
 
 
@@ -16,7 +16,7 @@ from torch import Tensor
 def fresh() -> None:
     torch.manual_seed(0)
     reasons.reset()
-    report.reset()
+    reports.reset()
 
 
 def leaf(*shape: int) -> Tensor:
