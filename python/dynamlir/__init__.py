@@ -5,10 +5,10 @@ cannot be compiled runs as plain Python: a `PlainRunWarning` reports it once, `f
 
 To compile: `compile`, whose result is called like its argument (`Compiled`), `reset`, `config`, `error_on_graph_break`.
 To see the results of compilation: `last_compile`, `compiles`, `counters`, `fallbacks`, `explain_last`. To check what
-the cache remembers: `config.audit`, `audits`. To measure the run time of each kernel: `profile`. To see how a call is
-captured, without compiling it: `explain`, `trace_steps`; to inspect a function: `disassemble`, `decompile`. To save a
-whole program: `export`, whose `ExportedProgram`s `load` reads; `Dim`, from torch.export, declares its dynamic sizes. To
-run a dumped stage: `load`, too.
+the cache remembers: `config.audit`, `audits`. To measure the run time of each kernel: `profile`. To write all of this
+as a page for a browser: `report`. To see how a call is captured, without compiling it: `explain`, `trace_steps`; to
+inspect a function: `disassemble`, `decompile`. To save a whole program: `export`, whose `ExportedProgram`s `load`
+reads; `Dim`, from torch.export, declares its dynamic sizes. To run a dumped stage: `load`, too.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .capture.steps import trace_steps
 from .exported.making import export
 from .exported.program import ExportedProgram
 from .graph_break_errors import error_on_graph_break
+from .html_report import report
 from .plain_warnings import PlainRunWarning, Unsupported
 from .profiling import Profile, profile
 from .reports import CompileReport
@@ -199,6 +200,7 @@ __all__ = [
     "load",
     "load_entries",
     "profile",
+    "report",
     "reset",
     "trace_steps",
 ]

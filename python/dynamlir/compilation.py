@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from .options import Options, resolve
 from .program import Program
 from .reasons import Fallback
 from .recording import Builder, Recording
+from .reports import outline
 from .reports.decisions import Decision
 from .runtime import Variant
 from .thread_state import nothing_packed
@@ -47,7 +49,8 @@ def compile_recording(
         products = autotune.choose(trace, settings)
         stages["measure"] = time.perf_counter() - emitted
     try:
-        executable = extension.compile_trace(trace, {**settings.native(), "choices": autotune.choices(products)})
+        given = {**settings.native(), "choices": autotune.choices(products)}
+        executable = extension.compile_trace(trace, given)
     except Exception as error:
         interruptions.pass_on(error)
         failure = native.fallback_of(error)
@@ -64,7 +67,9 @@ def compile_recording(
         raise reproducer.attach(failure, trace, recording, settings, name) from error
     recorded_ops = dict(recording.histogram())
     own = {"recorded": recorded_ops, "ops_recorded": sum(recorded_ops.values()), "mode": settings.mode}
-    made = reports.from_native(executable.report(name), stages, products, **own, _times=executable.times(name))
+    folder = None if given["dump"] is None else os.path.abspath(given["dump"])
+    kept = {"_times": executable.times(name), "_outline": outline.packed(recording), "_dump": folder}
+    made = reports.from_native(executable.report(name), stages, products, **own, **kept)
     program = Program(trace)
     _differentiate(executable, program, settings, name, made)
     _log(made)

@@ -36,6 +36,7 @@ eager_random: bool
 memory_budget: float | None
 reproducers: str | None
 progress: bool
+report: str | None
 graph_breaks: bool
 audit: bool | float
 on_audit: Literal["warn", "error"]
@@ -186,6 +187,10 @@ SETTINGS: Mapping[str, Setting] = types.MappingProxyType(
             "DYNAMLIR_REPRODUCERS",
             "Folder for reproducers, which repeat a failure of the compiler; None: ``reproducers`` in the folder for "
             "dumps, if there is one, else in the folder for measurements.",
+        ),
+        "report": _folder(
+            "DYNAMLIR_REPORT",
+            "Folder that receives an HTML report of this process when it ends, as `dynamlir.report` writes it.",
         ),
         "progress": _flag(
             "DYNAMLIR_PROGRESS",
@@ -390,6 +395,7 @@ __all__ = [
     "patch",
     "progress",
     "recompile_limit",
+    "report",
     "reproducers",
     "threads",
     "unroll_limit",

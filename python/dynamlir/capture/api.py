@@ -30,7 +30,7 @@ from ..options import resolve as resolve_options
 from ..plain_warnings import Unsupported
 from ..reasons import Fallback
 from ..reports.decisions import Decision, Site
-from . import attempts, audit, backends, compiled_modules, copies, distributed, lightning, sharing
+from . import attempts, audit, backends, compiled_modules, compiled_objects, copies, distributed, lightning, sharing
 from .callable_types import Compiled, Decorator, Module, P, R
 
 Asked = tuple[str | None, Mapping[str, Any] | None]
@@ -535,6 +535,7 @@ def compile(
     function, share = sharing.shared(model, function, backend, options, fullgraph, dynamic, mode)
     compiler = Compiler(function, name_of(model), backend, fullgraph, asked, dynamic)
     compiled = native.module().compiled_function(function, list(bound), model, compiler, share)
+    compiled_objects.note(compiled, compiler.name, function)
     if isinstance(model, (types.FunctionType, types.MethodType)):
         vars(compiled).update(model.__dict__)
     for attribute in functools.WRAPPER_ASSIGNMENTS:
@@ -605,6 +606,7 @@ def _compile_module(module: torch.nn.Module, compiler: Compiler, made_with: dict
     # Python passes the view first; it represents the module that the call is bound to.
     first = (weakref.ref(view), compiled_modules.otherwise(made, "__call__"))
     made.run = native.module().compiled_function(caller, [module], module, compiler, share, first)
+    compiled_objects.note(made.run, compiler.name, compiler.function)
     compiled_modules.replace(made, "__call__", made.run)
     compiler.module = weakref.ref(module)
     for name in lightning.steps(type(module)):

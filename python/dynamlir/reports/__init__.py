@@ -123,6 +123,10 @@ class CompileReport:
     left_out: dict[str, int] = dataclasses.field(default_factory=dict)
     """The number of further decisions, by pass."""
     _times: Any = dataclasses.field(default=None, repr=False, compare=False)
+    _outline: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The recorded operations (`outline`), for `dynamlir.report`."""
+    _dump: str | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The folder with the stages, if they were dumped."""
 
     @property
     def seconds(self) -> float:

@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "eager_random": False,
         "memory_budget": None,
         "reproducers": None,
+        "report": None,
         "progress": True,
         "graph_breaks": True,
         "audit": False,

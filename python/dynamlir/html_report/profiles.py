@@ -1,0 +1,185 @@
+"""The measured times of graphs: a table, one mean call as a timeline, and a roofline."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ..reports import CompileReport
+from . import limits
+from .stages import Stages
+
+_NARROWEST = 0.2
+"""The least width of a step in the timeline, in percent."""
+
+
+@dataclasses.dataclass
+class Step:
+    """A kernel, or a call of torch's library, with its measured time."""
+
+    name: str
+    route: str | None
+    calls: int
+    mean: float
+    """Seconds per launch."""
+    seconds: float
+    share: float
+    bytes: int | None
+    flops: int | None
+    lines: tuple[str, ...]
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second."""
+        return self.bytes / self.mean if self.bytes and self.mean else None
+
+    @property
+    def rate(self) -> float | None:
+        """Arithmetic operations per second."""
+        return self.flops / self.mean if self.flops and self.mean else None
+
+
+@dataclasses.dataclass
+class Bar:
+    """A step in the timeline of one mean call; positions are in percent."""
+
+    name: str
+    route: str | None
+    left: float
+    width: float
+    mean: float
+
+
+@dataclasses.dataclass
+class Point:
+    """A kernel in the roofline."""
+
+    name: str
+    x: float
+    y: float
+    intensity: float
+    rate: float
+
+
+@dataclasses.dataclass
+class Roofline:
+    """Kernels by arithmetic operations per byte and per second, with the best of both as roofs."""
+
+    points: list[Point]
+    roof: list[tuple[float, float]]
+    horizontal: list[tuple[float, str]]
+    vertical: list[tuple[float, str]]
+    best_rate: float
+    best_bandwidth: float
+
+
+@dataclasses.dataclass
+class Profile:
+    """The measurements of one graph."""
+
+    graph: int
+    steps: list[Step]
+    bars: list[Bar]
+    ordered: bool
+    """True if the timeline has the order of the plan; else each step is one bar, with all its launches."""
+    seconds: float
+    """All steps, in all calls."""
+    roofline: Roofline | None
+
+
+def of_report(graph: int, report: CompileReport, stages: Stages | None, budget: limits.Budget) -> Profile | None:
+    """Returns what was measured of a graph; None if nothing was."""
+    rows = [] if report._times is None else report._times.steps()
+    merged: dict[tuple[str, str | None, tuple[str, ...]], Step] = {}
+    for name, route, size, lines, calls, seconds in rows:
+        if not calls:
+            continue
+        key = name, route, tuple(lines)
+        before = merged.get(key)
+        if before is not None:
+            calls, seconds = calls + before.calls, seconds + before.seconds
+        kernel = stages.kernels.get(name) if stages is not None and route is None else None
+        flops = None if kernel is None else kernel.flops
+        merged[key] = Step(name, route, calls, seconds / calls, seconds, 0.0, size, flops, tuple(lines))
+    if not merged:
+        return None
+    total = sum(step.seconds for step in merged.values())
+    for step in merged.values():
+        step.share = step.seconds / total if total else 0.0
+    steps = sorted(merged.values(), key=lambda step: -step.seconds)
+    kept = list(budget.first(steps, limits.STEPS, f"measured steps of graph {graph}", "steps"))
+    bars, ordered = _timeline(report, list(merged.values()), stages)
+    bars = list(budget.first(bars, limits.STEPS, f"steps of the timeline of graph {graph}", "bars"))
+    return Profile(graph, kept, bars, ordered, total, _roofline(kept))
+
+
+def _timeline(report: CompileReport, steps: list[Step], stages: Stages | None) -> tuple[list[Bar], bool]:
+    means = {(step.name, step.route): step.mean for step in steps}
+    plan = None if stages is None else stages.plans.get("main")
+    trained = {kernel.name for kernel in report.gradients.launched} if report.gradients is not None else set()
+    if plan is not None and plan.steps and all((step.name, step.route) in means for step in plan.steps):
+        order = [(step.name, step.route, means[step.name, step.route]) for step in plan.steps]
+        return _placed(order), True
+    launches = {kernel.name: kernel.launches for kernel in report.launched}
+    times = [(step.name, step.route, step.mean * launches.get(step.name, 1)) for step in steps]
+    return _placed([one for one in times if one[0] in launches or one[0] not in trained]), False
+
+
+def _placed(order: list[tuple[str, str | None, float]]) -> list[Bar]:
+    total = sum(seconds for _, _, seconds in order) or 1.0
+    bars, at = [], 0.0
+    for name, route, seconds in order:
+        width = 100 * seconds / total
+        bars.append(Bar(name, route, at, max(width, _NARROWEST), seconds))
+        at += width
+    return bars
+
+
+WIDTH, HEIGHT = 720.0, 320.0
+
+
+def _roofline(steps: list[Step]) -> Roofline | None:
+    found = [(step, step.rate, step.bandwidth) for step in steps]
+    known = [(step, rate, bandwidth) for step, rate, bandwidth in found if rate and bandwidth]
+    if not known:
+        return None
+    best_rate, best_bandwidth = max(rate for _, rate, _ in known), max(bandwidth for _, _, bandwidth in known)
+    xs = [math.log10(rate / bandwidth) for _, rate, bandwidth in known]
+    ys = [math.log10(rate) for _, rate, _ in known]
+    ridge = math.log10(best_rate / best_bandwidth)
+    left, right = math.floor(min(*xs, ridge)), math.ceil(max(*xs, ridge))
+    left, right = (left - 1, right + 1) if left == right else (left, right)
+    top = math.ceil(max(ys) + 0.05)
+    bottom = math.floor(min(*ys, top - 1))
+
+    def across(value: float) -> float:
+        return WIDTH * (value - left) / (right - left)
+
+    def down(value: float) -> float:
+        return HEIGHT * (top - value) / (top - bottom)
+
+    points = [
+        Point(step.name, across(x), down(y), rate / bandwidth, rate)
+        for (step, rate, bandwidth), x, y in zip(known, xs, ys)
+    ]
+    # The slanted roof begins at the left edge, or where it enters the picture from below.
+    start = max(left, bottom - math.log10(best_bandwidth))
+    roof = [(start, start + math.log10(best_bandwidth)), (ridge, math.log10(best_rate)), (right, math.log10(best_rate))]
+    return Roofline(
+        points,
+        [(across(x), down(y)) for x, y in roof],
+        [(down(power), scaled(10.0**power, "op/s")) for power in range(bottom, top + 1)],
+        [(across(power), f"{10.0**power:g}") for power in range(left, right + 1)],
+        best_rate,
+        best_bandwidth,
+    )
+
+
+def scaled(value: float | None, unit: str) -> str:
+    """Returns a quantity with a prefix: ``12.3 GB/s``."""
+    if value is None:
+        return ""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
