@@ -57,8 +57,7 @@ def render(process: Process) -> str:
     budget = limits.Budget()
     total = max(process.counters.get("graphs", 0), len(process.reports))
     reports = list(process.reports)[-limits.GRAPHS :]
-    if total > len(reports):
-        budget.left_out.append(f"{total - len(reports):,} of {total:,} graphs; the latest {len(reports):,} are here")
+    earlier = f"{total - len(reports):,} of {total:,} graphs; the latest {len(reports):,} are here"
     found = [stages.read(report._dump) for report in reports]
     outlines = [None if report._outline is None else unpacked(report._outline) for report in reports]
     rows = [_kernels(at, report, budget) for at, report in enumerate(reports)]
@@ -86,7 +85,7 @@ def render(process: Process) -> str:
         seconds=sum(report.seconds for report in reports),
         fallbacks=_fallbacks(process),
         total=total,
-        left_out=budget.sentences(),
+        left_out=[*([earlier] if total > len(reports) else []), *budget.sentences()],
         dumped=any(one is not None for one in found),
         size=(profiles.WIDTH, profiles.HEIGHT),
         memory_size=(memory.WIDTH, memory.HEIGHT),
@@ -167,7 +166,7 @@ def _kernels(at: int, report: CompileReport, budget: limits.Budget) -> list[Kern
         for extern in one.externs:
             lines = (extern.location,) if extern.location else ()
             rows.append(Kernel("", extern.schema, extern.route, extern.count, None, None, lines, part))
-    kept = list(budget.first(rows, limits.KERNELS, f"kernels and extern calls of {report.graph}", "kernels"))
+    kept = list(budget.first(rows, limits.KERNELS, "kernels and extern calls", report.graph))
     for number, row in enumerate(kept):
         row.anchor = f"g{at}-k{number}"
     return kept

@@ -35,8 +35,9 @@ def of_report(
 
     ``kernels`` gives the anchor of each kernel's row, ``link`` that of a line.
     """
-    operations = budget.first(outline.operations, limits.NODES, f"operations in the picture of {report.graph}")
-    operations = budget.first(operations, limits.ALL_NODES, f"operations in the picture of {report.graph}", "nodes")
+    what, where = "operations in pictures of graphs", report.graph
+    operations = budget.first(outline.operations, limits.NODES, "operations in pictures of large graphs", where, False)
+    operations = budget.first(operations, limits.ALL_NODES, what, where)
     if outline.operations and not operations:
         return None
     paths = modules.of_operations(outline.inputs, operations)

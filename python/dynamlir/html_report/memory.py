@@ -61,14 +61,14 @@ def of_report(graph: int, report: CompileReport, stages: Stages | None, budget: 
             note = "The plan depends on sizes that are symbols."
         elif plan.buffers and plan.workspace:
             title = "forward" if name == "main" else "gradients" if name.startswith("main_") else name
-            pictures.append(_picture(title, plan.workspace, plan, graph, budget))
+            pictures.append(_picture(title, plan.workspace, plan, report.graph, budget))
     return Memory(graph, workspace, live, report.saved, pictures, "" if pictures else note)
 
 
-def _picture(title: str, size: int, plan: Plan, graph: int, budget: limits.Budget) -> Picture:
+def _picture(title: str, size: int, plan: Plan, where: str, budget: limits.Budget) -> Picture:
     steps, buffers = plan.steps, plan.buffers
     boxes = []
-    for at, one in enumerate(budget.first(buffers, limits.BUFFERS, f"buffers of graph {graph}", "buffers")):
+    for at, one in enumerate(budget.first(buffers, limits.BUFFERS, "buffers", where)):
         names = steps[one.first].name if steps else ""
         boxes.append(
             Box(

@@ -64,5 +64,5 @@ def of_now() -> Process:
 
 
 def _program() -> str:
-    arguments = getattr(sys, "orig_argv", sys.argv)[1:]
-    return " ".join(arguments) or "interactive session"
+    given = [os.path.basename(sys.argv[0]), *sys.argv[1:]] if sys.argv and sys.argv[0] else []
+    return " ".join(given) or "interactive session"

@@ -107,9 +107,9 @@ def of_report(graph: int, report: CompileReport, stages: Stages | None, budget: 
     for step in merged.values():
         step.share = step.seconds / total if total else 0.0
     steps = sorted(merged.values(), key=lambda step: -step.seconds)
-    kept = list(budget.first(steps, limits.STEPS, f"measured steps of graph {graph}", "steps"))
+    kept = list(budget.first(steps, limits.STEPS, "measured steps", report.graph))
     bars, ordered = _timeline(report, list(merged.values()), stages)
-    bars = list(budget.first(bars, limits.STEPS, f"steps of the timeline of graph {graph}", "bars"))
+    bars = list(budget.first(bars, limits.STEPS, "steps in timelines", report.graph))
     return Profile(graph, kept, bars, ordered, total, _roofline(kept))
 
 

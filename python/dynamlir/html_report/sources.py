@@ -84,14 +84,14 @@ class Sources:
         source = [line.rstrip("\r\n") for line in linecache.getlines(path)]
         known = [line for line in {*notes, *self._shown.get(path, ())} if line > 0]
         numbers = sorted(known) if not source else _visible(len(source), known)
-        numbers = list(budget.first(numbers, limits.LINES, f"lines of {path}", "lines"))
+        numbers = list(budget.first(numbers, limits.LINES, "lines of source", path))
         colored = _colored(source) if source else {}
         made = File(anchor, path, shown(path), [], not source)
         before = 0
         for number in numbers:
             if number > before + 1 and source:
                 made.lines.append(Line(0, Markup(), skipped=number - before - 1))
-            here = tuple(budget.first(list(notes.get(number, ())), limits.NOTES, f"notes in {path}", "notes"))
+            here = tuple(budget.first(list(notes.get(number, ())), limits.NOTES, "notes beside lines", path))
             made.lines.append(Line(number, colored.get(number, Markup()), here))
             self._anchors[path, number] = f"{anchor}-L{number}"
             for note in here:
