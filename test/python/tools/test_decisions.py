@@ -205,7 +205,7 @@ def test_a_report_has_the_decisions_of_its_thread() -> None:
 # -- as JSON
 
 
-def reports() -> list[CompileReport]:
+def some_reports() -> list[CompileReport]:
     """Reports that have something in each field."""
     made = [trained()]
     dynamlir.compile(lambda x: x.view(torch.int32))(torch.ones(3))
@@ -214,7 +214,7 @@ def reports() -> list[CompileReport]:
 
 
 def test_a_report_is_read_as_it_was_written() -> None:
-    for made in reports():
+    for made in some_reports():
         again = CompileReport.from_json(made.to_json())
         assert again == made and again.to_json() == made.to_json()
         assert str(again) == str(made) and again.products == made.products
@@ -270,7 +270,7 @@ def keys(value: Any, place: str, found: dict[str, str]) -> dict[str, str]:
 
 def test_a_version_is_a_set_of_keys() -> None:
     found: dict[str, str] = {}
-    for made in reports():
+    for made in some_reports():
         value = json.loads(made.to_json())
         gradients = value.pop("gradients") or {}
         keys({**value, "gradients": None}, "", found)
