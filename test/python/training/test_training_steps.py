@@ -462,7 +462,7 @@ def test_a_step_is_one_graph(make: Callable[[], Any], optimizer: str, set_to_non
         torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-5)
         assert losses[1].requires_grad
         for own, other in zip(*(model.parameters() for model in models)):
-            # Bias corrections of compiled optimizers are float32, see the README.
+            # Bias corrections of compiled optimizers are float32, see docs/guides/training.md.
             torch.testing.assert_close(other, own, rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(other.grad, own.grad, rtol=1e-3, atol=1e-5)
             assert other.grad.stride() == own.grad.stride() and other.grad.grad_fn is None

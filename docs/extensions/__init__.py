@@ -1,0 +1,1 @@
+"""Sphinx extensions for these pages: text from other files of the tree, links into the repository, MLIR's colours."""
