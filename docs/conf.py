@@ -33,8 +33,9 @@ html_theme_options["source_directory"] = "docs/"
 html_show_sphinx = False
 html_copy_source = False
 
-# Fenced code without a language is text.
+# Fenced code without a language is text. Quotes stay as they are, since they may be code.
 highlight_language = "none"
+smartquotes = False
 # GitHub's anchors, so that one link works here and there.
 myst_heading_anchors = 4
 # Each reference in a page has to lead somewhere. Types of other packages, and of modules that are not public, have no

@@ -71,7 +71,7 @@ def all_passes() -> list[Pass]:
 
 def _section(entry: Pass) -> str:
     where = entry.file.relative_to(tree.ROOT)
-    parts = [f"## {entry.name}", f"{entry.description}. ([{where}]({tree.REPOSITORY}/blob/main/{where}))"]
+    parts = [f"## {entry.name}", f"Source: [{where}]({tree.REPOSITORY}/blob/main/{where})"]
     parts.append(re.sub(r"^(#+) ", r"##\1 ", entry.header, flags=re.MULTILINE))
     if entry.options:
         rows = [f"| `{name}` | `{kind}` | {help} |" for name, kind, help in entry.options]
@@ -83,5 +83,7 @@ def _section(entry: Pass) -> str:
 
 
 def passes() -> str:
-    """Returns a section for each pass."""
-    return "\n\n".join(map(_section, all_passes()))
+    """Returns a table of the passes, and a section for each of them."""
+    found = all_passes()
+    rows = [f"| [{entry.name}](#{entry.name}) | {entry.description} |" for entry in found]
+    return "\n\n".join(["\n".join(["| pass | |", "|---|---|", *rows]), *map(_section, found)])

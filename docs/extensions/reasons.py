@@ -29,6 +29,20 @@ CAUSES = {
 }
 
 
+CODE = re.compile(r"(?<![\w`])\.?[A-Za-z_]\w*(?:\.\w+|\([^()\s]*\))*(?:=(?:\{[^}]*\}|[\w.]+))?")
+
+
+def _prose(text: str) -> str:
+    """Returns text with its code in backquotes: names with dots or underscores, calls, and arguments by name."""
+    parts = text.split("`")
+    parts[::2] = [CODE.sub(_quoted, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return f"`{found[0]}`" if re.search(r"[._(=]", found[0]) else found[0]
+
+
 @functools.cache
 def _all() -> dict[str, dict[str, Any]]:
     return tomllib.loads(tree.read("python/dynamlir/reasons.toml"))
@@ -64,9 +78,9 @@ def reason(name: str) -> str:
         kind = "There are several graphs, and no plain Python between them: `fullgraph=True` allows it."
     if entry.get("passes"):
         kind += " This removes the obstacle, so the next call is compiled."
-    lines = [f"**{entry['explanation']}** {kind} {CAUSES[entry.get('cause', 'function')]}".strip()]
+    lines = [f"**{_prose(entry['explanation'])}** {kind} {CAUSES[entry.get('cause', 'function')]}".strip()]
     if entry["hint"]:
-        lines.append(f"*Cure:* {entry['hint']}")
+        lines.append(f"*Cure:* {_prose(entry['hint'])}")
     return "\n\n".join(lines)
 
 
@@ -74,7 +88,7 @@ def reasons() -> str:
     """Returns a table of all reasons, each with a link to its section."""
     pages = _pages()
     rows = [
-        f"| [{name}](../guides/graph-breaks/{pages[name]}#{name}) | {entry['kind']} | {entry['explanation']} |"
+        f"| [{name}](../guides/graph-breaks/{pages[name]}#{name}) | {entry['kind']} | {_prose(entry['explanation'])} |"
         for name, entry in _all().items()
     ]
     return "\n".join(["| reason | kind | explanation |", "|---|---|---|", *rows])

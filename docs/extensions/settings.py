@@ -20,17 +20,16 @@ def _options() -> set[str]:
 
 
 def settings() -> str:
-    """Returns a section for each setting."""
+    """Returns a table of the settings, and a section for each of them."""
     config = tree.module("python/dynamlir/config.py")
     options = _options()
-    parts = []
+    parts = ["| `dynamlir.config` | `options={…}` | environment | default |\n|---|---|---|---|"]
     for name, setting in config.SETTINGS.items():
         option = f'`"{name}"`' if name in options else "–"
-        parts.append(
-            f"### {name}\n\n{prose(setting.doc)}\n\n"
-            "| default | takes | environment | `options={…}` |\n|---|---|---|---|\n"
-            f"| `{setting.default!r}` | {setting.expected} | `{setting.environment}` | {option} |\n"
-        )
+        parts.append(f"| [{name}](#{name}) | {option} | `{setting.environment}` | `{setting.default!r}` |")
+    for name, setting in config.SETTINGS.items():
+        takes = re.sub(r"'(\w+)'", r'`"\1"`', setting.expected)
+        parts.append(f"\n### {name}\n\n{prose(setting.doc)}\n\nTakes {takes}.")
     return "\n".join(parts)
 
 

@@ -64,3 +64,9 @@ def test_every_language_is_known() -> None:
         for block in programs.blocks(page):
             assert block.language in known, str(block)
             assert block.language != "python" or re.search(r"\S", block.code), str(block)
+
+
+def test_links_of_the_readme_work_elsewhere() -> None:
+    """A package index shows the README, and has none of the files next to it."""
+    links = re.findall(r"\]\(([^)]+)\)", (programs.ROOT / "README.md").read_text())
+    assert links and [link for link in links if not link.startswith("https://")] == []
