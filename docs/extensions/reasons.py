@@ -53,8 +53,10 @@ def _pages() -> dict[str, str]:
     found: dict[str, str] = {}
     for page in sorted(GUIDE.glob("*.md")):
         for heading, name in MENTION.findall(page.read_text(encoding="utf-8")):
-            if heading != name or name in found:
-                raise ExtensionError(f"{page}: the heading {heading} explains {name}, which {found.get(name)} does too")
+            if heading != name:
+                raise ExtensionError(f"{page}: the section {heading} has the explanation of {name}")
+            if name in found:
+                raise ExtensionError(f"{page} explains {name}, and so does {found[name]}")
             found[name] = page.name
     return found
 
