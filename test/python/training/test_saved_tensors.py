@@ -4,7 +4,7 @@ gradient. Eager's result, or its exception.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dynamlir
@@ -17,9 +17,9 @@ from torch.utils.checkpoint import checkpoint
 
 
 @pytest.fixture(params=list(DOORS))
-def door(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    dynamlir.config.on_plain = "ignore"
-    return DOORS[request.param]
+def door(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    with dynamlir.config.patch(on_plain="ignore"):
+        yield DOORS[request.param]
 
 
 def leaves() -> tuple[Tensor, Tensor]:
@@ -303,9 +303,9 @@ OF_ANY_SIZE: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("kind", OF_ANY_SIZE)
+@dynamlir.config.patch(on_plain="error")
 def test_sizes_are_not_used_up(kind: str) -> None:
     """Eager keeps sizes as numbers, which a backward pass does not free: together with tensors, and without any."""
-    dynamlir.config.on_plain = "error"
     compiled = dynamlir.compile(OF_ANY_SIZE[kind], dynamic=True)
 
     def walks(function: Callable[[Tensor], Any], x: Tensor) -> list[Any]:
