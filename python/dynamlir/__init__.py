@@ -23,7 +23,7 @@ from . import require_torch  # noqa: F401 (before all that imports torch)
 # isort: split
 from torch.export import Dim
 
-from . import autotune, compilation, config, logs, native, parsing, plain_warnings, reasons, reports
+from . import autotune, compilation, config, logs, native, parsing, plain_warnings, profiling, reasons, reports
 from .backend import dynamlir_backend as backend
 from .capture import api as _api
 from .capture import audit as _audit
@@ -100,6 +100,7 @@ def reset(compiled: Any = None) -> None:
     native.forget_kernels()
     autotune.forget()
     reports.reset()
+    profiling.reset()
     reasons.reset()
     plain_warnings.reset()
     _audit.reset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
@@ -71,6 +72,7 @@ class Profile:
         if self._native is None:
             raise RuntimeError("dynamlir: this profile was not entered; write `with dynamlir.profile() as p:`")
         self._native.close()
+        _closed.append(self)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -93,6 +95,19 @@ class Profile:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.graphs)) or "No compiled graph was called while this profile was entered."
+
+
+_closed: collections.deque[Profile] = collections.deque(maxlen=8)
+
+
+def closed() -> list[Graph]:
+    """Returns the graphs of the latest profiles that were left, oldest first."""
+    return [graph for one in list(_closed) for graph in one.graphs]
+
+
+def reset() -> None:
+    """Forgets the profiles that were left."""
+    _closed.clear()
 
 
 def profile() -> Profile:

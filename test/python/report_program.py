@@ -64,6 +64,8 @@ def main() -> None:
     with dynamlir.profile(), torch.no_grad():
         for _ in range(3):
             model(x)
+    with dynamlir.profile():
+        model(x).square().mean().backward()
     if len(sys.argv) > 1:
         print(dynamlir.report(sys.argv[1]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from .. import profiling
 from ..reasons import REASONS, Event
 from ..reports import CompileReport
 from ..reports.outline import Outline, unpacked
@@ -60,14 +62,19 @@ def render(process: Process) -> str:
     earlier = f"{total - len(reports):,} of {total:,} graphs; the latest {len(reports):,} are here"
     found = [stages.read(report._dump) for report in reports]
     outlines = [None if report._outline is None else unpacked(report._outline) for report in reports]
-    rows = [_kernels(at, report, budget) for at, report in enumerate(reports)]
+    gradients = _gradients(process, reports)
+    rows = [_kernels(at, report, gradients.get(at), budget) for at, report in enumerate(reports)]
     noted = _sources(process, reports, outlines, rows)
     files = noted.files(budget)
     graphs = [
         _graph(at, report, kernels, _drawing(report, outline, there, kernels, noted, budget))
         for at, (report, outline, kernels, there) in enumerate(zip(reports, outlines, rows, found))
     ]
-    measured = [profiles.of_report(at, report, there, budget) for at, (report, there) in enumerate(zip(reports, found))]
+    measured = [
+        part
+        for at, (report, there) in enumerate(zip(reports, found))
+        for part in profiles.of_report(at, report, there, gradients.get(at), budget)
+    ]
     used = [memory.of_report(at, report, there, budget) for at, (report, there) in enumerate(zip(reports, found))]
     tree = recompilations.tree(reports, budget)
     decisions = _decisions(reports, noted, budget)
@@ -77,7 +84,7 @@ def render(process: Process) -> str:
         process=process,
         graphs=graphs,
         files=files,
-        profiles=[one for one in measured if one is not None],
+        profiles=measured,
         memories=[one for one in used if one is not None],
         tree=tree,
         decisions=decisions,
@@ -155,17 +162,20 @@ def _title(name: str) -> str:
     return f"{function} ({os.path.basename(place)}" if bracket and place.endswith(")") else name
 
 
-def _kernels(at: int, report: CompileReport, budget: limits.Budget) -> list[Kernel]:
-    times = report.kernel_seconds
-    parts = [("forward", report)] + ([] if report.gradients is None else [("gradients", report.gradients)])
+def _kernels(at: int, report: CompileReport, gradients: profiling.Graph | None, budget: limits.Budget) -> list[Kernel]:
     rows: list[Kernel] = []
-    for part, one in parts:
+    measured = {} if gradients is None else {(step.name, step.lines): step.mean for step in gradients.steps}
+    for part, one in (("forward", report), ("gradients", report.gradients)):
+        if one is None:
+            continue
+        times, seconds = one.kernel_seconds, one.extern_seconds
         for kernel in one.launched:
-            mean = times.get(kernel.name)
+            mean = times.get(kernel.name) if part == "forward" else measured.get((kernel.name, kernel.lines))
             rows.append(Kernel("", kernel.name, "", kernel.launches, kernel.bytes, mean, kernel.lines, part))
-        for extern in one.externs:
+        for extern, mean in itertools.zip_longest(one.externs, seconds[: len(one.externs)]):
             lines = (extern.location,) if extern.location else ()
-            rows.append(Kernel("", extern.schema, extern.route, extern.count, None, None, lines, part))
+            mean = mean if part == "forward" else measured.get((extern.schema, lines))
+            rows.append(Kernel("", extern.schema, extern.route, extern.count, None, mean, lines, part))
     kept = list(budget.first(rows, limits.KERNELS, "kernels and extern calls", report.graph))
     for number, row in enumerate(kept):
         row.anchor = f"g{at}-k{number}"
@@ -200,7 +210,7 @@ def _sources(
     for event, count in collections.Counter(map(_shortened, process.events)).items():
         if event.line is not None:
             file, line, _ = event.line
-            detail = f"{event.message}. {event.hint}" if event.message else event.hint
+            detail = f"({event.message}) {event.hint}" if event.message else event.hint
             times = f", {count:,} times" if count > 1 else ""
             noted.note(file, line, sources.Note("break", f"{event.reason}{times}: {event.explanation}", detail))
     for function in process.guarded:
@@ -246,6 +256,18 @@ def _row_note(at: int, row: Kernel) -> sources.Note:
     facts += ["gradients"] if row.part == "gradients" else []
     kind, name = ("extern", f"{row.name} by {row.route}") if row.route else ("kernel", row.name)
     return sources.Note(kind, name, " · ".join([f"graph {at}", *facts]), row.anchor)
+
+
+def _gradients(process: Process, reports: Sequence[CompileReport]) -> dict[int, profiling.Graph]:
+    """Returns the measured gradients of each graph. They are known by name only: if two graphs have the same one, the
+    measurements may be those of either, and are left out."""
+    names = [None if report.gradients is None else report.gradients.graph for report in reports]
+    measured = {graph.name: graph for graph in process.profiled}
+    return {
+        at: measured[name]
+        for at, name in enumerate(names)
+        if name is not None and name in measured and names.count(name) == 1
+    }
 
 
 def _decisions(reports: Sequence[CompileReport], noted: sources.Sources, budget: limits.Budget) -> dict[str, Any]:

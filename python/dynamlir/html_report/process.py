@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from .. import reasons, reports
+from .. import profiling, reasons, reports
 from ..capture import compiled_objects
 from ..reports import CompileReport
 from ..version import __version__
@@ -39,6 +39,8 @@ class Process:
     fallbacks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     events: Sequence[reasons.Event] = ()
     guarded: Sequence[Guarded] = ()
+    profiled: Sequence[profiling.Graph] = ()
+    """The graphs of profiles, oldest first."""
     program: str = ""
     facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -51,6 +53,7 @@ def of_now() -> Process:
         reasons.counts(),
         reasons.events(),
         [Guarded(*one) for one in compiled_objects.guards()[:_GUARDED]],
+        profiling.closed(),
         _program(),
         {
             "written": time.strftime("%Y-%m-%d %H:%M:%S"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
+from collections.abc import Sequence
 
+from .. import profiling
 from ..reports import CompileReport
 from . import limits
+from .plans import Plan
 from .stages import Stages
 
 _NARROWEST = 0.2
@@ -78,6 +82,8 @@ class Profile:
     """The measurements of one graph."""
 
     graph: int
+    part: str
+    """``forward`` or ``gradients``."""
     steps: list[Step]
     bars: list[Bar]
     ordered: bool
@@ -87,9 +93,35 @@ class Profile:
     roofline: Roofline | None
 
 
-def of_report(graph: int, report: CompileReport, stages: Stages | None, budget: limits.Budget) -> Profile | None:
-    """Returns what was measured of a graph; None if nothing was."""
-    rows = [] if report._times is None else report._times.steps()
+Row = tuple[str, str | None, int | None, Sequence[str], int, float]
+"""The name, route, bytes, lines, calls and seconds of a step."""
+
+
+def of_report(
+    graph: int, report: CompileReport, stages: Stages | None, gradients: profiling.Graph | None, budget: limits.Budget
+) -> list[Profile]:
+    """Returns what was measured of a graph, and of its gradients: up to two profiles."""
+    plans = {} if stages is None else stages.plans
+    rows: Sequence[Row] = [] if report._times is None else report._times.steps()
+    found = [_of_part("forward", graph, report, rows, stages, plans.get("main"), budget)]
+    if report.gradients is not None and gradients is not None:
+        rows = [(one.name, one.route, one.bytes, one.lines, one.calls, one.seconds) for one in gradients.steps]
+        # With several nodes, gradients are several entries, whose order autograd decides.
+        nodes = [plan for name, plan in plans.items() if name != "main"]
+        plan = nodes[0] if len(nodes) == 1 else None
+        found.append(_of_part("gradients", graph, report.gradients, rows, stages, plan, budget))
+    return [one for one in found if one is not None]
+
+
+def _of_part(
+    part: str,
+    graph: int,
+    report: CompileReport,
+    rows: Sequence[Row],
+    stages: Stages | None,
+    plan: Plan | None,
+    budget: limits.Budget,
+) -> Profile | None:
     merged: dict[tuple[str, str | None, tuple[str, ...]], Step] = {}
     for name, route, size, lines, calls, seconds in rows:
         if not calls:
@@ -108,21 +140,27 @@ def of_report(graph: int, report: CompileReport, stages: Stages | None, budget: 
         step.share = step.seconds / total if total else 0.0
     steps = sorted(merged.values(), key=lambda step: -step.seconds)
     kept = list(budget.first(steps, limits.STEPS, "measured steps", report.graph))
-    bars, ordered = _timeline(report, list(merged.values()), stages)
+    bars, ordered = _timeline(report, list(merged.values()), plan)
     bars = list(budget.first(bars, limits.STEPS, "steps in timelines", report.graph))
-    return Profile(graph, kept, bars, ordered, total, _roofline(kept))
+    return Profile(graph, part, kept, bars, ordered, total, _roofline(kept))
 
 
-def _timeline(report: CompileReport, steps: list[Step], stages: Stages | None) -> tuple[list[Bar], bool]:
-    means = {(step.name, step.route): step.mean for step in steps}
-    plan = None if stages is None else stages.plans.get("main")
-    trained = {kernel.name for kernel in report.gradients.launched} if report.gradients is not None else set()
-    if plan is not None and plan.steps and all((step.name, step.route) in means for step in plan.steps):
-        order = [(step.name, step.route, means[step.name, step.route]) for step in plan.steps]
-        return _placed(order), True
+def _timeline(report: CompileReport, steps: list[Step], plan: Plan | None) -> tuple[list[Bar], bool]:
+    if plan is not None and plan.steps:
+        calls: collections.Counter[tuple[str, str | None]] = collections.Counter()
+        seconds: collections.defaultdict[tuple[str, str | None], float] = collections.defaultdict(float)
+        for step in steps:
+            calls[step.name, step.route] += step.calls
+            seconds[step.name, step.route] += step.seconds
+        order = [(step.name, step.route) for step in plan.steps]
+        if all(calls[one] for one in order):
+            return _placed([(*one, seconds[one] / calls[one]) for one in order]), True
     launches = {kernel.name: kernel.launches for kernel in report.launched}
-    times = [(step.name, step.route, step.mean * launches.get(step.name, 1)) for step in steps]
-    return _placed([one for one in times if one[0] in launches or one[0] not in trained]), False
+    for extern in report.externs:
+        launches[extern.schema] = launches.get(extern.schema, 0) + extern.count
+    lines = collections.Counter(step.name for step in steps)
+    times = [step.mean * max(launches.get(step.name, 1) / lines[step.name], 1) for step in steps]
+    return _placed([(step.name, step.route, time) for step, time in zip(steps, times)]), False
 
 
 def _placed(order: list[tuple[str, str | None, float]]) -> list[Bar]:

@@ -99,6 +99,13 @@ def test_profile_and_memory_are_pictures(dumped: Pages) -> None:
     assert re.search(r"gradients: \d+ buffers", dumped.text)
 
 
+def test_gradients_have_times_of_their_own(dumped: Pages) -> None:
+    assert "Model , gradients" in dumped.text
+    row = r"(\S+) (?:kernel|c_shim|dispatcher) (forward|gradients) \d+ (?:[\d.]+ \w+ )?([\d.]+ [µmn]?s) "
+    rows = re.findall(row, dumped.text)
+    assert {part for _, part, _ in rows} == {"forward", "gradients"}
+
+
 def test_recompilations_are_a_tree_with_causes(dumped: Pages) -> None:
     tree = dumped.text[dumped.text.index("The graphs of each function.") :]
     assert re.search(r"gated .* compiled again .*guard failed L\['x'\]\.shape", tree)

@@ -159,4 +159,6 @@
 
   window.addEventListener("hashchange", follow);
   window.addEventListener("DOMContentLoaded", () => { decisions(); follow(); });
+  // By then the browser has scrolled to where the target was without the pages.
+  window.addEventListener("load", follow);
 })();
