@@ -101,8 +101,8 @@ class _Checked:
         plain_warnings.tell(self._subject, self._event)
 
     def _first(self, inputs: _Copy, state: torch.Tensor) -> tuple[str, reasons.Location]:
-        """Returns the first operation whose value differs, as text and as a location. Values after it differ as well,
-        as a rule, so that it is found by bisection."""
+        """Returns the first operation whose value differs, as text and as a location. It is found by bisection, since
+        later values usually differ as well."""
         nodes = [node for node in self._module.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
         low, high = 0, len(nodes) - 1
         found: tuple[torch.fx.Node, Difference] | None = None
