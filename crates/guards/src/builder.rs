@@ -67,8 +67,7 @@ impl State {
     fn drop_implied(&mut self) {
         let mut reached = FxHashSet::default();
         for (id, guard) in &self.guards {
-            if matches!(guard, Guard::Absent | Guard::Unwatched) {
-                // A source that is not reached lacks everything.
+            if guard.holds_of_nothing() {
                 continue;
             }
             let mut at = if matches!(guard, Guard::Present) { self.sources.get(*id).base() } else { Some(*id) };

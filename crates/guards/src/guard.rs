@@ -74,6 +74,11 @@ impl Comparison {
 }
 
 impl Guard {
+    /// Returns true if the guard holds where there is no value, so that it does not imply that its source can be reached.
+    pub(crate) fn holds_of_nothing(&self) -> bool {
+        matches!(self, Self::Absent | Self::Unwatched)
+    }
+
     /// Returns a copy of the guard.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {

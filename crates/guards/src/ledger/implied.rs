@@ -55,7 +55,7 @@ impl LedgerProof<'_> {
             Guard::Present => {
                 said.says != 0
                     || state.guards.iter().any(|(id, guard)| {
-                        let mut at = Some(*id).filter(|_| !matches!(guard, Guard::Absent));
+                        let mut at = Some(*id).filter(|_| !guard.holds_of_nothing());
                         while let Some(id) = at.filter(|id| *id != place) {
                             at = state.sources.get(id).base();
                         }
