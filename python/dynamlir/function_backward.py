@@ -16,7 +16,7 @@ import torch
 import torch.fx
 from torch._functorch.autograd_function import autograd_function_apply
 
-from .source_lines import parse_stack
+from .source_lines import Line, parse_stack
 
 _SWITCHES = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|\w*[Cc]heckpoint\w*|apply)\b")
 
@@ -50,7 +50,7 @@ def is_unseen(node: torch.fx.Node, graph: torch.fx.Graph) -> bool:
     return False
 
 
-def _frames(node: torch.fx.Node, graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, list[tuple[str, int, str]]]]:
+def _frames(node: torch.fx.Node, graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, list[Line]]]:
     """Yields the nodes of a backward with their places in the user's code, innermost first, below the call's frame."""
     around = len(parse_stack(node.stack_trace))
     for inner in graph.nodes:
@@ -58,8 +58,8 @@ def _frames(node: torch.fx.Node, graph: torch.fx.Graph) -> Iterator[tuple[torch.
         yield inner, list(frames[: max(0, len(frames) - around)])
 
 
-def _switches(frame: tuple[str, int, str]) -> bool:
-    file, line, name = frame
+def _switches(frame: Line) -> bool:
+    file, line, name, _ = frame
     if file == torch.autograd.function.__file__ or name in ("forward", "setup_context"):
         return True
     lines = linecache.getlines(file)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import torch.fx
 
 from . import config, reasons
-from .source_lines import innermost, is_users, parse_stack
+from .source_lines import Line, innermost, is_users, parse_stack
 
 Place = tuple[str, int]
 
@@ -58,7 +58,7 @@ class Subject:
     def of_graph(gm: torch.fx.GraphModule) -> Subject:
         """Returns the function that a graph of torch.compile comes from, according to its nodes."""
         stacks = (parse_stack(node.stack_trace) for node in gm.graph.nodes if node.stack_trace)
-        file, line, function = next((frames[-1] for frames in stacks if frames), ("", 0, ""))
+        file, line, function, _ = next((frames[-1] for frames in stacks if frames), ("", 0, "", 0))
         subject = Subject(f"a graph of {function}" if function else "a graph")
         subject.key = None
         if file and is_users(file):
@@ -127,7 +127,7 @@ def _text(subject: Subject, event: reasons.Event, place: Place | None = None, br
     return f"{subject.name} {what}: {reason.id}{at}{detail}. {reason.explanation}{hint}"
 
 
-def users_line(location: tuple[tuple[str, int, str], ...]) -> Place | None:
+def users_line(location: tuple[Line, ...]) -> Place | None:
     """Returns the innermost line that is the user's own."""
     found = innermost(location)
     return None if found is None else found[:2]

@@ -15,7 +15,7 @@ from typing import Literal
 from . import logs, source_lines
 
 Location = list[source_lines.Line]
-"""(file, line, function), innermost first."""
+"""The lines of a call chain, innermost first."""
 
 
 Kind = Literal["must-break", "may-capture", "refuse"]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-Line = tuple[str, int, str]
-"""(file, line, function)"""
+Line = tuple[str, int, str, int]
+"""(file, line, function, column): the column of the expression, in characters from 1; 0 if it is not known."""
 
 
 def _folder(path: str) -> str:
@@ -49,15 +49,23 @@ def caller() -> Line | None:
     frame = sys._getframe(1)
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, 0)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
 def show(line: Line) -> str:
     """``file:line in function``"""
-    file, number, function = line
+    file, number, function, _ = line
     return f"{file}:{number} in {function}" if function else f"{file}:{number}"
+
+
+def place(line: Line | None) -> str:
+    """``file:line:column``, or ``file:line`` if the column is not known; empty without a line."""
+    if line is None:
+        return ""
+    file, number, _, column = line
+    return f"{file}:{number}:{column}" if column else f"{file}:{number}"
 
 
 def described(location: Sequence[Line], called_from: Line | None = None) -> str:
@@ -79,5 +87,5 @@ _FRAME = re.compile(r'^\s*File "(.*)", line (\d+)(?:, in (.*))?$', re.MULTILINE)
 
 @functools.lru_cache(maxsize=4096)
 def parse_stack(text: str | None) -> list[Line]:
-    """Returns the frames of an fx node's stack trace, innermost first."""
-    return [(file, int(line), name or "") for file, line, name in reversed(_FRAME.findall(text or ""))]
+    """Returns the frames of an fx node's stack trace, innermost first. The trace has no columns."""
+    return [(file, int(line), name or "", 0) for file, line, name in reversed(_FRAME.findall(text or ""))]

@@ -104,7 +104,7 @@ def run(name: str, module: torch.nn.Module, inputs: dict[str, Any]) -> bool:
     )
     for event in dynamlir.fallbacks():
         print(f"    plain Python: {event}")
-        for file, line, function in event.location[1:4]:
+        for file, line, function, _ in event.location[1:4]:
             print(f"        {file}:{line} in {function}")
     return max(errors) <= TOLERANCE
 

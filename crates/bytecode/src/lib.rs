@@ -36,7 +36,7 @@ pub use flow::{Block, Dominators, Edge, EdgeKind, Flow, StackDepths, StackError,
 pub use liveness::Liveness;
 pub use object::{CodeObject, Const, flags};
 pub use opcode::Opcode;
-pub use positions::{Position, Positions};
+pub use positions::{Position, Positions, runs};
 pub use resume::{Place, ResumeError, resume};
 pub use tables::{Operand, number_of, opcode_of};
 pub use version::Version;

@@ -31,15 +31,10 @@ const UNITS: usize = 8;
 impl Positions {
     /// Reads a table that covers `units` code units of a code object that starts at `first_line`.
     pub fn decode(table: &[u8], first_line: u32, units: usize) -> Result<Self, DecodeError> {
-        let mut reader = Reader(table.iter());
         let mut positions = Vec::with_capacity(units);
-        let mut line = i64::from(first_line);
-        while let Some(head) = reader.0.next().copied() {
-            if head & 0x80 == 0 {
-                return Err(DecodeError::LineTable);
-            }
-            let position = reader.position(head >> 3 & 15, &mut line)?;
-            positions.extend(std::iter::repeat_n(position, usize::from(head & 7) + 1));
+        for run in runs(table, first_line) {
+            let (position, units) = run?;
+            positions.extend(std::iter::repeat_n(position, units as usize));
         }
         if positions.len() == units { Ok(Self(positions)) } else { Err(DecodeError::LineTable) }
     }
@@ -53,6 +48,20 @@ impl Positions {
     pub fn line(&self, unit: u32) -> Option<u32> {
         self.at(unit).line
     }
+}
+
+/// Reads the entries of a table one by one: each a position, and the number of units that share it.
+pub fn runs(table: &[u8], first_line: u32) -> impl Iterator<Item = Result<(Position, u32), DecodeError>> {
+    let mut reader = Reader(table.iter());
+    let mut line = i64::from(first_line);
+    std::iter::from_fn(move || {
+        let head = reader.0.next().copied()?;
+        if head & 0x80 == 0 {
+            return Some(Err(DecodeError::LineTable));
+        }
+        let position = reader.position(head >> 3 & 15, &mut line);
+        Some(position.map(|position| (position, u32::from(head & 7) + 1)))
+    })
 }
 
 /// Writes the table for runs of units that share a position, as CPython's compiler does.

@@ -2,6 +2,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod calling;
+mod columns;
 pub(crate) mod dynamic_sizes;
 pub(crate) mod existing;
 pub(crate) mod facts;

@@ -29,7 +29,7 @@ pub struct Decision {
     /// Measured, counted or estimated quantities by name, in the order in which they were recorded.
     #[serde(serialize_with = "as_map")]
     pub numbers: Vec<(Text, f64)>,
-    /// The number of times that the same was decided about the same line.
+    /// The number of times that the same was decided about the same place.
     pub count: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct Decision {
 pub struct Site {
     /// An operation, a kernel or a function. `%7 add` is the operation whose first result is `%7` in the text of the pass's stage.
     pub what: String,
-    /// The user's line, as `file:line` or `file:line:column`; empty if it is not known.
+    /// The user's line, as `file:line:column`, or as `file:line`; empty if it is not known. Columns count characters from 1.
     pub location: String,
 }
 

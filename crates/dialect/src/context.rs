@@ -20,7 +20,7 @@ use mlir_sys::{MlirStringRef, mlirModuleCreateParse, mlirModuleGetOperation};
 
 use crate::{
     ffi,
-    ir::{self, Loc},
+    ir::{self, Loc, PythonLine},
     pass::Refusal,
 };
 
@@ -45,8 +45,8 @@ pub enum Error {
         pipeline: String,
         /// MLIR's messages, each with its location.
         diagnostics: String,
-        /// The Python lines of the first message, innermost frame first: file, line, function.
-        location: Vec<(String, u32, String)>,
+        /// The Python lines of the first message, innermost frame first.
+        location: Vec<PythonLine>,
         /// Set if the program is valid, but a pass does not support it.
         refusal: Option<Box<Refusal>>,
     },
@@ -57,7 +57,7 @@ pub struct Session {
     context: Context,
     diagnostics: Arc<Mutex<String>>,
     /// The location of the first diagnostic.
-    first: Arc<Mutex<Vec<(String, u32, String)>>>,
+    first: Arc<Mutex<Vec<PythonLine>>>,
     /// The decisions of the passes so far.
     decisions: RefCell<Vec<Decision>>,
     verify_each: bool,
@@ -262,11 +262,13 @@ mod tests {
 
     #[test]
     fn bytecode_goes_from_session_to_session() {
-        let text = "module {\n  func.func private @f(memref<4xf32, strided<[2]>>) attributes {dynamo.kernel}\n}";
+        let function = "func.func private @f(memref<4xf32, strided<[2]>>) attributes {dynamo.kernel} loc(\"model.py\":3:7)";
+        let text = &format!("module {{\n  {function}\n}}");
         let first = Session::new();
         let module = first.parse(text).expect("parses");
         let (bytes, printed) = (module_op(&module).bytecode(), module_text(&module));
         let second = Session::new();
+        assert!(printed.contains("\"model.py\":3:7"), "{printed}");
         assert_eq!(module_text(&second.read(&bytes).expect("reads")), printed);
         assert!(second.read(&bytes[..bytes.len() / 2]).is_err());
     }

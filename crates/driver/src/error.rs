@@ -70,9 +70,7 @@ impl Error {
     /// An error of the compiler that has no reason of its own, or an interruption.
     pub fn into_refusal(self) -> Result<Refusal, Self> {
         let (reason, message, location) = match self {
-            Self::Unsupported { reason, message, location } => {
-                (reason, message, location.into_iter().map(|frame| (frame.file, frame.line, frame.function)).collect())
-            }
+            Self::Unsupported { reason, message, location } => (reason, message, location.into_iter().map(Into::into).collect()),
             // A pass reports an operation that it does not support, but eager does.
             Self::Mlir(dynamlir_dialect::Error::Pass { refusal: Some(refusal), .. }) => return Ok(*refusal),
             Self::Mlir(dynamlir_dialect::Error::Pass { diagnostics, location, .. }) => (reason::PASS_FAILED, diagnostics, location),

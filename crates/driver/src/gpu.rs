@@ -16,7 +16,7 @@ use dynamlir_nvptx::{libdevice, pipelines, ptx};
 use dynamlir_reasons as reason;
 use dynamlir_runtime::{Device, TorchAbi};
 
-use crate::{Error, Report, placement::Placement, plan::attributes::location, stages::Dumper};
+use crate::{Error, Report, placement::Placement, stages::Dumper};
 
 /// The chip to compile for so that a device can run the code.
 pub(crate) fn chip_for(device: Device) -> Result<String, Error> {
@@ -105,10 +105,7 @@ fn refuse_what_is_left(module: Op, kernels: Op) -> Result<(), Error> {
     let Some((name, why)) = left.find_map(|op| Some((op.symbol()?, ops::NO_GPU.of(op)?))) else { return Ok(()) };
     let mut launches = entries(module).into_iter().filter_map(Op::body).flat_map(Block::ops);
     let launch = launches.find(|op| LaunchOp::cast(*op).is_some_and(|launch| launch.kernel().name == name));
-    let location = launch.map(location).and_then(|text| {
-        let (file, line) = text.rsplit_once(':')?;
-        Some(vec![Frame { file: file.to_owned(), line: line.parse().ok()?, function: String::new() }])
-    });
+    let location = launch.map(|op| op.loc().frames().into_iter().map(Frame::from).collect());
     let message = format!("kernel {name} has no form for threads: {why}");
     Err(Error::Unsupported { reason: reason::GPU_KERNEL, message, location: location.unwrap_or_default() })
 }

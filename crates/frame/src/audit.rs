@@ -53,7 +53,7 @@ pub struct Difference {
     /// The guards that let these places pass.
     pub guards: Vec<String>,
     /// The Python lines, the innermost frame first.
-    pub location: Vec<(String, u32, String)>,
+    pub location: Vec<(String, u32, String, u32)>,
 }
 
 impl Callable {

@@ -64,8 +64,8 @@ impl Kind {
     }
 }
 
-/// A line of the user's Python: file, line, function.
-pub type Line = (String, u32, String);
+/// A line of the user's Python: file, line, function, and the column of the expression in characters from 1, or 0 if it is not known.
+pub type Line = (String, u32, String, u32);
 
 /// A node's value during capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -44,7 +44,7 @@ fn error(message: impl Into<String>, at: Loc) -> Error {
 }
 
 fn frames(at: Loc) -> Vec<Frame> {
-    at.frames().into_iter().map(|(file, line, function)| Frame { file, line, function }).collect()
+    at.frames().into_iter().map(Frame::from).collect()
 }
 
 impl Reader {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dynamlir_dialect::ir::{Base, sizes::SizeSymbol};
+use dynamlir_dialect::ir::{Base, PythonLine, sizes::SizeSymbol};
 use dynamlir_shapes::{Dim, Predicate};
 
 /// Number of a value, in order of definition.
@@ -63,8 +63,22 @@ pub struct Frame {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
+    /// Column in characters, from 1; 0 if it is not known.
+    pub column: u32,
     /// Function.
     pub function: String,
+}
+
+impl From<PythonLine> for Frame {
+    fn from((file, line, function, column): PythonLine) -> Self {
+        Self { file, line, column, function }
+    }
+}
+
+impl From<Frame> for PythonLine {
+    fn from(Frame { file, line, column, function }: Frame) -> Self {
+        (file, line, function, column)
+    }
 }
 
 /// One operator call.

@@ -184,10 +184,10 @@ impl<'t> Writer<'t> {
         Ok(made)
     }
 
-    /// `loc("function"("file":line:0))` of the innermost user frame; if the innermost frame is in a library, as the callee of a call site.
+    /// `loc("function"("file":line:column))` of the innermost user frame; if the innermost frame is in a library, as the callee of a call site.
     /// The frames between and around them would make the text unreadable.
     fn location(&self, frames: &[Frame]) -> Loc {
-        let at = |frame: &Frame| Loc::named(self.ctx, &frame.function, Loc::file(self.ctx, &frame.file, frame.line, 0));
+        let at = |frame: &Frame| Loc::named(self.ctx, &frame.function, Loc::file(self.ctx, &frame.file, frame.line, frame.column));
         let Some(inner) = frames.first() else { return Loc::unknown(self.ctx) };
         let is_users = |frame: &&Frame| !self.libraries.iter().any(|folder| frame.file.starts_with(folder.as_str()));
         match frames.iter().find(is_users) {
@@ -281,7 +281,7 @@ mod tests {
         let mut trace = Trace::new("t");
         let ty = tensor(&[2, 3], &[3, 1]);
         let x = trace.input(Input { name: "x".into(), ty, storage: 0, version_bumps: 1, requires_grad: true, tangent: None });
-        let location = [Frame { file: "model.py".into(), line: 12, function: "forward".into() }].into();
+        let location = [Frame { file: "model.py".into(), line: 12, column: 5, function: "forward".into() }].into();
         let op = OpCall {
             schema: "aten.add_.Tensor".into(),
             args: vec![Arg::Tensor(x), Arg::Tensor(x), Arg::Int(1)],
@@ -313,7 +313,7 @@ mod tests {
         assert!(module_op(&module).verify(), "{}", session.take_diagnostics());
         let text = module_op(&module).text_with_locations();
         assert!(text.contains("dynamo.aten \"aten.add_.Tensor\"(%arg0, %arg0)"), "{text}");
-        assert!(text.contains("\"model.py\":12:0"), "{text}");
+        assert!(text.contains("\"model.py\":12:5"), "{text}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn tensor(sizes: &[&str], strides: &[&str]) -> TensorType {
 }
 
 fn call(schema: &str, args: Vec<Arg>, ty: &TensorType) -> OpCall {
-    let frame = |file: &str, line| Frame { file: file.into(), line, function: "forward".into() };
+    let frame = |file: &str, line, column| Frame { file: file.into(), line, column, function: "forward".into() };
     OpCall {
         schema: schema.into(),
         args,
@@ -42,7 +42,7 @@ fn call(schema: &str, args: Vec<Arg>, ty: &TensorType) -> OpCall {
         not_linear: false,
         once: false,
         unseen: false,
-        location: [frame("torch/nn.py", 3), frame("model.py", 12)].into(),
+        location: [frame("torch/nn.py", 3, 0), frame("model.py", 12, 17)].into(),
     }
 }
 

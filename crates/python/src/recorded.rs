@@ -135,8 +135,8 @@ impl<'py> Writer<'py> {
     }
 }
 
-fn line(frame: &Frame) -> (&str, u32, &str) {
-    (&frame.file, frame.line, &frame.function)
+fn line(frame: &Frame) -> (&str, u32, &str, u32) {
+    (&frame.file, frame.line, &frame.function, frame.column)
 }
 
 fn number(size: &Dim) -> PyResult<i64> {

@@ -5,7 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use dynamlir_dialect::{
     Session,
     context::module_op,
-    ir::sizes::{SizeSymbol, SymbolSite},
+    ir::{
+        PythonLine,
+        sizes::{SizeSymbol, SymbolSite},
+    },
     program::write_format,
 };
 use dynamlir_import::{Arg, Base, Creation, Frame, Input, OpCall, Output, Returned, TensorType, Trace, ValueId};
@@ -89,8 +92,7 @@ fn size_of(value: &Bound<'_, PyAny>, size: Sizing) -> PyResult<Dim> {
 }
 
 fn frame(line: &Bound<'_, PyAny>) -> PyResult<Frame> {
-    let (file, line, function) = line.extract()?;
-    Ok(Frame { file, line, function })
+    line.extract::<PythonLine>().map(Frame::from)
 }
 
 #[pymethods]

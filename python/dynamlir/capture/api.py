@@ -226,7 +226,7 @@ class Compiler:
     def defined(self) -> reasons.Location:
         """Returns the definition's location, for reports that concern no particular line of the function."""
         code = self.function.__code__
-        return [(code.co_filename, code.co_firstlineno, code.co_name)]
+        return [(code.co_filename, code.co_firstlineno, code.co_name, 0)]
 
     def failed(self, error: BaseException) -> None:
         """Reports that a graph raised before it wrote any user-visible state: the call is repeated as plain Python."""

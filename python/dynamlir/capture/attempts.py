@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .. import logs, reasons
 from ..reasons import Location
 from ..reports.decisions import Decision, Site
-from ..source_lines import innermost
+from ..source_lines import innermost, place
 
 _SECOND = 2
 
@@ -27,7 +27,7 @@ def log_attempt(name: str, count: int, why: str, found: tuple[str, str, Location
     after = "" if event is None else f", after {event}"
     logs.logger("attempts").info("%s: attempt %d, since %s%s", name, count, why, after)
     line = None if event is None else innermost(event.location)
-    site = Site(name, "" if line is None else f"{line[0]}:{line[1]}")
+    site = Site(name, place(line))
     reason, reason_id = (why, None) if event is None else (f"{why}: {event.message}", event.reason)
     if count == _SECOND:
         _thread.latest = []

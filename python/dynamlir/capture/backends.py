@@ -279,7 +279,7 @@ def _is_differentiable_gradient(node: fx.GraphNode) -> bool:
     """Returns true for a call of `torch.autograd.grad` with ``create_graph=True`` in the program."""
     from . import transforms  # which most programs do not need
 
-    if node.object is not torch.autograd.grad or any(file == transforms.__file__ for file, _, _ in node.location):
+    if node.object is not torch.autograd.grad or any(file == transforms.__file__ for file, *_ in node.location):
         return False
     positional = node.args[4] if len(node.args) > 4 else False
     return node.kwargs.get("create_graph", positional) is not False

@@ -24,8 +24,8 @@ class Explanation:
     """The capture of one call: one graph, or several with the reasons for their graph breaks."""
 
     graphs: tuple[torch.fx.GraphModule, ...]
-    break_reasons: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...]
-    """Pairs (reason, traceback); the traceback's lines are (file, line, function), innermost first."""
+    break_reasons: tuple[tuple[str, tuple[source_lines.Line, ...]], ...]
+    """Pairs (reason, traceback); the traceback's lines are (file, line, function, column), innermost first."""
     guards: tuple[str, ...]
     """The guards as Python predicates."""
     ops: tuple[str, ...]
@@ -33,7 +33,7 @@ class Explanation:
     capture_seconds: float
     tables: tuple[str, ...] = ()
     """Each graph as a table: opcode, name, target, args, kwargs."""
-    effects: tuple[tuple[str, tuple[tuple[str, int, str], ...]], ...] = ()
+    effects: tuple[tuple[str, tuple[source_lines.Line, ...]], ...] = ()
     """The effects of the call on pre-existing objects, after its graph: pairs (description, traceback)."""
     _frames: tuple[Any, ...] = dataclasses.field(default=(), repr=False, compare=False)
     _compile: Callable[[], reports.CompileReport] | None = dataclasses.field(default=None, repr=False, compare=False)
@@ -105,7 +105,7 @@ class Explanation:
         ]
         for reason, traceback in self.break_reasons:
             lines.append(f"break: {reason}")
-            lines += [f"  {file}:{line} in {function}" for file, line, function in traceback]
+            lines += [f"  {file}:{line} in {function}" for file, line, function, _ in traceback]
         for statement, traceback in self.effects:
             lines.append(f"after the graph: {statement}{source_lines.described(traceback)}")
         if self.eager_ops is None:
@@ -154,7 +154,7 @@ def explain(model: Any) -> Callable[..., Explanation]:
         if isinstance(frame, tuple):
             reason, message, location = frame
             code = function.__code__
-            place = tuple(location) or ((code.co_filename, code.co_firstlineno, code.co_name),)
+            place = tuple(location) or ((code.co_filename, code.co_firstlineno, code.co_name, 0),)
             event = reasons.Event(reason, message, place)
             if event.kind == "refuse" or not config.graph_breaks:
                 return _of((), (event,), (), seconds)

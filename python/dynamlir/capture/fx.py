@@ -36,7 +36,7 @@ class GraphNode:
     object: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    location: Sequence[tuple[str, int, str]]
+    location: Sequence[source_lines.Line]
     example: tuple[Any, bool] | None = None
     """The value of the node on fakes, and whether it is that value itself or only one with the same metadata."""
 
@@ -274,7 +274,7 @@ class WithKeywords:
         return self.target(*given, **keywords)
 
 
-def _stack_trace(location: Sequence[tuple[str, int, str]]) -> str:
+def _stack_trace(location: Sequence[source_lines.Line]) -> str:
     """Returns the location as Python prints it, outermost frame first, including source lines, which torch requires.
 
     Lines of torch's modules and of ours are left out, as Dynamo does: a layer's operation gets the line that calls the
@@ -282,6 +282,6 @@ def _stack_trace(location: Sequence[tuple[str, int, str]]) -> str:
     """
     return "".join(
         f'  File "{file}", line {line}, in {function}\n    {linecache.getline(file, line).strip()}\n'
-        for file, line, function in reversed(location)
+        for file, line, function, _ in reversed(location)
         if not file.startswith((_MODULES, source_lines.OURS))
     )

@@ -57,7 +57,7 @@ class Session:
         self.recorder = Watched(self.recording, self.faker, _stranger)
         self.recorder.takes_numbers = True  # by operators given a tensor for a number; Python gets none
         self.inputs: list[torch.Tensor] = []
-        self.turns: dict[tuple[tuple[str, int, str], ...], int] = {}
+        self.turns: dict[tuple[tuple[str | int, ...], ...], int] = {}
         """The number of operations for each line and chain of calling lines."""
         self.inference = torch.is_inference_mode_enabled()
         """True if the call runs in inference mode, which the capture itself leaves."""
@@ -278,7 +278,8 @@ class Session:
 
     def _count(self, location: Location) -> None:
         """Ends the graph if a line, by one chain of calls, records too many operations: a loop is being unrolled."""
-        place = tuple(location)
+        # The files, lines and functions: the operations of a line have several columns.
+        place = tuple(zip(*location, strict=True))[:3]
         self.turns[place] = count = self.turns.get(place, 0) + 1
         if count > config.unroll_limit:
             raise Fallback("long-loop", f"more than {config.unroll_limit} operations of one line", location)

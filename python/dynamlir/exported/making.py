@@ -73,7 +73,7 @@ def export(fn: Callable[..., Any], /, *args: Any, dynamic_shapes: Any = None, **
 def _unsupported(function: types.FunctionType, failure: Fallback) -> Unsupported:
     """Returns the exception that ``fullgraph=True`` raises."""
     code = function.__code__
-    location = failure.location or [(code.co_filename, code.co_firstlineno, code.co_name)]
+    location = failure.location or [(code.co_filename, code.co_firstlineno, code.co_name, 0)]
     return Unsupported(str(reasons.note(failure.reason, failure.message, location)))
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..reasons import REASONS, Event, Fallback
-from ..source_lines import innermost
+from ..source_lines import innermost, place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Site:
     """An operation, a kernel, a function or a graph. In ``%7 add``, ``%7`` is the operation's first result in the text
     of the pass's stage."""
     location: str = ""
-    """The user's line, as ``file:line`` or ``file:line:column``; empty if it is not known."""
+    """The user's line, as ``file:line:column``, or as ``file:line``; empty if it is not known. Columns count characters
+    from 1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +45,14 @@ class Decision:
     numbers: dict[str, float] = dataclasses.field(default_factory=dict)
     """Measured, counted or estimated quantities."""
     count: int = 1
-    """The number of times that the same was decided about the same line."""
+    """The number of times that the same was decided about the same place."""
 
     @staticmethod
     def of(pass_: str, what: str, choice: str, other: str, why: Event | Fallback) -> Decision:
         """Returns a decision against one alternative, for a reason of ``reasons.toml``."""
         line = innermost(why.location) or getattr(why, "called_from", None)
-        site = Site(what, "" if line is None else f"{line[0]}:{line[1]}")
-        return Decision(pass_, site, choice, (other,), why.message or REASONS[why.reason].explanation, why.reason)
+        reason = why.message or REASONS[why.reason].explanation
+        return Decision(pass_, Site(what, place(line)), choice, (other,), reason, why.reason)
 
 
 MOST = 512

@@ -38,7 +38,7 @@ def test_a_print_between_two_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     goes_on(function, X, graphs=2)
     assert capsys.readouterr().out == "shape (6,)\n" * 8
     (event,) = dynamlir.fallbacks()
-    assert event.reason == "print" and event.line == (HERE, function.__code__.co_firstlineno + 2, "function")
+    assert event.reason == "print" and event.line == (HERE, function.__code__.co_firstlineno + 2, "function", 9)
 
 
 def test_each_branch_that_data_decides_is_a_graph() -> None:

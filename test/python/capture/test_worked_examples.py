@@ -269,7 +269,7 @@ def test_001_exercise_7_diagnostic_workflow():
     assert explanation.graph_break_count == 1
     ((reason, traceback),) = explanation.break_reasons
     assert "tolist" in reason
-    file, line, function = traceback[0]
+    file, line, function, _ = traceback[0]
     assert (file, function) == (__file__, "slow")
     assert line == slow.__code__.co_firstlineno + 2
 

@@ -59,7 +59,7 @@ def test_constants_are_fresh_at_each_call() -> None:
 
 def test_stack_is_innermost_first() -> None:
     text = '  File "a.py", line 3, in outer\n    f()\n  File "b.py", line 7, in inner\n    x + 1\n    ~~^~~\n'
-    assert parse_stack(text) == [("b.py", 7, "inner"), ("a.py", 3, "outer")]
+    assert parse_stack(text) == [("b.py", 7, "inner", 0), ("a.py", 3, "outer", 0)]
 
 
 def test_report_of_a_compilation() -> None:
@@ -146,12 +146,12 @@ def test_native_reasons_become_events(monkeypatch: pytest.MonkeyPatch) -> None:
     native = importlib.import_module("dynamlir.native").module()
 
     def refuse(*_: object) -> None:
-        raise native.Unsupported("dtype", "on purpose", [("f.py", 3, "f")])
+        raise native.Unsupported("dtype", "on purpose", [("f.py", 3, "f", 5)])
 
     monkeypatch.setattr(native, "compile_trace", refuse)
     torch.testing.assert_close(torch.compile(lambda x: x + 1, backend="dynamlir")(torch.ones(3)), torch.ones(3) + 1)
     (event,) = dynamlir.fallbacks()
-    assert (event.reason, event.message, event.location) == ("dtype", "on purpose", (("f.py", 3, "f"),))
+    assert (event.reason, event.message, event.location) == ("dtype", "on purpose", (("f.py", 3, "f", 5),))
 
 
 def test_reports_table() -> None:

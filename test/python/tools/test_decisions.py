@@ -108,7 +108,7 @@ def test_the_capture_says_why_there_are_several_graphs() -> None:
     )
     assert (why.choice, why.reason_id) == ("several graphs", "data-dependent-branch")
     line = breaks.__code__.co_firstlineno + 2
-    assert why.site.what.endswith("breaks") and why.site.location == f"{__file__}:{line}"
+    assert why.site.what.endswith("breaks") and why.site.location == f"{__file__}:{line}:25"
 
 
 def test_guards_say_why_a_call_is_compiled_again() -> None:

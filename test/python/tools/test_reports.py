@@ -168,7 +168,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, reason: str = "pass-failed") -> None:
     def refuse(*_: object) -> None:
         if reason == "internal-error":
             raise extension.NativeError('cannot read the plan: "on purpose"')
-        raise extension.Unsupported(reason, 'on purpose """ \\', [(__file__, 3, "f")])
+        raise extension.Unsupported(reason, 'on purpose """ \\', [(__file__, 3, "f", 0)])
 
     monkeypatch.setattr(extension, "compile_trace", refuse)
 

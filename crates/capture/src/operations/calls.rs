@@ -118,7 +118,7 @@ impl<'py> Operations<'py> {
     /// Returns the function of `logging` that the program has called, if the frame is inside it.
     fn logs(&self) -> Option<String> {
         let called = self.location().into_iter().take_while(|(file, ..)| self.torch.is_logging(file)).last();
-        called.map(|(_, _, name)| format!("{name}() of logging"))
+        called.map(|(_, _, name, _)| format!("{name}() of logging"))
     }
 
     fn call_function(&self, function: &Tracked<'py>, args: &[Tracked<'py>], kwargs: &Keywords<'py>) -> Outcome<Tracked<'py>> {

@@ -162,7 +162,7 @@ impl<'py> Reads<'py> {
         }
         if is_function
             && callable_kinds::is_of(object, "torch._dynamo.decorators", &["graph_break"])?
-            && self.location().first().is_some_and(|(file, _, _)| self.torch.is_torchs(file))
+            && self.location().first().is_some_and(|(file, ..)| self.torch.is_torchs(file))
         {
             // A break requested by torch itself concerns TorchDynamo's way of splitting frames, such as around an optimizer's step.
             return Ok(Some(Switch::Nothing));

@@ -27,10 +27,10 @@ pub use ty::{DYNAMIC, Type};
 use mlir_sys::{
     MlirAttribute, MlirContext, MlirLocation, MlirStringRef, mlirIdentifierStr, mlirLocationCallSiteGet, mlirLocationCallSiteGetCallee,
     mlirLocationCallSiteGetCaller, mlirLocationEqual, mlirLocationFileLineColGet, mlirLocationFileLineColRangeGetFilename,
-    mlirLocationFileLineColRangeGetStartLine, mlirLocationFromAttribute, mlirLocationFusedGet, mlirLocationFusedGetLocations,
-    mlirLocationFusedGetNumLocations, mlirLocationGetAttribute, mlirLocationGetContext, mlirLocationIsACallSite,
-    mlirLocationIsAFileLineColRange, mlirLocationIsAFused, mlirLocationIsAName, mlirLocationNameGet, mlirLocationNameGetChildLoc,
-    mlirLocationNameGetName, mlirLocationPrint, mlirLocationUnknownGet,
+    mlirLocationFileLineColRangeGetStartColumn, mlirLocationFileLineColRangeGetStartLine, mlirLocationFromAttribute, mlirLocationFusedGet,
+    mlirLocationFusedGetLocations, mlirLocationFusedGetNumLocations, mlirLocationGetAttribute, mlirLocationGetContext,
+    mlirLocationIsACallSite, mlirLocationIsAFileLineColRange, mlirLocationIsAFused, mlirLocationIsAName, mlirLocationNameGet,
+    mlirLocationNameGetChildLoc, mlirLocationNameGetName, mlirLocationPrint, mlirLocationUnknownGet,
 };
 use std::ffi::c_void;
 
@@ -48,6 +48,9 @@ impl Ctx {
         self.0
     }
 }
+
+/// A line of the user's Python: file, line, function, and the column in characters from 1, or 0 if it is not known.
+pub type PythonLine = (String, u32, String, u32);
 
 /// A source location.
 #[derive(Clone, Copy)]
@@ -88,17 +91,21 @@ impl Loc {
     pub fn line(self) -> Option<(String, u32)> {
         self.frames().pop().map(|frame| (frame.0, frame.1))
     }
-    /// [`Self::line`] as `file:line`; empty if there is none.
+    /// [`Self::line`] as `file:line:column`, or as `file:line` if the column is not known; empty if there is none.
     pub fn place(self) -> String {
-        self.line().map_or_else(String::new, |(file, line)| format!("{file}:{line}"))
+        match self.frames().pop() {
+            Some((file, line, _, 0)) => format!("{file}:{line}"),
+            Some((file, line, _, column)) => format!("{file}:{line}:{column}"),
+            None => String::new(),
+        }
     }
-    /// The lines as `(file, line, function)`, each callee before its caller; for fused locations, those of the last one.
-    pub fn frames(self) -> Vec<(String, u32, String)> {
+    /// The lines, each callee before its caller; for fused locations, those of the last one.
+    pub fn frames(self) -> Vec<PythonLine> {
         // SAFETY: as above; each accessor is called on the kind of location that it is for.
         unsafe {
             if mlirLocationIsAName(self.0) {
                 let mut frames = Self(mlirLocationNameGetChildLoc(self.0)).frames();
-                if let [(_, _, function)] = &mut frames[..] {
+                if let [(_, _, function, _)] = &mut frames[..] {
                     *function = to_string(mlirIdentifierStr(mlirLocationNameGetName(self.0)));
                 }
                 return frames;
@@ -115,7 +122,8 @@ impl Loc {
                 return Vec::new();
             }
             let file = to_string(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(self.0)));
-            vec![(file, mlirLocationFileLineColRangeGetStartLine(self.0) as u32, String::new())]
+            let (line, column) = (mlirLocationFileLineColRangeGetStartLine(self.0), mlirLocationFileLineColRangeGetStartColumn(self.0));
+            vec![(file, line as u32, String::new(), column as u32)]
         }
     }
     /// The locations fused in this one; the location itself if it is of another kind.
@@ -196,4 +204,25 @@ pub(crate) fn print(f: impl FnOnce(PrintCallback, *mut c_void)) -> String {
     let mut text = String::new();
     f(Some(append), (&raw mut text).cast());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Loc;
+    use crate::Session;
+
+    #[test]
+    fn a_location_has_lines_and_columns() {
+        let session = Session::new();
+        let ctx = session.ctx();
+        let [callee, caller, line] =
+            [("t.py", 9, 2), ("m.py", 5, 17), ("m.py", 5, 0)].map(|(file, line, column)| Loc::file(ctx, file, line, column));
+        let call = Loc::call_site(Loc::named(ctx, "g", callee), Loc::named(ctx, "f", caller));
+        assert_eq!(call.frames(), [("t.py".into(), 9, "g".into(), 2), ("m.py".into(), 5, "f".into(), 17)]);
+        assert_eq!(call.line(), Some(("m.py".into(), 5)));
+        assert_eq!(
+            [call, line, Loc::fused(ctx, &[line, call]), Loc::unknown(ctx)].map(Loc::place),
+            ["m.py:5:17", "m.py:5", "m.py:5:17", ""]
+        );
+    }
 }

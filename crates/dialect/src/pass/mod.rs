@@ -20,7 +20,7 @@ pub use options::{GivenOptions, OptionSpec, OptionType, Options, Run, Statistic,
 use crate::{
     ffi,
     ir::{
-        self, Loc, Op,
+        self, Loc, Op, PythonLine,
         sizes::{find_expression, holds_expressions},
     },
     program::{KERNELS, kernels_module},
@@ -42,8 +42,8 @@ pub struct Refusal {
     pub reason: &'static str,
     /// The description.
     pub message: String,
-    /// The Python lines, innermost frame first: file, line, function.
-    pub location: Vec<(String, u32, String)>,
+    /// The Python lines, innermost frame first.
+    pub location: Vec<PythonLine>,
 }
 
 thread_local! {

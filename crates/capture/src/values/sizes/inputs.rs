@@ -268,7 +268,7 @@ impl<'py> Numbers<'py> {
     pub(crate) fn violated(&self) -> PyResult<Option<PyErr>> {
         let Some(sizes) = self.sizes.sizes() else { return Ok(None) };
         let Some((place, value, guards)) = sizes.bind(self.py).get().marked_as_number() else { return Ok(None) };
-        let line = |guard: &SizeGuard| guard.location.first().map(|(file, line, name)| format!(" at {file}:{line} in {name}"));
+        let line = |guard: &SizeGuard| guard.location.first().map(|(file, line, name, _)| format!(" at {file}:{line} in {name}"));
         let why: Vec<_> = guards.iter().map(|guard| format!("{}{}", guard.predicate, line(guard).unwrap_or_default())).collect();
         let message = format!(
             "Constraints violated ({place})! It was marked dynamic, but the program takes it for {value}: {}. Mark it as \
