@@ -209,7 +209,7 @@ def _sources(
     noted = sources.Sources()
     for event, count in collections.Counter(map(_shortened, process.events)).items():
         if event.line is not None:
-            file, line, _ = event.line
+            file, line, *_ = event.line
             detail = f"({event.message}) {event.hint}" if event.message else event.hint
             times = f", {count:,} times" if count > 1 else ""
             noted.note(file, line, sources.Note("break", f"{event.reason}{times}: {event.explanation}", detail))

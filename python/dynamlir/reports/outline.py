@@ -66,7 +66,7 @@ def packed(recording: Recording) -> bytes:
                 [_type(meta) for meta in op.results],
                 "view" if op.is_view else "write" if op.mutates else "",
                 numbered(_chain(op.location)),
-                numbered(tuple((file, line) for file, line, function in op.location if function == "forward")),
+                numbered(tuple((file, line) for file, line, function, _ in op.location if function == "forward")),
             ]
             for op in recording.ops
         ],
@@ -88,8 +88,8 @@ def unpacked(data: bytes) -> Outline:
 
 
 def _chain(location: list[Line]) -> Chain:
-    own = next(((file, line) for file, line, _ in location if not file.startswith(LIBRARIES)), None)
-    first = [(file, line) for file, line, _ in location[:1]]
+    own = next(((file, line) for file, line, *_ in location if not file.startswith(LIBRARIES)), None)
+    first = [(file, line) for file, line, *_ in location[:1]]
     return tuple(first if own is None or own in first else [*first, own])
 
 
