@@ -59,7 +59,7 @@ def test_an_output_that_differs_is_seen() -> None:
 
 def test_every_language_is_known() -> None:
     """A misspelled language would be code that nobody runs."""
-    known = {"", "python", "sh", "console", "text", "mlir", "rust", "{toctree}", "{eval-rst}"}
+    known = {"", "python", "sh", "console", "text", "mlir", "rust", "json", "lua", "lisp", "{toctree}", "{eval-rst}"}
     for page in (programs.ROOT / "docs").rglob("*.md"):
         for block in programs.blocks(page):
             assert block.language in known, str(block)
