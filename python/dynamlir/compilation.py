@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import autograd_functions, autotune, device, higher_order, interruptions, logs, native, reports, reproducer
 from .aten import decompositions, derivatives
+from .logs import output_code
 from .options import Options, resolve
 from .program import Program
 from .reasons import Fallback
@@ -50,7 +51,8 @@ def compile_recording(
         stages["measure"] = time.perf_counter() - emitted
     try:
         given = {**settings.native(), "choices": autotune.choices(products)}
-        executable = extension.compile_trace(trace, given)
+        with output_code.logged(given, name) as logged:
+            executable = extension.compile_trace(trace, logged)
     except Exception as error:
         interruptions.pass_on(error)
         failure = native.fallback_of(error)

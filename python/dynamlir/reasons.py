@@ -123,7 +123,7 @@ def note(reason: str, message: str = "", location: Location | None = None) -> Ev
     with _lock:
         _counts[reason] += 1
         _events.append(event)
-    logs.logger("fallback").info("%s", event)
+    logs.logger("fallback").info("%s", event, extra={"user_line": event.line})
     return event
 
 

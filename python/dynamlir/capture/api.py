@@ -75,8 +75,9 @@ class Compiler:
         ``misses`` names the guard that failed for each entry. If there is no room for another entry, the call runs as
         plain Python, unless this raises.
         """
-        if own:
-            logs.logger("recompiles").info("%s: %s", self.name, "; ".join(misses))
+        if own and (log := logs.logger("recompiles")).isEnabledFor(logging.INFO):
+            lines = "\n".join(f"- {miss}" for miss in dict.fromkeys(misses))
+            log.info("%s matches no entry of its %d%s:\n%s", self._named(), own, _called(), lines)
         for miss in misses if room else ():
             self._decided.pending.append(Decision("guards", self._site(), "compile again", ("reuse an entry",), miss))
         if not room:
@@ -212,7 +213,12 @@ class Compiler:
             log.info("%s: a new entry, with %d guards", self.name, len(frame.code_parts))
             log.debug("%s", "\n".join(frame.code_parts))
         if (log := logs.logger("guards")).isEnabledFor(logging.DEBUG):
-            log.debug("%s:\n%s", self.name, "\n".join(frame.code_parts))
+            assumed = dict(frame.session.sizes.guards) if frame.session.sizes is not None else {}
+            guards = (
+                part + (f"  #{source_lines.described(tuple(assumed[part]))}" if part in assumed else "")
+                for part in frame.code_parts
+            )
+            log.debug("%s%s:\n%s", self._named(), _called(), "\n".join(guards))
 
     def shows_bytecode(self) -> bool:
         """Returns true if the bytecode of new entries is to be logged."""
@@ -358,9 +364,14 @@ class Compiler:
 
     def _log_break(self, reason: str, message: str, location: reasons.Location) -> reasons.Event:
         event = reasons.Event(reason, message, tuple(location or self.defined()))
-        logs.logger("graph_breaks").info("%s: %s", self.name, event)
+        logs.logger("graph_breaks").info("%s: %s", self.name, event, extra={"user_line": event.line})
         logs.logger("graph_breaks").debug("%s", "\n".join(f"  {source_lines.show(line)}" for line in location))
         return event
+
+    def _named(self) -> str:
+        """Returns the name with the place of the definition, if that is the user's."""
+        place = self.subject.place
+        return self.name if place is None else f"{self.name} at {place[0]}:{place[1]}"
 
     def _site(self) -> Site:
         code = self.function.__code__
@@ -370,6 +381,12 @@ class Compiler:
         """Returns true if the user asked for this very function to run as plain Python."""
         marks = ("_torchdynamo_disable", "_dynamo_forbidden")
         return event.reason == "disabled" and any(getattr(self.function, mark, False) for mark in marks)
+
+
+def _called() -> str:
+    """Returns the user's line that this thread is at, as a part of a message."""
+    line = source_lines.caller()
+    return "" if line is None else f", called at {source_lines.show(line)}"
 
 
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

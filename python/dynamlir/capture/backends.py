@@ -143,7 +143,7 @@ def _segmented(captured: Captured, plan: cut_recording.Plan, settings: Options) 
 
 def _python(captured: Captured, settings: Options) -> Runner:
     source, bound = captured.frame.python_source()
-    logs.logger("output_code").debug("%s\n%s", captured.name, source)
+    logs.logger("output_code").info("%s\n%s", captured.name, source)
     namespace = {"__name__": "dynamlir.graph", "torch": torch, **bound}
     exec(compile(source, f"<dynamlir graph of {captured.name}>", "exec"), namespace)
     return namespace["compiled_fn"]
