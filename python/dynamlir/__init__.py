@@ -18,6 +18,9 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .cli import early as _early  # noqa: F401 (`python -m dynamlir --help` ends here, before torch is imported)
+
+# isort: split
 from . import require_torch  # noqa: F401 (before all that imports torch)
 
 # isort: split
@@ -171,6 +174,16 @@ def _load(
             compilation.differentiate_loaded(entries, text.read(), os.path.basename(path))
     return entries
 
+
+def __dir__() -> list[str]:
+    """Returns the public names, for completion; the other modules of the package can be imported as ever."""
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__"]
+
+
+if "DYNAMLIR_HAND_OVER" in os.environ:
+    from .cli import hand_over as _hand_over  # only where `python -m dynamlir explain` waits for it
+
+    _hand_over.at_exit(compiles, fallbacks)
 
 __all__ = [
     "Audits",

@@ -1,0 +1,1 @@
+"""The command line, ``python -m dynamlir``: one file for each command, and those that they share."""
