@@ -49,6 +49,7 @@ class Json(logging.Formatter):
             "file": None if line is None else line[0],
             "line": None if line is None else line[1],
             "function": None if line is None else line[2],
+            "column": (line[3] or None) if line is not None else None,
             "process": record.process,
             "thread": record.threadName,
         }
