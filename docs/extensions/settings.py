@@ -35,6 +35,6 @@ def settings() -> str:
 
 def log_topics() -> str:
     """Returns a table of the topics."""
-    topics = tree.module("python/dynamlir/logs.py").TOPICS
+    topics = tree.module("python/dynamlir/logs/topics.py").TOPICS
     rows = (f"| `{name}` | {prose(text)} |" for name, text in topics.items())
     return "\n".join(["| topic | shows |", "|---|---|", *rows])
