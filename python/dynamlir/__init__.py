@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from .cli import early as _early  # noqa: F401 (`python -m dynamlir --help` ends here, before torch is imported)
 
 # isort: split
-from . import require_torch  # noqa: F401 (before all that imports torch)
+from . import requirements  # noqa: F401 (before all that imports torch)
 
 # isort: split
 from torch.export import Dim

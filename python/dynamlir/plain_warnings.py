@@ -9,6 +9,7 @@ the record of warnings is kept here, and forked children inherit it.
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 import warnings
@@ -30,12 +31,34 @@ class Unsupported(RuntimeError):
     """A function cannot be captured and compiled whole, and must not run as plain Python.
 
     Raised with ``fullgraph=True``, and if `dynamlir.config.on_plain` is ``"error"``. The message has the reason, the
-    Python line and what to do.
+    Python line and what to do. What is raised is also a ``torch._dynamo.exc.Unsupported``, so that code that handles
+    torch's exception handles this one.
     """
+
+    def __new__(cls, *args: object) -> Unsupported:
+        return super().__new__(_with_torchs() if cls is Unsupported else cls, *args)
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        # Torch's exception counts itself as a graph break of TorchDynamo's.
+        getattr(self, "remove_from_stats", lambda: None)()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Unsupported, self.args
 
 
 # The name in a traceback is the one for the user's filters and `except` clauses.
 PlainRunWarning.__module__ = Unsupported.__module__ = "dynamlir"
+
+
+@functools.cache
+def _with_torchs() -> type[Unsupported]:
+    """Returns the class of instances, which is torch's as well: an import of TorchDynamo takes as long as one of torch,
+    so it is left to the first exception."""
+    from torch._dynamo.exc import Unsupported as OfTorch  # see above
+
+    bases: tuple[type, ...] = (Unsupported, OfTorch)
+    return type("Unsupported", bases, {"__module__": "dynamlir", "__doc__": Unsupported.__doc__})
 
 
 class Subject:

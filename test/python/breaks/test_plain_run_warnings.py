@@ -4,7 +4,9 @@ doors.
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -534,6 +536,26 @@ def test_fullgraph_raises_and_does_not_warn() -> None:
         for _ in range(2):
             with pytest.raises(dynamlir.Unsupported, match="complex"):
                 compiled(X)
+
+
+def test_what_is_raised_is_torch_s_exception_too() -> None:
+    from torch._dynamo.exc import Unsupported
+    from torch._dynamo.utils import counters
+
+    counted = sum(map(len, counters.values()))
+    with pytest.raises(Unsupported) as raised:
+        dynamlir.compile(complex_numbers, fullgraph=True)(X)
+    error = raised.value
+    assert isinstance(error, dynamlir.Unsupported) and error.real_stack is not None
+    assert f"{type(error).__module__}.{type(error).__qualname__}" == "dynamlir.Unsupported"
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is type(error) and str(again) == str(error) == error.args[0]
+    assert sum(map(len, counters.values())) == counted  # it is no graph break of TorchDynamo's
+
+
+def test_torch_s_exception_is_not_imported_before_one_is_raised() -> None:
+    program = "import sys, dynamlir; assert 'torch._dynamo' not in sys.modules"
+    assert forked.python(program, only_torch=True).returncode == 0
 
 
 def test_what_python_calls_without_a_frame() -> None:

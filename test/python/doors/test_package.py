@@ -6,16 +6,20 @@ import importlib
 import inspect
 import pydoc
 import re
+import tomllib
 import types
 from pathlib import Path
 
 import dynamlir
+import forked
 import pytest
 import torch
-from dynamlir import config, logs, options, reasons, reports
+from dynamlir import config, logs, options, reasons, reports, requirements
+from dynamlir.cli import probe
 from dynamlir.recording import Recording
 from dynamlir.source_lines import parse_stack
 from dynamlir.tracing import record
+from interpreters import ROOT, SUPPORTED
 from torch import Tensor, fx
 
 
@@ -191,3 +195,56 @@ def test_the_package_is_typed() -> None:
     stub = (folder / "_native.pyi").read_text()
     for name in dir(importlib.import_module("dynamlir._native")):
         assert name.startswith("_") or re.search(rf"^(def|class) {name}\b", stub, re.MULTILINE), name
+
+
+def test_versions_are_the_same_everywhere() -> None:
+    numbers = [tuple(map(int, version.split("."))) for version in SUPPORTED]
+    assert requirements.PYTHONS == (probe.OLDEST, probe.NEWEST) == (numbers[0], numbers[-1])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (
+        project["dependencies"][0] == requirements.TORCH
+        and f"pip install '{requirements.TORCH}'" == probe.INSTALL_TORCH
+    )
+    torchs = tuple(tuple(map(int, part.split("."))) for part in re.findall(r"\d+\.\d+", requirements.TORCH))
+    assert torchs == probe.TORCHS
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "expected"),
+    [
+        ((3, 10, 4), "cpython", "ImportError"),
+        ((3, 11, 0), "cpython", ""),
+        ((3, 15, 9), "cpython", ""),
+        ((3, 16, 0), "cpython", "RuntimeWarning"),
+        ((3, 11, 0), "pypy", "RuntimeWarning"),
+    ],
+)
+def test_another_python_is_reported(version: tuple[int, ...], name: str, expected: str) -> None:
+    program = f"""
+import sys, types, warnings
+sys.version_info = {version}
+sys.implementation = types.SimpleNamespace(**{{**vars(sys.implementation), "name": {name!r}}})
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    try:
+        import dynamlir
+    except ImportError as error:
+        print(type(error).__name__, error)
+for warning in said:
+    if "dynamlir" in str(warning.message):
+        print(warning.category.__name__, warning.lineno, warning.message)
+"""
+    done = forked.python(program)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout
+    assert said.startswith(expected) and bool(said) is bool(expected)
+    if expected:
+        assert "CPython 3.11 to 3.15" in said
+    if expected == "RuntimeWarning":
+        assert said.split()[1] == str(program.splitlines().index("        import dynamlir") + 1)
+
+
+def test_completion_shows_the_public_names() -> None:
+    names = [name for name in dir(dynamlir) if not name.startswith("__")]
+    assert sorted(names) == sorted(set(dynamlir.__all__) - {"__version__"})
+    assert importlib.import_module("dynamlir.source_lines").caller
