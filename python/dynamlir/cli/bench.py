@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("function", help="module:function, file.py:function, or a file with a function `make`")
     callables.add_inputs(parser)
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure (default: 10)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure at most (default: 10)")
     parser.add_argument("--mode", help="torch.compile's mode, for both compilers: default, max-autotune, …")
     parser.add_argument(
         "--train", action="store_true", help="measure forward and backward; without it, gradients are off"
@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def before_import(arguments: argparse.Namespace) -> bool:
     """Returns false: the package is what is measured."""
     return False
+
+
+TRIES = 5
+"""The number of measurements of a round, of which the fastest counts: other programs only make a call slower."""
+BUSY = 1.3
+"""The ratio of the quartiles of the same call's times from which on the machine is taken to be busy."""
 
 
 class Contestant:
@@ -98,6 +104,8 @@ def main(arguments: argparse.Namespace) -> int:
     notes += [
         f"{one.name}'s result differs from eager's by {one.difference:.2g}" for one in contestants if one.difference
     ]
+    if any(_spread(one) > BUSY for one in contestants):
+        notes.append("The times of a call vary much: other programs may be running. --seconds 60 measures longer.")
     if arguments.json:
         _print_json(found, contestants, notes, plain)
     else:
@@ -205,7 +213,7 @@ def _measure(contestants: list[Contestant], seconds: float) -> None:
     rounds = 0
     while rounds < LEAST or (rounds < ROUNDS and time.perf_counter() < until):
         for one in order.sample(contestants, len(contestants)):
-            one.times.append(_timed(one, one.repeat))
+            one.times.append(min(_timed(one, one.repeat) for _ in range(TRIES)))
         rounds += 1
 
 
@@ -255,6 +263,11 @@ def _quartiles(values: list[float]) -> tuple[float, float, float]:
     ordered = sorted(values)
     last = len(ordered) - 1
     return ordered[last // 4], ordered[last // 2], ordered[last - last // 4]
+
+
+def _spread(one: Contestant) -> float:
+    low, _, high = _quartiles(one.times)
+    return high / max(low, 1e-9)
 
 
 def _ratios(contestants: list[Contestant]) -> dict[str, tuple[float, float, float]]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import interpreter, printing
+from . import facts, interpreter, printing
 
 HELP = "try out this installation, and say what is wrong with it"
 DESCRIPTION = """\
@@ -78,7 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
             said = json.loads(line)
             step = said["step"]
             if "level" in said:
-                tell(said["level"], step, said["text"], said["cure"])
+                tell(said["level"], step, facts.shown(said["text"]), said["cure"])
                 step = f"what follows {step}"
     try:
         # The steps are over; what the process wrote to stderr is shown only if it did not end well.

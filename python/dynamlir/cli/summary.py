@@ -43,7 +43,7 @@ def _of_dynamo(one: dict[str, Any]) -> dict[str, Any]:
 def _paragraph(event: dict[str, Any], times: int) -> str:
     line = event["line"] or event.get("called_from")
     place = f"{line[0]}:{line[1]} in {line[2]}" if line else "an unknown line"
-    repeated = f", {times} times" if times > 1 else ""
+    repeated = f", counted {times} times" if times > 1 else ""
     of = f" ({event['of']})" if event["of"] else ""
     detail = f" ({' '.join(event['message'].split())})" if event["message"] else ""
     made = [printing.wrapped(f"{place}{repeated}", "", "  ")]
