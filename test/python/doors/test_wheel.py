@@ -254,3 +254,11 @@ def test_the_wheel_brings_dynamlir_opt(tmp_path: Path) -> None:
     text.write_text("func.func @f(")
     bad = lowered(str(text))
     assert bad.returncode == 1 and "bad.mlir:1:" in bad.stderr
+
+    # The command line tells what is missing.
+    command = tmp_path / "bin" / "dynamlir"
+    broken = subprocess.run([command, "doctor"], capture_output=True, text=True, timeout=300)
+    assert broken.returncode == 1 and "problem  torch: it is not installed" in broken.stdout, broken.stderr
+    found = subprocess.run([command, "env"], capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0 and "installed     wheel cp311-abi3" in found.stdout, found.stderr
+    assert "torch         unknown: ModuleNotFoundError" in found.stdout

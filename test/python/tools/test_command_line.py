@@ -11,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dynamlir
 import pytest
+import torch
 from dynamlir.cli import callables, command_line, facts, printing
 
 SHORT = 40
@@ -211,6 +213,24 @@ def test_a_benchmark(functions: Path, options: list[str], capsys: pytest.Capture
     assert max(map(len, out.splitlines()[2:-2])) <= 48
 
 
+def test_a_benchmark_without_a_compiler_for_inductor(
+    functions: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def compiles_nothing(function: object, **options: object) -> object:
+        def call(*arguments: object, **named: object) -> None:
+            raise InvalidCxxCompiler
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compiles_nothing)
+    assert command_line.main(["bench", str(functions), "--seconds", "0.01"]) == 0
+    out = capsys.readouterr().out
+    assert "inductor is left out: it needs a C++ compiler, and finds none that works (CXX)" in out
+    assert "\ninductor  " not in out and "times as fast as eager" in out
+
+
 def test_a_benchmark_of_a_wrong_result(functions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     function = [f"{functions}:wrong", "--inputs", "torch.ones(3)"]
     assert command_line.main(["bench", *function, "--seconds", "0.01", "--no-inductor"]) == 1
@@ -252,7 +272,13 @@ def test_the_function_s_own_error_has_no_frames_of_ours(
     assert os.path.dirname(callables.__file__) not in err
 
 
-# -- completion
+# -- the program, and completion
+
+
+def test_the_installed_program_is_the_same() -> None:
+    program = Path(__file__).resolve().parents[3] / "python" / "data" / "scripts" / "dynamlir"
+    done = real(str(program), "--version", module=None)
+    assert (done.returncode, done.stdout) == (0, real("--version").stdout) and done.stderr == ""
 
 
 def test_bash_completes() -> None:
@@ -284,9 +310,6 @@ def test_other_shells_read_their_script(shell: str) -> None:
 
 
 def test_env_has_what_a_report_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    import dynamlir
-    import torch
-
     monkeypatch.setenv("DYNAMLIR_AUDIT", "0.5")
     monkeypatch.setenv("TORCH_LOGS", "dynamo")
     monkeypatch.setenv("DYNAMLIR_TOKEN", "hidden-token")
