@@ -30,7 +30,7 @@ def recorded(program: Callable[[int, Path], object], size: int, folder: Path) ->
     torch._dynamo.reset()  # Dynamo remembers the other size
     dynamlir.reset()
     program(size, folder)
-    return opt(re.sub(r"dynamo\.target = #dynamo\.target<[^>]*>(, )?", "", (folder / "00-aten.mlir").read_text()))
+    return opt(re.sub(r",? ?dynamo\.target = #dynamo\.target<[^>]*>", "", (folder / "00-aten.mlir").read_text()))
 
 
 class Block(torch.nn.Module):
