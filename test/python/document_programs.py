@@ -122,7 +122,13 @@ def _shell(block: Block, folder: Path) -> str:
         return ended.stdout + ended.stderr
     built = os.environ.get("DYNAMLIR_BIN") or str(ROOT / "target" / "debug")
     path = os.pathsep.join([built, str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT / "python"),
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "160",
+    }
     command = ["bash", "-euo", "pipefail", "-c", block.code]
     done = subprocess.run(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120

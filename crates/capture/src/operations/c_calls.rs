@@ -233,10 +233,14 @@ impl<'py> Operations<'py> {
     /// Returns the arguments of C code that compares the items of iterators: in place of each iterator, one that notes its items when they are
     /// computed. Items of containers are known before.
     fn with_noted_items(&self, object: &Bound<'py, PyAny>, name: &str, args: &[Tracked<'py>]) -> Outcome<Vec<Tracked<'py>>> {
-        match self.notes_for_items(object, name)? {
-            Some(wrapper) => args.iter().map(|arg| self.with_notes(wrapper, arg)).collect(),
-            None => Ok(args.to_vec()),
-        }
+        let Some(wrapper) = self.notes_for_items(object, name)? else { return Ok(args.to_vec()) };
+        // Other arguments are values: what `max` chooses from, what `fromkeys` stores.
+        let iterated = match name {
+            "max" | "min" if args.len() > 1 => 0,
+            "fromkeys" => 1,
+            _ => args.len(),
+        };
+        args.iter().enumerate().map(|(at, arg)| if at < iterated { self.with_notes(wrapper, arg) } else { Ok(arg.clone()) }).collect()
     }
 
     /// Returns an iterable whose items all are noted when C code puts them into a set.
@@ -401,12 +405,8 @@ fn is_method_of(method: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>, name: &str
     }
 }
 
-/// Returns true for iterators, and for iterables of a user's class that is not a mapping: code that runs later computes their items.
+/// Returns true for iterators that are not mappings: code that runs later computes their items.
 fn computes_items(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = value.get_type();
-    if lookup(&class, "__next__")?.is_some() {
-        return Ok(true);
-    }
-    let by_python = lookup(&class, "__iter__")?.is_some_and(|own| own.is_exact_instance_of::<PyFunction>());
-    Ok(by_python && lookup(&class, "keys")?.is_none())
+    Ok(lookup(&class, "__next__")?.is_some() && lookup(&class, "keys")?.is_none())
 }
