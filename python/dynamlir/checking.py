@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -48,9 +49,14 @@ def checked(name: str, module: torch.fx.GraphModule, compiled: Run, settings: Op
         return compiled
     if any(node.op == "get_attr" for node in module.graph.nodes):
         # TorchDynamo keeps the state of optimizers so. Each run would write it, since only inputs are copied.
-        logs.logger("fallback").info("%s: not checked, since it reads tensors that are not its inputs", name)
+        not_checked(name, "it holds tensors that are not its inputs")
         return compiled
     return _Checked(name, module, compiled, settings)
+
+
+def not_checked(name: str, why: str) -> None:
+    """Tells the user that a graph is not compared although they asked for it."""
+    warnings.warn(f"dynamlir: {name} is not checked, since {why}", RuntimeWarning, stacklevel=2)
 
 
 class _Checked:
@@ -73,7 +79,10 @@ class _Checked:
             return eager(*inputs)
         with self._lock:
             checks, self._left = self._left > 0, max(0, self._left - 1)
-        if not checks or not all(map(_can_be_copied, inputs)):
+        if checks and not all(map(_can_be_copied, inputs)):
+            not_checked(self._name, "an input is a sparse tensor, or of a subclass")
+            checks = False
+        if not checks:
             return self._compiled(*inputs)
         before = [_Copy(inputs) for _ in range(3)]
         state = torch.get_rng_state()
@@ -94,7 +103,7 @@ class _Checked:
         except Exception as error:
             # Eager has just run: an exception is the graph's, which reports it at the next call.
             interruptions.pass_on(error)
-            logs.logger("fallback").info("%s: not checked, %s: %s", self._name, type(error).__name__, error)
+            not_checked(self._name, f"the comparison raises {type(error).__name__}: {error}")
             return
         difference = _difference(ours, eagers, lambda: _exact(self._module, before[2], state))
         if difference is None:

@@ -102,8 +102,8 @@ impl GraphWithNodes {
     }
 }
 
-/// Refuses inputs with tangents of forward-mode gradients, which compiled code does not compute: they would be missing silently. Guards on
-/// `known` inputs have established that there are none.
+/// Refuses inputs with tangents of forward-mode gradients, which compiled code does not compute: they would be missing silently. For the
+/// `known` inputs, guards rule them out.
 fn refuse_tangents<'py>(calls: &Calls<'py>, tensors: &[TensorRef<'_>], input: Input<'_, 'py>) -> Result<(), nodes::Failed> {
     static UNPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if !State::has_dual_levels() {

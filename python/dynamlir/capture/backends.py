@@ -124,7 +124,7 @@ def _checked(captured: Captured, compiled: Runner, settings: Options) -> Runner:
         module = captured.module
     except Exception as error:
         interruptions.pass_on(error)
-        logs.logger("fallback").info("%s: not checked, %s: %s", captured.name, type(error).__name__, error)
+        checking.not_checked(captured.name, f"torch has no form of it: {type(error).__name__}: {error}")
         return compiled
     places = [captured.order.index(at) for at in range(len(captured.order))]
     in_order = lambda *inputs: compiled(*(inputs[place] for place in places))  # noqa: E731

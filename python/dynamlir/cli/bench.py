@@ -58,7 +58,7 @@ def before_import(arguments: argparse.Namespace) -> bool:
 
 
 TRIES = 5
-"""The number of measurements of a round, of which the fastest counts: other programs only make a call slower."""
+"""The number of measurements in a round. The fastest one counts, since other programs only make a call slower."""
 BUSY = 1.3
 """The ratio of the quartiles of the same call's times from which on the machine is taken to be busy."""
 

@@ -69,7 +69,7 @@ def python() -> str:
 
 
 def torch_version() -> str:
-    """Checks that there is a torch, of a supported version."""
+    """Checks that a supported version of torch is installed."""
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -205,7 +205,7 @@ def _compiled(door: Callable[[Any], Any], device: str) -> str:
 
 
 def threads() -> str:
-    """Checks the number of threads, and that there is one OpenMP runtime."""
+    """Checks the number of threads, and that only one OpenMP runtime is loaded."""
     import torch  # a step before has imported it
 
     cores, used = len(os.sched_getaffinity(0)), torch.get_num_threads()

@@ -72,7 +72,7 @@ def _at_exit() -> None:
             report(Path(folder) / file_name())
     except Exception as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-        told = text if text.startswith("dynamlir: ") else f"dynamlir: there is no report of this process: {text}"
+        told = text if text.startswith("dynamlir: ") else f"dynamlir: no report of this process was written: {text}"
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.warn(told, RuntimeWarning, stacklevel=1)

@@ -31,7 +31,7 @@ def of_report(
     link: Callable[[str], str],
     budget: limits.Budget,
 ) -> dict[str, Any] | None:
-    """Returns a picture as JSON data; None if there is no room for it.
+    """Returns a picture as JSON data; None if it does not fit into the report.
 
     ``kernels`` gives the anchor of each kernel's row, ``link`` that of a line.
     """

@@ -71,7 +71,7 @@ class Budget:
         left.places[where] = None
 
     def text(self, text: str) -> str | None:
-        """Returns a text of a stage, shortened if it is long; None if there is no room for it."""
+        """Returns a text of a stage, shortened if it is long; None if it does not fit into the report."""
         spent = self._spent.get("text", 0)
         if spent + min(len(text), KERNEL_TEXT) > TEXT:
             self._leave("texts of kernels", 1, 1)

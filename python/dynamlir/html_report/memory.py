@@ -45,7 +45,7 @@ class Memory:
     saved: tuple[int, ...]
     pictures: list[Picture]
     note: str
-    """The reason that there is no picture; empty if there is one."""
+    """The reason for a missing picture; empty if the picture exists."""
 
 
 def of_report(graph: int, report: CompileReport, stages: Stages | None, budget: limits.Budget) -> Memory | None:

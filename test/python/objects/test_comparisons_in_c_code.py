@@ -67,6 +67,14 @@ EQUALITY: dict[str, Callable[[Any, Any], float]] = {
     "groupby, taken by C code": lambda a, b: len(list(itertools.groupby((a, b)))),
     "groupby with keys": lambda a, b: len(list(itertools.groupby([0, 1], key=lambda at: (a, b)[at]))),
     "groupby with keys of an iterator": lambda a, b: len(list(itertools.groupby(iter([0, 1]), lambda at: (a, b)[at]))),
+    "set of values": lambda a, b: len(set({1: a, 2: b}.values())),
+    "frozenset of values": lambda a, b: len(frozenset({1: a, 2: b}.values())),
+    "Counter of values": lambda a, b: len(Counter({1: a, 2: b}.values())),
+    "fromkeys of values": lambda a, b: len(dict.fromkeys({1: a, 2: b}.values())),
+    "groupby of values": lambda a, b: len(list(itertools.groupby({1: a, 2: b}.values()))),
+    "update of a set by values": lambda a, b: len(updated(set(), {1: a, 2: b}.values())),
+    "union of values": lambda a, b: len(set().union({1: a, 2: b}.values())),
+    "issuperset of values": lambda a, b: {a}.issuperset({1: b}.values()),
     "dict of an iterator": lambda a, b: len(dict(zip([a, b], [1, 2]))),
     "dict of a generator": lambda a, b: len(dict((key, 1) for key in generated(a, b))),
     "OrderedDict of an iterator": lambda a, b: len(OrderedDict((key, 1) for key in mapped(a, b))),
@@ -93,6 +101,8 @@ ORDER: dict[str, Callable[[Any, Any], float]] = {
     "max by keys": lambda a, b: max([1, 2], key=lambda at: ((a, b)[at - 1], -at)),
     "max of an iterator": lambda a, b: max(mapped((a, 2), (b, 1)))[1],
     "sorted of a generator": lambda a, b: sorted(generated((a, 2), (b, 1)))[0][1],
+    "sorted of values": lambda a, b: sorted({1: (a, 2), 2: (b, 1)}.values())[0][1],
+    "sorted of a deque": lambda a, b: sorted(deque([(a, 2), (b, 1)]))[0][1],
     "<": lambda a, b: (a, 2) < (b, 1),
 }
 

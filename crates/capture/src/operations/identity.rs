@@ -20,7 +20,7 @@ use crate::{
         callback_wrapper::{self, Wrapper},
         contents::{elements, is_named, referents},
         layout::Layout,
-        lookup::lookup,
+        lookup::{is_immutable, lookup},
         type_name,
     },
 };
@@ -184,7 +184,7 @@ impl<'py> Reads<'py> {
             if self.torch.is_primitive(&value) || self.torch.is_tensor(&value) || !seen.insert(value.as_ptr() as usize) {
                 continue;
             }
-            if let Some(items) = elements(&value) {
+            if let Some(items) = elements(&value).or_else(|| values_of(&value)) {
                 waiting.extend(items);
                 continue;
             }
@@ -250,10 +250,18 @@ fn compared_ones<'py>(name: &str, receiver: Option<&Bound<'py, PyAny>>, args: &[
 /// Returns the elements of sequences among values that are put in order: among the arguments, or among the items of a single one.
 fn ordered<'py>(args: &[Bound<'py, PyAny>]) -> Vec<Bound<'py, PyAny>> {
     let items = match args {
-        [all] => elements(all).unwrap_or_default(),
+        [all] => elements(all).or_else(|| values_of(all)).unwrap_or_default(),
         several => several.to_vec(),
     };
-    items.iter().filter_map(elements).flatten().collect()
+    let sequence = |item: &Bound<'py, PyAny>| item.cast::<PyTuple>().map_or_else(|_| elements(item), |named| Some(named.iter().collect()));
+    items.iter().filter_map(sequence).flatten().collect()
+}
+
+/// Returns the items of `dict.values()` and of a deque, which iterate without Python code; None for other objects.
+fn values_of<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    let class = value.get_type();
+    let is_known = is_immutable(&class) && class.name().is_ok_and(|name| name == "dict_values" || name == "deque");
+    is_known.then(|| value.try_iter()?.collect::<PyResult<_>>()).and_then(Result::ok)
 }
 
 /// Returns true if C code compares the contents of an object: a named tuple, a method, a view of a dict.
